@@ -25,15 +25,17 @@ import numpy as np
 from harness.runs import machine, options, parse, ratios, say, spread, write
 from harness.watched import watched
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from visterm import Tagger
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
 from visterm.evaluation.streamed import evaluate_streamed
-from visterm.features.job import write_features
 from visterm.features.streaming.memory import Plan, read_size
 from visterm.features.streaming.shards import Shards
 from visterm.tagging.annotating import Chunk, ChunkTags, TagsWanted
 from visterm.tagging.streamed_fit import fit_streamed
+from written_features import write_features
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
 SHARD = 512

@@ -25,14 +25,16 @@ from harness.runs import machine, options, parse, say, write
 from harness.watched import watched
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from visterm import Tagger
 from visterm.core.progress import Silent
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
-from visterm.features.job import write_features
 from visterm.features.streaming.memory import Plan, read_size
 from visterm.tagging.streamed_fit import fit_streamed
 from visterm_research.data.drawn_tags import draw_dictionary
+from written_features import write_features
 
 N_FEATURES, OF_A_TAG, NOISE = 50_000, 8, 6
 SHARD = 2**14

@@ -12,10 +12,10 @@ from planted_features import fitted_encoder
 from visterm import Tagger
 from visterm.core.executor import LOCAL
 from visterm.data.feature_shards import Shard
-from visterm.features.job import write_features
 from visterm.features.streaming.memory import Plan
 from visterm.tagging.streamed_fit import fit_streamed
 from visterm.tagging.streamed_fit_together import ExecutorWorkers
+from written_features import write_features
 
 N, SHARD, N_TAGS = 600, 50, 12
 SMALL = Plan(2, 8 * 160 * 50 * 2)

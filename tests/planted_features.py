@@ -9,7 +9,7 @@ import numpy as np
 from planted import plant_corpus
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
-from visterm.features.job import write_features
+from written_features import write_features
 
 N, SHARD, N_TAGS = 600, 50, 12
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, UserError, VistermError
 from visterm.core.learned import Array, Csr, Fitted, Kind, Listed, Text, Whole
-from visterm.core.packing import json_params, learned_bytes, learned_hash, pack, unpack
+from visterm.core.packing import json_params, learned_hash, learned_parts, pack, unpack
 from visterm.core.registry import Entry, Registry
 from visterm.core.tables import MODELS
 
@@ -180,7 +180,7 @@ def test_bytes_learned_are_counted_inside_estimators_too_and_sparse_ones_with_th
     inner = Box().holding(rows_=np.zeros((2, 5), np.float32), name_="no array")
     outer = Box().holding(members_=[inner, inner], sparse_=matrix, _hidden=np.zeros(9), count_=7)
     of_matrix = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-    assert learned_bytes(outer) == 2 * 40 + of_matrix
+    assert sum(part.nbytes for _, part in learned_parts(outer, "")) == 2 * 40 + of_matrix
 
 
 # -- settings that were taken away ------------------------------------------------------------------------------------

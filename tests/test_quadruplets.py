@@ -1,7 +1,7 @@
 """Quadruplets: those that relations allow and no others, as a stream that can be entered anywhere."""
 
 from collections import Counter
-from itertools import islice, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -36,11 +36,10 @@ def test_all_quadruplets_that_relations_allow_come_and_no_others():
     assert set(as_tuples(stream.draw(2000))) == allowed(SINGLE, RELATIONS)
 
 
-@pytest.mark.parametrize("by", ["relations", "images"])
-def test_an_image_with_both_tags_is_not_paired_with_itself_and_all_else_is_even(by):
+def test_an_image_with_both_tags_is_not_paired_with_itself_and_all_else_is_even():
     Y = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [0, 1, 0], [0, 1, 1], [1, 1, 1]])
     relations = [(0, 1), (2, 1), (1, 0)]
-    stream = Quadruplets(Y, relations, by=by)
+    stream = Quadruplets(Y, relations)
     expected = allowed(Y, relations)
     assert stream.count == len(expected) == sum(stream.counts)
     n = 60_000
@@ -48,28 +47,23 @@ def test_an_image_with_both_tags_is_not_paired_with_itself_and_all_else_is_even(
     assert set(times) == expected
     of_relation = Counter((part, whole) for _, whole, _, part in expected)
     for (i, whole, j, part), count in times.items():
-        share = 1 / len(expected) if by == "images" else 1 / 3 / of_relation[part, whole]
+        share = 1 / 3 / of_relation[part, whole]
         assert abs(count - n * share) < 5 * np.sqrt(n * share), (i, whole, j, part)
 
 
-def test_relations_come_equally_often_or_in_proportion_to_their_quadruplets():
+def test_relations_come_equally_often():
     Y = np.eye(3)[[0] * 9 + [1] * 2 + [2]]
     relations = [(1, 0), (2, 0)]
     n = 20_000
     evenly = np.mean(Quadruplets(Y, relations).draw(n).parts == 1)
-    by_images = np.mean(Quadruplets(Y, relations, by="images").draw(n).parts == 1)
     assert evenly == pytest.approx(1 / 2, abs=0.02)
-    assert by_images == pytest.approx(18 / 27, abs=0.02)
 
 
 def test_the_stream_is_the_same_however_it_is_cut():
     stream = Quadruplets(SINGLE, RELATIONS, random_state=4)
     whole = as_tuples(stream.draw(50))
-    assert [q for block in stream.blocks(7, 50) for q in as_tuples(block)] == whole
-    assert [block.parts.size for block in stream.blocks(20, 50)] == [20, 20, 10]
     assert as_tuples(stream.draw(5, start=30)) == whole[30:35]
-    endless = [q for block in islice(stream.blocks(25, start=10), 2) for q in as_tuples(block)]
-    assert endless[:40] == whole[10:]
+    assert as_tuples(stream.draw(7)) + as_tuples(stream.draw(43, start=7)) == whole
 
 
 def test_the_seed_decides_the_stream():
@@ -81,18 +75,11 @@ def test_the_seed_decides_the_stream():
     assert draw(np.random.default_rng(1)) == draw(np.random.default_rng(1))
 
 
-def test_relations_without_images_are_told():
+def test_relations_without_images_are_left_out():
     stream = Quadruplets(SINGLE, [*RELATIONS, (0, 1)])
-    assert stream.without_images.tolist() == [[4, 3]]
     assert stream.relations.tolist() == [[0, 1], [2, 1], [2, 3]]
-    alone = Quadruplets([[1, 1, 0], [0, 0, 1], [1, 0, 0]], [(0, 1), (1, 0), (0, 2)], images=[0, 1])
-    assert alone.without_images.tolist() == [[0, 1], [1, 0]]
-
-
-def test_only_the_images_of_a_split_are_drawn():
-    stream = Quadruplets(SINGLE, RELATIONS, images=[0, 2, 4])
-    assert set(as_tuples(stream.draw(200))) == {(0, 1, 4, 0), (2, 1, 4, 0)}
-    assert stream.count == 2
+    only_one_shows_both = [[1, 1, 0], [0, 0, 1]]
+    assert Quadruplets(only_one_shows_both, [(0, 1), (1, 0), (0, 2)]).relations.tolist() == [[0, 2]]
 
 
 def test_negative_tags_are_not_borne_and_sparse_is_as_dense():
@@ -134,11 +121,7 @@ def test_relations_that_cannot_be_used_are_refused(relations, error, words):
 
 
 def test_settings_that_cannot_be_used_are_refused():
-    with pytest.raises(UserError, match="relations, images"):
-        Quadruplets(SINGLE, RELATIONS, by="tags")
-    with pytest.raises(ShapeError, match="row 8"):
-        Quadruplets(SINGLE, RELATIONS, images=[8])
     stream = Quadruplets(SINGLE, RELATIONS)
-    for wrong in (lambda: stream.draw(0), lambda: stream.draw(1, start=-1), lambda: next(stream.blocks(0))):
+    for wrong in (lambda: stream.draw(0), lambda: stream.draw(1, start=-1)):
         with pytest.raises(UserError, match="whole number"):
             wrong()

@@ -21,13 +21,13 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.quadruplets import QuadrupletBlock
 from visterm.data.wordnet import WordNet
 from visterm.demo.drawn import DrawnLibrary
-from visterm.demo.drawn.crops import Crop, DrawnCrops
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison, Options, Outcome
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials, fit_rows
 from visterm_research.papers import read_paper
 from visterm_research.parts.claims import parts_claims
+from visterm_research.parts.crops import Crop, DrawnCrops
 from visterm_research.parts.images import Labelled, _unlearned
 from visterm_research.parts.methods import (
     MORE_METHODS,

@@ -78,15 +78,10 @@ def unpack(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]]
 def learned_hash(estimator: Any) -> str:
     """Return the SHA-256, in hex, of the arrays that an estimator and those inside it have learned."""
     digest = hashlib.sha256()
-    for name, part in _learned_parts(estimator, ""):
+    for name, part in learned_parts(estimator, ""):
         digest.update(f"{name} {part.dtype.str} {part.shape}".encode())
         digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
-
-
-def learned_bytes(estimator: Any) -> int:
-    """Count the bytes of the arrays that an estimator and those inside it have learned, sparse ones with indices."""
-    return sum(part.nbytes for _, part in _learned_parts(estimator, ""))
 
 
 def csr_parts(key: str, matrix: Any) -> dict[str, NDArray[Any]]:
@@ -236,12 +231,12 @@ def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
+def learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the arrays of numbers that an estimator and those inside it have learned, with their names."""
     for key, value in learned_attributes(estimator).items():
         if _are_estimators(value):
             for i, one in enumerate(value):
-                yield from _learned_parts(one, _within(prefix + key, i))
+                yield from learned_parts(one, _within(prefix + key, i))
             continue
         for part in (value.data, value.indices, value.indptr) if sp.issparse(value) else (value,):
             if isinstance(part, np.ndarray) and part.dtype != object:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +10,6 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr, as_generator, check_count
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.types import RandomState
-
-WAYS = ("relations", "images")
 
 
 class QuadrupletBlock(NamedTuple):
@@ -40,31 +37,22 @@ class Quadruplets:
         Above 0: the image bears the tag.
     relations : array-like of int, shape (n_relations, 2)
         Tag columns (part, whole). Repeats count once.
-    images : array-like of int, optional
-        Rows of Y to draw from, such as a split; None is all.
-    by : {"relations", "images"}
-        "relations": each relation is drawn as often as another, then one of its quadruplets. "images": each
-        quadruplet is, so that relations of frequent tags come more often.
     random_state : int, RandomState, Generator or None
         Of the draws.
 
     Attributes
     ----------
     relations : ndarray of int64, shape (n, 2)
-        Those that are drawn from, sorted.
-    without_images : ndarray of int64, shape (m, 2)
-        Those that no two images show.
+        Those that some images allow, sorted. Each is drawn as often as another, then one of its quadruplets.
     counts : ndarray of int64, shape (n,)
         How many quadruplets each relation allows.
 
     Raises
     ------
     ShapeError
-        If the relations are not pairs of columns of Y, or `images` are not rows of it.
+        If the relations are not pairs of columns of Y.
     DataError
         If a tag is part of itself, or no relation has images of both its tags.
-    UserError
-        If `by` is neither of the two.
 
     References
     ----------
@@ -77,26 +65,13 @@ class Quadruplets:
     2
     """
 
-    def __init__(
-        self,
-        Y: Any,
-        relations: Any,
-        *,
-        images: Any = None,
-        by: Literal["relations", "images"] = "relations",
-        random_state: RandomState = 0,
-    ) -> None:
-        if by not in WAYS:
-            raise UserError(f"by is {by!r}; expected one of: {', '.join(WAYS)}.")
-        given = as_csr(Y)
-        rows = np.arange(given.shape[0]) if images is None else _rows(images, given.shape[0])
-        by_tag = (given[rows] > 0).tocsc()
+    def __init__(self, Y: Any, relations: Any, *, random_state: RandomState = 0) -> None:
+        by_tag = (as_csr(Y) > 0).tocsc()
         by_tag.sort_indices()
-        pairs = check_relations(relations, given.shape[1])
-        found = [_sides(by_tag, rows, part, whole) for part, whole in pairs]
+        pairs = check_relations(relations, by_tag.shape[1])
+        found = [_sides(by_tag, part, whole) for part, whole in pairs]
         counts = np.array([sides.n_pairs for sides in found], np.int64)
         self.relations = pairs[counts > 0]
-        self.without_images = pairs[counts == 0]
         self.counts = counts[counts > 0]
         if not self.counts.size:
             raise DataError(
@@ -107,8 +82,7 @@ class Quadruplets:
         self._wholes, self._first_whole = _joined([both.wholes for both in sides])
         self._parts, self._first_part = _joined([both.parts for both in sides])
         self._n_shared = np.array([both.n_shared for both in sides], np.int64)
-        shares = np.ones(self.counts.size) if by == "relations" else self.counts.astype(np.float64)
-        self._until = np.cumsum(shares / shares.sum())
+        self._until = np.cumsum(np.full(self.counts.size, 1 / self.counts.size))
         self._key = as_generator(random_state).integers(2**63, size=2).astype(np.uint64)
 
     @property
@@ -149,16 +123,6 @@ class Quadruplets:
             self._parts[self._first_part[relation] + column],
             self.relations[relation, 0],
         )
-
-    def blocks(self, size: int, n: int | None = None, *, start: int = 0) -> Iterator[QuadrupletBlock]:
-        """Go through the stream by `size` quadruplets, without end or until there were `n`; the last may be smaller."""
-        check_count(size, "size")
-        if n is not None:
-            check_count(n, "n", "or None for a stream without end")
-        end = None if n is None else start + n
-        while end is None or start < end:
-            yield self.draw(size if end is None else min(size, end - start), start=start)
-            start += size
 
 
 def check_relations(relations: Any, n_tags: int) -> NDArray[np.int64]:
@@ -201,23 +165,15 @@ class _Sides(NamedTuple):
         return self.wholes.size * self.parts.size - self.n_shared
 
 
-def _sides(by_tag: Any, rows: NDArray[np.int64], part: int, whole: int) -> _Sides:
-    """Return the images of a relation; `by_tag` is a CSC of those `rows` that may be drawn."""
-    wholes, parts = (rows[by_tag.indices[slice(*by_tag.indptr[tag : tag + 2])]] for tag in (whole, part))
+def _sides(by_tag: Any, part: int, whole: int) -> _Sides:
+    """Return the images of a relation; `by_tag` is a CSC of the tags given."""
+    columns = (by_tag.indices[slice(*by_tag.indptr[tag : tag + 2])] for tag in (whole, part))
+    wholes, parts = (images.astype(np.int64) for images in columns)
     both = np.intersect1d(parts, wholes, assume_unique=True)
     if not both.size:
         return _Sides(wholes, parts, 0)
     others = [np.setdiff1d(side, both, assume_unique=True) for side in (wholes, parts)]
     return _Sides(np.concatenate((both, others[0])), np.concatenate((both, others[1])), both.size)
-
-
-def _rows(images: Any, n_images: int) -> NDArray[np.int64]:
-    """Return rows of Y that were named, sorted and each once."""
-    rows = np.unique(np.asarray(images, np.int64))
-    if rows.size and (rows[0] < 0 or rows[-1] >= n_images):
-        wrong = rows[0] if rows[0] < 0 else rows[-1]
-        raise ShapeError(f"images names row {wrong}; expected 0 to {n_images - 1}, the rows of Y.")
-    return rows
 
 
 def _joined(lists: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-
-import scipy.sparse as sp
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
@@ -19,13 +16,11 @@ from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
 from visterm.core.wording import count_of
-from visterm.core.writing import write_whole
-from visterm.data.feature_shards import Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, image_names
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import make_encoder
-from visterm.features.contents import Asked, Contents, ShardEntry, cut
-from visterm.features.folder import DATA, FeatureFolder, naming_a_full_disk
+from visterm.features.contents import Asked, Contents, cut
+from visterm.features.folder import FeatureFolder, naming_a_full_disk
 from visterm.features.remote_folder import feature_folder
 from visterm.features.shard_work import EncodeJob, KnownRows, ShardDone
 
@@ -143,7 +138,7 @@ def encode_folder(
             layout=with_rows[0].layout if with_rows else "dense",
             shard_size=size,
             shards=[shard.entry for shard in done if shard.entry is not None],
-            **_of_encoder(fitted),
+            **facts_of_encoder(fitted),
         )
         folder.commit(contents, skipped)
     n_encoded = sum(shard.n_encoded for shard in done)
@@ -231,7 +226,7 @@ def _collect(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: 
     return done
 
 
-def _of_encoder(encoder: AnyEncoder) -> dict[str, Any]:
+def facts_of_encoder(encoder: AnyEncoder) -> dict[str, Any]:
     """Return what the manifest says of an encoder."""
     settings = {k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params}
     return {"encoder": ENCODERS.name_of(encoder), "settings": settings, "fingerprint": encoder.fingerprint}
@@ -239,38 +234,5 @@ def _of_encoder(encoder: AnyEncoder) -> dict[str, Any]:
 
 def _in_words(encoder: AnyEncoder) -> str:
     """Return name and settings of an encoder for messages."""
-    facts = _of_encoder(encoder)
+    facts = facts_of_encoder(encoder)
     return f"'{facts['encoder']}' with {', '.join(f'{k}={v}' for k, v in facts['settings'].items()) or 'no settings'}"
-
-
-def write_features(path: str | os.PathLike[str], shards: Iterable[Shard], encoder: AnyEncoder) -> None:
-    """Write a new features folder of rows that are there already, as by a fitted encoder: for tests and benchmarks.
-
-    The names of images must be sorted over all shards.
-    """
-    folder = FeatureFolder(path)
-    folder.check_place()
-    with folder.locked():
-        folder.begin()
-        folder.save_encoder(encoder, Asked(encoder.fingerprint, SHARD_SIZE))
-        (folder.path / DATA).mkdir()
-        entries, width, layout = [], 0, "dense"
-        for number, shard in enumerate(shards):
-            content = shard_bytes(shard)
-            entries.append(
-                ShardEntry(f"part-{number:06}.parquet", len(shard.names), hashlib.sha256(content).hexdigest())
-            )
-            write_whole(folder.shard(entries[-1]), content)
-            width, layout = shard.rows.shape[1], "sparse" if sp.issparse(shard.rows) else "dense"
-        contents = Contents(
-            images=str(folder.path.absolute().parent),
-            n_images=sum(entry.rows for entry in entries),
-            n_skipped=0,
-            asked=encoder.fingerprint,
-            width=width,
-            layout=layout,
-            shard_size=SHARD_SIZE,
-            shards=entries,
-            **_of_encoder(encoder),
-        )
-        folder.commit(contents, [])

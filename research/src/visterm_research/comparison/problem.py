@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.digests import digest_of, key_of
-from visterm.core.packing import learned_bytes
+from visterm.core.packing import learned_parts
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.metrics import average_precisions, measure
@@ -196,7 +196,8 @@ def measure_cost(model: Annotator, X: Matrix, seed: int) -> dict[str, float]:
     seconds(some)
     alone = [seconds(some[row : row + 1]) for row in range(n_images)]
     batch = [seconds(some) / n_images for _ in range(COST_ROUNDS)]
-    return {"alone": float(np.median(alone)), "batch": float(np.median(batch)), "bytes": float(learned_bytes(model))}
+    n_bytes = sum(part.nbytes for _, part in learned_parts(model, ""))
+    return {"alone": float(np.median(alone)), "batch": float(np.median(batch)), "bytes": float(n_bytes)}
 
 
 def _point(entry: Any, seconds: float, found: float | None) -> Record:

@@ -15,12 +15,12 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import part_pairs
 from visterm.data.quadruplets import QuadrupletBlock
-from visterm.demo.drawn.crops import DrawnCrops, draw_crops, read_drawn_crops
 from visterm.demo.drawn.things import PART_OF
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.image_problems import VALID, read_corel
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.sources import Source, check_encoded
+from visterm_research.parts.crops import DrawnCrops, draw_crops, read_drawn_crops
 
 Ints = NDArray[np.int64]
 

@@ -1,6 +1,5 @@
 """A photo library drawn from a seed, in which all is known: objects, parts, relations, and which tag means which."""
 
-from visterm.demo.drawn.crops import Crop, CropPair, DrawnCrops, draw_crops, read_drawn_crops
 from visterm.demo.drawn.library import DrawnLibrary, DrawnPicture, draw_library, read_drawn_library
 from visterm.demo.drawn.people import GROUPS, SPELLINGS, NoiseSettings, Spellings
 from visterm.demo.drawn.scene import DrawnObject, Part, Scene, draw_scene
@@ -13,9 +12,6 @@ __all__ = [
     "PART_OF",
     "SPELLINGS",
     "TRUE_TAGS",
-    "Crop",
-    "CropPair",
-    "DrawnCrops",
     "DrawnLibrary",
     "DrawnObject",
     "DrawnPicture",
@@ -25,11 +21,9 @@ __all__ = [
     "Scene",
     "Spellings",
     "ancestors",
-    "draw_crops",
     "draw_library",
     "draw_scene",
     "implied",
     "queries_of",
-    "read_drawn_crops",
     "read_drawn_library",
 ]

@@ -13,8 +13,8 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import part_pairs, read_part_of
 from visterm.data.quadruplets import Quadruplets
-from visterm.demo.drawn import IS_A, PART_OF, draw_crops, draw_scene, read_drawn_crops
-from visterm.demo.drawn.crops import SIZE
+from visterm.demo.drawn import IS_A, PART_OF, draw_scene
+from visterm_research.parts.crops import SIZE, draw_crops, read_drawn_crops
 
 
 @pytest.fixture(scope="module")
