@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from command_line import visterm
 from tiny_catalogue import save_catalogue
 from visterm.cli import main
 from visterm.core.errors import UserError
 from visterm.core.object_stores import only_named_stores
+from visterm.data.contents import taken_of
 from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
 from visterm.library.duplicates import find_duplicates
 from visterm.store.catalogue import Origin, StoredCatalogue
@@ -90,8 +94,8 @@ def test_the_largest_of_a_group_is_kept_and_no_file_is_touched(tmp_path):
     picture(2).save(tmp_path / "other.png")
     paths = sorted(tmp_path.iterdir())
     before = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
-    groups, skipped = find_duplicates(stored(paths))
-    assert names(groups) == [["large.png", "small copy.jpg", "small.jpg"]]
+    groups, _, skipped = find_duplicates(stored(paths))
+    assert names(groups) == [["large.png", "small.jpg", "small copy.jpg"]]
     assert [copy.same_bytes for copy in groups[0].copies] == [False, False]
     assert groups[0].as_dict()["keep"]["width"] == 96
     assert skipped == []
@@ -102,7 +106,7 @@ def test_pictures_of_another_shape_are_no_copies_however_alike_they_look(tmp_pat
     picture(1).save(tmp_path / "square.png")
     picture(1).resize((96, 64)).save(tmp_path / "wide.png")
     picture(1).resize((48, 49)).save(tmp_path / "nearly square.png")
-    groups, _ = find_duplicates(stored(sorted(tmp_path.iterdir())))
+    groups, _, _ = find_duplicates(stored(sorted(tmp_path.iterdir())))
     assert names(groups) == [["square.png", "nearly square.png"]]
 
 
@@ -110,7 +114,7 @@ def test_files_of_the_same_bytes_are_copies_even_where_nothing_is_to_be_seen(tmp
     for name in ("a.png", "b.png", "c.png"):
         Image.new("RGB", (30, 30), "white").save(tmp_path / name)
     Image.new("RGB", (30, 30), "black").save(tmp_path / "black.png")
-    groups, _ = find_duplicates(stored(sorted(tmp_path.iterdir())))
+    groups, _, _ = find_duplicates(stored(sorted(tmp_path.iterdir())))
     assert names(groups) == [["a.png", "b.png", "c.png"]]
     assert all(copy.same_bytes and copy.distance == 0 for copy in groups[0].copies)
 
@@ -121,7 +125,7 @@ def test_copies_are_near_the_one_to_keep_and_not_only_near_each_other(tmp_path):
     catalogue = stored(sorted(tmp_path.iterdir()))
     ids = [image.id for image in catalogue.images.all()]
     catalogue.images.set_phashes(zip(ids, [0b1111, 0b111111, 0b11111111], strict=True))  # 2 bits from one to the next
-    groups, _ = find_duplicates(catalogue, 2)
+    groups, _, _ = find_duplicates(catalogue, 2)
     assert names(groups) == [["0.png", "1.png"]]
 
 
@@ -131,10 +135,10 @@ def test_hashes_are_kept_and_pictures_that_cannot_be_read_are_listed(tmp_path):
     catalogue = stored(sorted(tmp_path.iterdir()))
     find_duplicates(catalogue)
     (tmp_path / "a.png").unlink()
-    groups, skipped = find_duplicates(catalogue)
+    groups, _, skipped = find_duplicates(catalogue)
     assert (len(groups), skipped) == (1, [])
     catalogue.images.set_phashes([(catalogue.images.all()[0].id, None)])
-    groups, skipped = find_duplicates(catalogue)
+    groups, _, skipped = find_duplicates(catalogue)
     assert len(skipped) == 1
     assert "a.png" in skipped[0].image
 
@@ -179,6 +183,76 @@ def test_a_photo_in_a_store_that_nobody_named_is_skipped_and_the_others_are_comp
     with catalogue.database.transaction() as connection:
         connection.execute("UPDATE images SET path = 'http://host/b.png' WHERE name = 'b.png'")
     with only_named_stores([]):
-        groups, skipped = find_duplicates(catalogue)
+        groups, _, skipped = find_duplicates(catalogue)
     assert [(item.image, "not opened" in item.reason) for item in skipped] == [("b.png", True)]
     assert names(groups) == [["a.png", "c.png"]]
+
+
+def shot(path, seed, taken=None, **how):
+    """Save a picture as a camera does, with the date."""
+    exif = Image.Exif()
+    if taken is not None:
+        exif[0x132] = f"2024:05:01 12:00:{taken:02}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    near = np.asarray(picture(seed), np.int16) + np.random.default_rng(len(path.name)).integers(-3, 4, (96, 96, 3))
+    Image.fromarray(np.clip(near, 0, 255).astype(np.uint8)).save(path, exif=exif, **how)
+
+
+def dated(folder):
+    """A catalogue of all pictures in a folder, named by their paths inside it, with their dates."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    records = [replace(r, taken=taken_of(r.path)) for r in read_records(paths, names, [[] for _ in paths])]
+    catalogue = StoredCatalogue(Origin("", "made"))
+    catalogue.add(records, np.ones((len(records), 2), np.float32))
+    return catalogue
+
+
+@pytest.mark.parametrize(
+    ("kept", "copy"),
+    [
+        ("photos/1.png", "Backup/1.png"), ("z/1.png", "1 - Kopie.png"), ("b.png", "a copy.png"), ("1.png", "1 (2).png"),
+        ("b.png", "album/b.png"), ("copyright.png", "album/copyright.png"),
+    ],
+)  # fmt: skip
+def test_of_equal_files_the_backup_and_the_longer_path_are_the_copies(kept, copy, tmp_path):
+    for name in (kept, copy):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        picture(1).save(tmp_path / name)
+    assert names(find_duplicates(dated(tmp_path)).groups) == [[kept, copy]]
+
+
+def test_of_equal_files_with_names_alike_the_oldest_is_kept(tmp_path):
+    for name, seconds in (("a.png", 2_000), ("b.png", 1_000)):
+        picture(1).save(tmp_path / name)
+        os.utime(tmp_path / name, (seconds, seconds))
+    assert names(find_duplicates(dated(tmp_path)).groups) == [["b.png", "a.png"]]
+
+
+def test_shots_of_a_series_and_screenshots_are_listed_apart_and_their_copies_are_copies(tmp_path):
+    shot(tmp_path / "IMG_1.jpg", 1, taken=1)
+    shot(tmp_path / "IMG_02.jpg", 1, taken=1)
+    shot(tmp_path / "IMG_003.jpg", 1, taken=3)
+    (tmp_path / "Backup").mkdir()
+    (tmp_path / "Backup" / "IMG_003.jpg").write_bytes((tmp_path / "IMG_003.jpg").read_bytes())
+    shot(tmp_path / "Screenshot 1.png", 2)
+    shot(tmp_path / "Screenshot 20.png", 2)
+    shot(tmp_path / "no date.jpg", 3)
+    shot(tmp_path / "no date either.jpg", 3, taken=5, quality=60)
+    found = find_duplicates(dated(tmp_path))
+    assert names(found.groups) == [["IMG_003.jpg", "Backup/IMG_003.jpg"], ["no date.jpg", "no date either.jpg"]]
+    assert [(group.kind, [image.name for image in group.images]) for group in found.alike] == [
+        ("series", ["IMG_02.jpg", "IMG_1.jpg", "IMG_003.jpg"]),
+        ("screenshots", ["Screenshot 1.png", "Screenshot 20.png"]),
+    ]
+
+
+def test_the_command_lists_series_last_and_does_not_call_them_dispensable(tmp_path):
+    for number in (1, 2):
+        shot(tmp_path / "photos" / f"IMG_{number}.jpg", 1, taken=number)
+    save_catalogue(dated(tmp_path / "photos"), tmp_path / "catalogue")
+    code, out, err = visterm("duplicates catalogue", tmp_path)
+    assert (code, out) == (0, "series       IMG_1.jpg  96 x 96\n             IMG_2.jpg  96 x 96\n")
+    assert "No pictures look the same. 1 group of shots of a series or screenshots" in err
+    _, out, _ = visterm("duplicates catalogue --json", tmp_path)
+    assert (json.loads(out)["kind"], len(json.loads(out)["images"])) == ("series", 2)

@@ -28,29 +28,42 @@ def duplicates(
         typer.Option(
             min=0,
             max=12,
-            help="How much pictures may differ, in bits of 64: 0 for rescaled copies, 10 for shots of a series.",
+            help="How much pictures may differ, in bits of 64: 0 for rescaled copies, 10 for pictures that only look alike.",
         ),
     ] = 6,
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Group pictures that look the same, the one to keep first. visterm never deletes a picture."""
+    """Group pictures that look the same, the one to keep first. visterm never deletes a picture.
+
+    Shots of a series and screenshots look alike and are no copies: their groups come last, and you choose.
+    """
     from visterm.library.duplicates import find_duplicates
     from visterm.store.catalogue import StoredCatalogue
 
     stored = StoredCatalogue.open(catalogue)
-    groups, skipped = find_duplicates(stored, distance, n_jobs=jobs, progress=Bars())
-    for group in groups:
+    found = find_duplicates(stored, distance, n_jobs=jobs, progress=Bars())
+    for group in found.groups:
         if json:
             emit(group.as_dict())
         else:
             _show(group)
-    n_copies = sum(len(group.copies) for group in groups)
-    found = f"{count_of(len(groups), 'group')}, {n_copies:,} pictures that you need not keep; nothing was deleted."
-    say(found if groups else "No pictures look the same.")
-    for item in skipped:
+    for alike in found.alike:
+        if json:
+            emit(alike.as_dict())
+            continue
+        for place, image in enumerate(alike.images):
+            show(f"{'' if place else alike.kind:11}  {image.name}  {image.width} x {image.height}")
+    n_copies = sum(len(group.copies) for group in found.groups)
+    n_groups = count_of(len(found.groups), "group")
+    copies = f"{n_groups}, {count_of(n_copies, 'picture')} that you need not keep; nothing was deleted."
+    say(copies if found.groups else "No pictures look the same.")
+    if found.alike:
+        n_alike = count_of(len(found.alike), "group")
+        say(f"{n_alike} of shots of a series or screenshots, which look alike and are no copies.")
+    for item in found.skipped:
         say(f"Not compared: {item.image}: {item.reason}")
-    raise typer.Exit(3 if skipped else 0)
+    raise typer.Exit(3 if found.skipped else 0)
 
 
 def _show(group: DuplicateGroup) -> None:

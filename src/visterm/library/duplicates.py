@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +36,14 @@ CHUNK = 256
 HASHED_SIDE = 8 * SIDE
 """Longest side at which pictures are decoded to be hashed: quick for JPEG, and the same hash."""
 
+_COPY = re.compile(
+    r"(?<![a-z])(backups?|copy|copies?|kopien?|copia|duplicates?|sicherung(en)?)(?![a-z])|\(\d+\)", re.IGNORECASE
+)
+"""What paths of copies say: ``Backup/1.jpg``, ``1 copy.jpg``, ``1 - Kopie.jpg``, ``1 (2).jpg``."""
+
+_SCREENSHOT = re.compile(r"screen[ _-]?(shot|cap)|bildschirmfoto|capture d.[eé]cran|captura", re.IGNORECASE)
+"""What names of screenshots say."""
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:
@@ -60,7 +70,8 @@ class DuplicateGroup:
     Attributes
     ----------
     keeper : ImageRecord
-        That with the most pixels; then the most tags, the most bytes, and the one that came first.
+        That with the most pixels; then the most tags and the most bytes. Of equal ones that whose path does not say
+        backup or copy, the shortest path, the oldest file.
     copies : list of Copy
         The others, nearest first.
     """
@@ -76,6 +87,44 @@ class DuplicateGroup:
         return {"keep": _as_dict(self.keeper), "copies": copies}
 
 
+@dataclass(frozen=True, slots=True)
+class AlikeGroup:
+    """Pictures that look alike and are no copies, so that none of them can be left out for another.
+
+    Attributes
+    ----------
+    kind : {"series", "screenshots"}
+        Shots taken one after another, or pictures of a screen.
+    images : list of ImageRecord
+        By date and name.
+    """
+
+    kind: str
+    images: list[ImageRecord]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the group as it stands in JSON."""
+        return {"kind": self.kind, "images": [_as_dict(image) for image in self.images]}
+
+
+class Duplicates(NamedTuple):
+    """Copies, pictures that only look alike, and pictures that could not be read.
+
+    Attributes
+    ----------
+    groups : list of DuplicateGroup
+        Largest first.
+    alike : list of AlikeGroup
+        Largest first; without the copies in `groups`, but with the pictures to keep.
+    skipped : list of Skipped
+        Pictures that could not be read (any more); files of the same bytes are found even so.
+    """
+
+    groups: list[DuplicateGroup]
+    alike: list[AlikeGroup]
+    skipped: list[Skipped]
+
+
 def find_duplicates(
     stored: StoredCatalogue,
     distance: int = DISTANCE,
@@ -83,26 +132,20 @@ def find_duplicates(
     look: bool = True,
     n_jobs: int | None = None,
     progress: Progress = SILENT,
-) -> tuple[list[DuplicateGroup], list[Skipped]]:
+) -> Duplicates:
     """Group the pictures of a catalogue that look the same.
 
-    Each copy is near the one to keep itself, not only near another copy, so that a series of shots does not chain into
-    one group. Hashes are kept in the catalogue: only pictures without one are read, and after a kill it goes on.
+    Each copy is near the one to keep itself, not only near another copy. Shots of a series and screenshots, which look
+    alike and differ in what matters, are no copies of each other unless the files are the same. Hashes are kept in the
+    catalogue: only pictures without one are read, and after a kill it goes on.
 
     Parameters
     ----------
     distance : int
         Bits of 64 in which hashes may differ, 0 to 12. 0 finds copies that were scaled or recompressed gently; 10 also
-        shots of a series and some pictures that only look alike.
+        some pictures that only look alike.
     look : bool
         Whether to read the pictures that have no hash yet; of those that were not, files of the same bytes are found.
-
-    Returns
-    -------
-    groups : list of DuplicateGroup
-        Largest first.
-    skipped : list of Skipped
-        Pictures that could not be read (any more); files of the same bytes are found even so.
     """
     if not 0 <= distance <= MOST:
         raise UserError(f"distance is {distance}; expected 0 to {MOST} bits.")
@@ -114,13 +157,52 @@ def find_duplicates(
     for place, image in enumerate(images):
         if place in taken:
             continue
-        near = {other: bits for other, bits in contents.near(place) if other not in taken and other != place}
+        near = {
+            other: bits
+            for other, bits in contents.near(place)
+            if other not in taken and other != place and kind_of_alike(image, images[other]) is None
+        }
         if near:
             taken.update(near, [place])
             order = sorted(near, key=lambda other: (near[other], other))
             copies = [Copy(images[other], near[other], images[other].sha256 == image.sha256) for other in order]
             groups.append(DuplicateGroup(image, copies))
-    return sorted(groups, key=lambda group: (-len(group.copies), group.keeper.id)), skipped
+    copies_of_all = {copy.image.id for group in groups for copy in group.copies}
+    alike = _alike(images, contents, {place for place, image in enumerate(images) if image.id not in copies_of_all})
+    return Duplicates(sorted(groups, key=lambda group: (-len(group.copies), group.keeper.id)), alike, skipped)
+
+
+def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:
+    """Return what two pictures that look alike are, "series" or "screenshots"; None for copies of one picture.
+
+    Copies keep the camera's date, so that another date means another shot. Of one second, shots have the same size and
+    names of their own, where copies are scaled, or named after each other (``1.jpg`` and ``1 copy.jpg``).
+    """
+    if a.sha256 == b.sha256:
+        return None
+    if _SCREENSHOT.search(a.name) and _SCREENSHOT.search(b.name):
+        return "screenshots"
+    if a.taken is None or b.taken is None:
+        return None
+    stems = sorted((PurePath(image.name).stem.casefold() for image in (a, b)), key=len)
+    same_name = stems[1].startswith(stems[0])
+    return "series" if a.taken != b.taken or ((a.width, a.height) == (b.width, b.height) and not same_name) else None
+
+
+def _alike(images: list[ImageRecord], contents: _Contents, left: set[int]) -> list[AlikeGroup]:
+    """Group the pictures that are no copies, but near each other."""
+    groups = []
+    for place, image in enumerate(images):
+        kinds: defaultdict[str, list[int]] = defaultdict(list)
+        for other, _ in contents.near(place) if place in left else ():
+            kind = kind_of_alike(image, images[other])
+            if kind is not None and other in left:
+                kinds[kind].append(other)
+        for kind, others in kinds.items():
+            left.difference_update(others, [place])
+            members = sorted((images[at] for at in (place, *others)), key=lambda one: (one.taken or "", one.name))
+            groups.append(AlikeGroup(kind, members))
+    return sorted(groups, key=lambda group: (-len(group.images), group.images[0].id))
 
 
 class _Contents:
@@ -178,10 +260,12 @@ def _hash_what_has_none(stored: StoredCatalogue, n_jobs: int | None, progress: P
 
 def _best_first(stored: StoredCatalogue) -> list[ImageRecord]:
     tags = stored.tags.held()
-    return sorted(
-        stored.images.all(),
-        key=lambda image: (-image.width * image.height, -len(tags.get(image.id, ())), -image.n_bytes, image.id),
-    )
+
+    def rank(image: ImageRecord) -> tuple[Any, ...]:
+        size = (-image.width * image.height, -len(tags.get(image.id, ())), -image.n_bytes)
+        return (*size, bool(_COPY.search(image.name)), len(image.path or image.name), image.mtime_ns, image.id)
+
+    return sorted(stored.images.all(), key=rank)
 
 
 def _as_dict(image: ImageRecord) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def _failed(path: Path, job_id: int, why: VistermError) -> int:
 def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
     with CatalogueJob(catalogue.stored, "duplicates", job_id) as job:
         try:
-            groups, skipped = find_duplicates(catalogue.stored, progress=NotedProgress(job))
+            groups, _, skipped = find_duplicates(catalogue.stored, progress=NotedProgress(job))
         except Stopped:
             return
         job.message = f"{count_of(len(groups), 'group')} of photos that look the same" + (

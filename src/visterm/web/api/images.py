@@ -204,7 +204,8 @@ async def duplicates(
     """List groups of pictures that look the same, largest first; those that the job "duplicates" has looked at."""
     service = service_of(request)
     start = place_of("groups", cursor)
-    groups, _ = await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)
+    found = await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)
+    groups = found.groups
     end = start + limit
     content = {
         "groups": [group.as_dict() for group in groups[start:end]],

@@ -84,10 +84,9 @@ async def duplicates_page(service: Shared, start: int = 0) -> Response:
     catalogue = service.catalogue
 
     def find() -> list[list[tuple[ImageRecord, str]]]:
-        groups, _ = find_duplicates(catalogue.stored, look=False)
         return [
             [(group.keeper, ""), *((copy.image, "the same file" if copy.same_bytes else "") for copy in group.copies)]
-            for group in groups
+            for group in find_duplicates(catalogue.stored, look=False).groups
         ]
 
     found = await service.browsing.run(cache_of(catalogue).get, "duplicates", find, 2)
