@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, likeliest_first, list_skipped, percent, say, show
+from visterm.cli.output import emit, exit_code, likeliest_first, list_skipped, percent, say, say_not_read, show
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
@@ -95,6 +95,7 @@ def annotate(
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
     found = find(tagger.encoder, images)
+    not_read = say_not_read([] if tagger.encoder.reads == "names" else images)
     wanted = TagsWanted(k, new_only, added, precision, best_f1, min_confidence)
     executor = options.executor_of(ray, jobs)
     if out is not None:
@@ -103,7 +104,7 @@ def annotate(
         seconds = time.monotonic() - began
         if json:
             speed = {"seconds": seconds, "images_per_second": done.new / seconds}
-            emit({"annotations": str(out), **done.as_dict(), **speed})
+            emit({"annotations": str(out), **done.as_dict(), **speed, "not_read": not_read})
         if ray is not None and not done.shared:
             say(DONE_HERE)
         say(
@@ -124,4 +125,6 @@ def annotate(
                 numbers += [f"score {tag.score:.2f}"] if scores else []
                 shown.append(" ".join([tag.tag + ("" if tag.trained else "*"), *numbers]))
             show(f"{item.image}: {', '.join(shown)}")
+    if json and any(not_read.values()):
+        emit({"not_read": not_read})
     raise typer.Exit(list_skipped(bad, skipped))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say
+from visterm.cli.output import emit, exit_code, say, say_not_read
 from visterm.cli.progress import Bars
 from visterm.core.remote import as_path
 from visterm.core.wording import count_of
@@ -59,6 +59,7 @@ def encode(
     from visterm.features.folder import SKIPPED
     from visterm.features.job import encode_folder
 
+    not_read = say_not_read([images])
     began = time.monotonic()
     done = encode_folder(
         images,
@@ -73,8 +74,8 @@ def encode(
     )
     seconds = time.monotonic() - began
     if json:
-        rate = done.encoded / seconds
-        emit({"features": str(out), **done.as_dict(), "seconds": seconds, "images_per_second": rate})
+        speed = {"seconds": seconds, "images_per_second": done.encoded / seconds}
+        emit({"features": str(out), **done.as_dict(), **speed, "not_read": not_read})
     if ray is not None and not done.shared:
         say("--ray ignored: all photos are in one shard, which was made here. --shard-size makes smaller ones.")
     say(

@@ -9,7 +9,7 @@ import typer
 
 from visterm.cli import learning_options as learning
 from visterm.cli import options
-from visterm.cli.output import chosen_of, emit, exit_code, say, show_tried
+from visterm.cli.output import chosen_of, emit, exit_code, say, say_not_read, show_tried
 from visterm.cli.progress import Bars, duration
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -93,6 +93,7 @@ def fit(
         wordnet=wordnet, tag_synsets=tag_synsets, inherit=inherit, memory=options.bytes_of(memory), device=device,
         n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out,
     )  # fmt: skip
+    not_read = say_not_read(images or [])
     began = time.monotonic()
     tagger = fit_run(request, say=say, progress=Bars(lines=verbose))
     facts = tagger.facts
@@ -106,7 +107,7 @@ def fit(
     if RIGHT_OF_5 in facts:
         say(what_to_expect(facts))
     if json:
-        emit({"run": str(out), **facts})
+        emit({"run": str(out), **facts, "not_read": not_read})
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
 
 

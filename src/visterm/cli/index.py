@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say
+from visterm.cli.output import check_tags_read, emit, exit_code, say, say_not_read
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -85,6 +85,7 @@ def index(
     catalogue, path, is_new = _open(run, out, jobs, store)
     if device is not None:
         move_encoder(catalogue.tagger.encoder, device)
+    not_read, read = say_not_read([images]), dict[str, Any]()
     try:
         if tags is None:
             done = catalogue.index(images, follow_links=follow_links, progress=Bars())
@@ -97,6 +98,7 @@ def index(
                 if remark == f"{LEFT_OUT}{corpus.without_tags}":
                     remark = f"Without tags: {corpus.without_tags}"
                 say(remark)
+            read = check_tags_read(corpus, separator)
             done = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:
         if is_new and catalogue.stored.images.count() == 0:
@@ -106,7 +108,7 @@ def index(
         say(remark)
     say(f"Indexed {count_of(len(catalogue), 'photo')} ({_in_words(done)}). The catalogue is in {path}.")
     if json:
-        emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict()})
+        emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict(), **read, "not_read": not_read})
     raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
 
 

@@ -38,9 +38,11 @@ def check_jobs(value: int | None) -> int | None:
 
 
 def check_separator(value: str | None) -> str | None:
-    """Refuse a separator that separates nothing, before anything is read."""
-    if value == "":
-        raise UserError("--separator is empty; expected one or more characters, such as ';'.")
+    """Refuse a separator that cannot be used, before anything is read."""
+    if value is not None:
+        from visterm.data.tag_formats.separators import separator_pattern
+
+        separator_pattern(value)
     return value
 
 
@@ -94,7 +96,12 @@ TagFile = Annotated[
 ImageColumn = Annotated[str | None, input_option(help="Column of file names [default: file_name or image].")]
 TagsColumn = Annotated[str | None, input_option(help="Column of tags [default: tags, labels or tag].")]
 Separator = Annotated[
-    str | None, input_option(help="What separates tags in a cell [default: ; or ,].", callback=check_separator)
+    str | None,
+    input_option(
+        help="What separates tags in a cell: a text, several such as ';,', or a pattern such as '[;|]' [default: ; or "
+        ",].",
+        callback=check_separator,
+    ),
 ]
 
 Json = Annotated[bool, output_option("--json", help="Print JSON, one object per line.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ from visterm.core.wording import count_of, printable, printable_json
 
 if TYPE_CHECKING:
     from visterm.core.types import Hit, Skipped, Tag
+    from visterm.data.corpus import Corpus
 
 Found = TypeVar("Found", bound="Tag | Hit")
 
@@ -124,6 +126,32 @@ def list_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
     for item in skipped[:_NAMED]:
         say(f"Skipped {item.image}: {item.reason}")
     return exit_code(skipped, listed_in)
+
+
+def check_tags_read(corpus: Corpus, separator: str | None) -> dict[str, Any]:
+    """Say what was understood of the tags that were read; return that for JSON.
+
+    Raises
+    ------
+    TagFileError
+        If most tags look like lists, and no separator is given.
+    """
+    from visterm.data.tag_formats.separators import TagsRead
+
+    found = TagsRead.in_lists(corpus.tags)
+    say(found.line())
+    found.check(separator)
+    return found.facts()
+
+
+def say_not_read(folders: Iterable[str | os.PathLike[str]]) -> dict[str, int]:
+    """Say how many RAW and video files lie in folders of photos; return the counts for JSON."""
+    from visterm.data.image_folders import count_not_read
+
+    found = count_not_read(folders)
+    if line := found.line():
+        say(line)
+    return {"raw": found.raw, "video": found.video}
 
 
 def _as_shown(text: str) -> str:

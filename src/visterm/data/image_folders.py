@@ -1,14 +1,14 @@
-"""Which files are images: a file, or a folder searched through."""
+"""Find the images in folders, and count the RAW and video files that are not read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, overload
 
 from visterm.core.errors import DataError
-from visterm.core.remote import as_path, as_remote, is_remote
+from visterm.core.remote import as_path, as_remote
 from visterm.core.wording import count_of
 
 SUFFIXES = frozenset(
@@ -20,8 +20,45 @@ SUFFIXES = frozenset(
 SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
 """Folders where storage devices and systems keep thumbnails, deleted files and old versions, in small letters."""
 
+RAW = frozenset(
+    {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".gpr", ".iiq", ".kdc", ".mos", ".mrw"}
+    | {".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
+)
+VIDEO = frozenset(
+    {".3gp", ".avi", ".flv", ".insv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv"}
+    | {".vob", ".webm", ".wmv"}
+)
+"""Files of cameras that are not read; they are counted, so that nobody looks for them in vain."""
+
 COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")
 """Those that messages name."""
+
+
+class NotRead(NamedTuple):
+    """How many RAW and video files lie among the images, with the first as an example."""
+
+    raw: int = 0
+    video: int = 0
+    example: str = ""
+
+    def line(self) -> str:
+        """Return the counts as a sentence; empty where there are none."""
+        counts = " and ".join(f"{n:,} {kind}" for n, kind in ((self.raw, "RAW"), (self.video, "video")) if n)
+        n_files = self.raw + self.video
+        files, are = ("file", "is") if n_files == 1 else ("files", "are")
+        return f"{counts} {files} {are} not read (such as {self.example})." if n_files else ""
+
+
+def count_not_read(paths: Iterable[str | os.PathLike[str]]) -> NotRead:
+    """Count the RAW and video files in those of the paths that are folders; hidden ones don't count."""
+    found: dict[str, list[str]] = {"raw": [], "video": []}
+    for path in (path for path in map(as_path, paths) if path.is_dir()):
+        for name in _files_below(path):
+            suffix = os.path.splitext(name)[1].lower()
+            if suffix in RAW or suffix in VIDEO:
+                found["raw" if suffix in RAW else "video"].append(name)
+    example = min([*found["raw"], *found["video"]], default="")
+    return NotRead(len(found["raw"]), len(found["video"]), example)
 
 
 def find_images(
@@ -125,7 +162,7 @@ def check_image_folder(path: Path) -> None:
 
 def no_images(folder: str | os.PathLike[str]) -> str:
     """Return the message that a folder has no images: what was looked for, and what is there instead."""
-    files = sorted(_files_below(as_path(folder)), key=lambda name: (name.startswith("."), name))
+    files = sorted(_files_below(as_path(folder), everything=True), key=lambda name: (name.startswith("."), name))
     if not files:
         return f"The folder {os.fspath(folder)} has no files."
     there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
@@ -133,14 +170,6 @@ def no_images(folder: str | os.PathLike[str]) -> str:
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
         f"{', '.join(COMMON)} or as another kind of picture. {there}."
     )
-
-
-def _files_below(folder: Path) -> list[str]:
-    """List all files of a folder and of those inside it, by their paths in it."""
-    remote = as_remote(folder)
-    if remote is not None:
-        return remote.files()
-    return [Path(parent, name).relative_to(folder).as_posix() for parent, _, names in os.walk(folder) for name in names]
 
 
 def hidden_remarks(hidden: Sequence[str]) -> list[str]:
@@ -152,33 +181,37 @@ def hidden_remarks(hidden: Sequence[str]) -> list[str]:
 
 def _names_in(folder: Path, hidden: list[str] | None = None) -> list[str]:
     """List the images of a folder by their paths inside it, sorted, without those of hidden folders."""
+    names = _files_below(folder, hidden=hidden)
+    return sorted(name for name in names if os.path.splitext(name)[1].lower() in SUFFIXES)
+
+
+def _files_below(folder: Path, *, hidden: list[str] | None = None, everything: bool = False) -> Iterator[str]:
+    """Yield the files of a folder and of those inside it, by their paths in it.
+
+    Hidden ones are left out, unless `everything` counts; their folders are appended to `hidden`.
+    """
 
     def cannot_list(error: OSError) -> None:
         raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
 
-    def is_image(name: str) -> bool:
-        return os.path.splitext(name)[1].lower() in SUFFIXES and not name.startswith(".")
-
     set_aside: dict[str, None] = {}
-    found: list[str] = []
-    if is_remote(folder):
-        for name in _files_below(folder):
-            parts = name.split("/")
-            first = next((i for i, part in enumerate(parts[:-1]) if _is_set_aside(part)), None)
-            if first is not None:
-                set_aside["/".join(parts[: first + 1])] = None
-            elif is_image(parts[-1]):
-                found.append(name)
-    else:
-        for parent, folders, files in os.walk(folder, onerror=cannot_list):
-            inside = Path(parent).relative_to(folder).as_posix()
-            start = "" if inside == "." else f"{inside}/"
+    remote = as_remote(folder)
+    for name in [] if remote is None else remote.files():
+        *folders, file = name.split("/")
+        first = next((i for i, part in enumerate(folders) if _is_set_aside(part)), None)
+        if everything or (first is None and not file.startswith(".")):
+            yield name
+        elif first is not None:
+            set_aside["/".join(folders[: first + 1])] = None
+    for parent, folders, files in os.walk(folder, onerror=cannot_list) if remote is None else ():
+        inside = Path(parent).relative_to(folder).as_posix()
+        start = "" if inside == "." else f"{inside}/"
+        if not everything:
             set_aside.update((f"{start}{name}", None) for name in folders if _is_set_aside(name))
             folders[:] = [name for name in folders if not _is_set_aside(name)]
-            found += [f"{start}{name}" for name in files if is_image(name)]
+        yield from (f"{start}{name}" for name in files if everything or not name.startswith("."))
     if hidden is not None:
         hidden += sorted(set_aside)
-    return sorted(found)
 
 
 def _is_set_aside(folder: str) -> bool:

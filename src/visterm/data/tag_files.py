@@ -17,11 +17,11 @@ from visterm.data.tag_formats.record import (
     STANDARD,
     TagRecord,
     TagsFound,
-    check_separator,
     merged_by_image,
     record,
     split_name,
 )
+from visterm.data.tag_formats.separators import separator_pattern
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
 
@@ -45,7 +45,7 @@ class TableOptions(TypedDict, total=False):
         The column of a table that says whose an image is, instead of "user", "owner" or "photographer", which need not
         be there. With it, too, "auto" looks for tables only.
     separator : str, optional
-        What stands between tags in a text: by default ``;`` if there is one, else ``,``.
+        What separates tags in a text, see `Splitter` and `separator_pattern`.
     """
 
     image_column: str | None
@@ -83,7 +83,8 @@ def find_tags(
         If nothing of the kind is there, or it cannot be understood.
     """
     separator = options.get("separator")
-    check_separator(separator)
+    if separator is not None:
+        separator_pattern(separator)  # refuses one that can't be used
     folder = as_path(images)
     if is_remote(folder) and not as_path(source).is_file():
         raise TagFileError(
@@ -140,7 +141,6 @@ def read_tag_table(source: str | os.PathLike[str], **options: Unpack[TableOption
     TagFileError
         If there is no such file, or it cannot be understood.
     """
-    check_separator(options.get("separator"))
     path = as_path(source)
     if not path.is_file():
         raise TagFileError(

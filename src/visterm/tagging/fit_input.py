@@ -15,6 +15,7 @@ from visterm.data.image_folders import check_image_folder
 from visterm.data.pruning import check_pruning, prune, read_stop_tags
 from visterm.data.query_files import QueryRow
 from visterm.data.relation_files import read_aliases
+from visterm.data.tag_formats.separators import TagsRead
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
 from visterm.features.training_rows import as_corpus, named_corpus, not_learned, read_corpus
@@ -153,11 +154,11 @@ def plan_streaming(
     return plan if streamed else None
 
 
-def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Corpus, list[QueryRow]]:
-    """Read the images with their tags, and the queries about them; say what is passed over.
+def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Corpus, list[QueryRow], dict[str, Any]]:
+    """Read the images with their tags, and the queries about them; say what was understood and what is passed over.
 
-    Raises UserError if the encoder needs a folder and there is none, or the other way round; DataError as `Corpus.read`
-    does.
+    The dict is what to keep with the run, see `TagsRead.facts`. Raises UserError if the encoder needs a folder and
+    there is none, or the other way round; DataError as `Corpus.read` does, and where most tags look like lists.
     """
     lines: list[QueryRow] = []
     images: Any = request.images
@@ -178,7 +179,12 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
         corpus = corpus.select(request.split).without_splits()
     for line in not_learned(corpus):
         say(line)
-    return corpus, lines
+    if not request.learns_tags:
+        return corpus, lines, {}
+    found = TagsRead.in_lists(corpus.tags)
+    say(found.line())
+    found.check(request.separator, in_file=isinstance(tags, str | os.PathLike))
+    return corpus, lines, found.facts()
 
 
 def relations_to_learn(

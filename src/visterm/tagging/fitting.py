@@ -68,7 +68,7 @@ def fit(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress 
         )
     if request.queries is not None:
         check_learns_queries(run.model)
-    corpus, lines = read_images(run.encoder, request, say)
+    corpus, lines, read = read_images(run.encoder, request, say)
     corpus, pruned = cleaning.prune(corpus, say)
     relations = relations_to_learn(run.model, request, sources, corpus, cleaning.aliases, say)
     if corpus.encoded is not None:
@@ -78,7 +78,7 @@ def fit(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress 
         _fit_tags(run, request, corpus, relations, cleaning.aliases, progress)
     else:
         _fit_queries(run, request, corpus, lines, relations, cleaning.aliases, progress)
-    run.facts |= pruned
+    run.facts |= read | pruned
     if remote and "workers" not in run.facts:
         say("--ray ignored: all images are in one batch, so one process learned from them.")
     for line in _how_it_went(run, request, cleaning):

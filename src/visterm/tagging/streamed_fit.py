@@ -226,7 +226,7 @@ def _set_learned(tagger: Run, shards: Shards, tags: JoinedTags, found: Survey, p
         tags_given=found.n_pairs,
         features=shards.contents.width,
     )
-    tagger.facts["streamed in windows of bytes"] = plan.window
+    tagger.facts |= {"streamed in windows of bytes": plan.window, **tags.understood.facts()}
 
 
 def _name_hashes(tags: JoinedTags) -> NDArray[np.uint64]:

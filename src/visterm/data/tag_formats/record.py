@@ -1,17 +1,14 @@
-"""One image's tags and split as a tag file gives them, and how texts become tags."""
+"""What a tag file says of one image: its tags, negative tags, split and owner."""
 
 from __future__ import annotations
 
 import ast
 import json
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from visterm.core.errors import TagFileError, UserError
+from visterm.core.errors import TagFileError
 from visterm.core.vocabulary import clean_tag, tag_fault
-
-LINE_END = r"\r\n|\r|\n"
 
 STANDARD = frozenset({"train", "valid", "test"})
 """The names of splits; others may be used, too."""
@@ -123,23 +120,6 @@ def _joined(group: list[TagRecord]) -> TagRecord:
     users = {row.user for row in group if row.user}
     user = users.pop() if len(users) == 1 else None
     return TagRecord(image, list(tags), list(negatives), splits[0] if splits else None, user)
-
-
-def check_separator(separator: str | None) -> None:
-    """Refuse a separator that separates nothing."""
-    if separator == "":
-        raise UserError("separator is empty; expected one or more characters, such as ';'.")
-
-
-def choose_separator(texts: Iterable[str], separator: str | None) -> str:
-    """Return the separator of tags: the one requested, else ``;`` if any text has one, else ``,``."""
-    check_separator(separator)
-    return separator or (";" if any(";" in text for text in texts) else ",")
-
-
-def split_text(text: str, separator: str) -> list[str]:
-    """Split a text into tags at line ends and at `separator`."""
-    return [tag for line in re.split(LINE_END, text) for tag in line.split(separator)]
 
 
 def listed(text: str) -> list[Any] | None:

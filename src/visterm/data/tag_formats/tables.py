@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
-from visterm.data.tag_formats.record import TagRecord, choose_separator, listed, record, split_name, split_text
+from visterm.data.tag_formats.record import TagRecord, listed, record, split_name
+from visterm.data.tag_formats.separators import Splitter
 from visterm.data.text_files import read_text, unguarded
 
 IMAGE_COLUMNS = ("file_name", "image")
@@ -64,7 +65,7 @@ def read_table(
     user_column : str, optional
         The column that says whose an image is, instead of "user", "owner" or "photographer", which need not be there.
     separator : str, optional
-        What stands between tags in one cell: by default ``;`` if any cell has one, else ``,``. Lists need none.
+        What separates tags in one cell, see `Splitter`. Lists need none.
 
     Returns
     -------
@@ -88,8 +89,8 @@ def read_table(
         user = required_column([user_column], names, missing, "Name the column of users (--user-column).")
     split = find_column(SPLIT_COLUMN, names)
     cells = [_tags_cell(path, row, tags) for row in rows]
-    separator = choose_separator((cell for cell in cells if isinstance(cell, str)), separator)
-    return [_record(path, row, cell, separator, image, split, user) for row, cell in zip(rows, cells, strict=True)]
+    splitter = Splitter(lambda: (cell for cell in cells if isinstance(cell, str)), separator)
+    return [_record(path, row, cell, splitter, image, split, user) for row, cell in zip(rows, cells, strict=True)]
 
 
 def stream_table(
@@ -98,7 +99,8 @@ def stream_table(
     """Read a table row by row, in memory that does not grow with it; users are passed over.
 
     Parameters, records and errors are those of `read_table`, but for this: of JSON lines the first object names the
-    columns of images and tags. Where no separator is given, the file is read once before, up to its first ``;``.
+    columns of images and tags. Where no separator is given, the file is read once before, and three times if it has
+    cells with ``;`` and others with commas.
 
     Yields
     ------
@@ -116,12 +118,12 @@ def stream_table(
                 columns = _image_and_tags(form, list(row.cells), path)
             yield row, _tags_cell(path, row, columns[1])
 
-    chosen = separator or choose_separator((cell for _, cell in cells() if isinstance(cell, str)), None)
+    splitter = Splitter(lambda: (cell for _, cell in cells() if isinstance(cell, str)), separator)
     for row, cell in cells():
         names = tuple(row.cells)
         if names not in splits:
             splits[names] = find_column(SPLIT_COLUMN, names)
-        yield _record(path, row, cell, chosen, columns[0] if columns else "", splits[names], None)
+        yield _record(path, row, cell, splitter, columns[0] if columns else "", splits[names], None)
     if columns is None:
         raise TagFileError(f"The tag file {path} has no rows.")
 
@@ -231,7 +233,7 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
             if any(field.strip() for field in fields[len(header) :]):
                 raise TagFileError(
                     f"{path}, line {reader.line_num}: {len(fields)} fields, but the first line names {len(header)} "
-                    'columns. Put quotes around cells that hold the delimiter ("sea,sky"), or part tags by ; instead.'
+                    'columns. Put quotes around cells that hold the delimiter ("sea,sky"), or separate tags by ;.'
                 )
             yield Row(reader.line_num, dict(zip(header, map(unguarded, fields), strict=False)))
     except csv.Error as error:
@@ -253,7 +255,7 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
 
 
 def _record(
-    path: Path, row: Row, cell: str | list[str], separator: str, image: str, split: str | None, user: str | None
+    path: Path, row: Row, cell: str | list[str], splitter: Splitter, image: str, split: str | None, user: str | None
 ) -> TagRecord:
     """Make a record of a row, whose tags are a list or are to be parted."""
     name = (_text_cell(path, row, image) or "").strip().replace("\\", "/").removeprefix("./")
@@ -263,7 +265,7 @@ def _record(
     text = said if isinstance(said, str) else "" if said is None else json.dumps(said, sort_keys=True)
     return record(
         name,
-        split_text(cell, separator) if isinstance(cell, str) else cell,
+        splitter.split(cell) if isinstance(cell, str) else cell,
         split_name(_text_cell(path, row, split)) if split else None,
         text.strip() or None,
         place=f"{path}, line {row.line}",

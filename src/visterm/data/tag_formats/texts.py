@@ -13,15 +13,8 @@ from visterm.core.errors import TagFileError
 from visterm.core.files import MB
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
-from visterm.data.tag_formats.record import (
-    LINE_END,
-    TagRecord,
-    TagsFound,
-    choose_separator,
-    record,
-    split_text,
-    without_minus,
-)
+from visterm.data.tag_formats.record import TagRecord, TagsFound, record, without_minus
+from visterm.data.tag_formats.separators import LINE_END, Splitter
 from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNotes
 
@@ -40,7 +33,7 @@ def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = 
     images : sequence of Path
         The images in it.
     separator : str, optional
-        What stands between tags on one line: by default ``;`` if the text has one, else ``,``.
+        What separates tags on one line, see `Splitter`.
 
     Returns
     -------
@@ -112,6 +105,11 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     return TagsFound(_read(folder, pairs, separator), remarks, f"without a {SUFFIX} in {texts}")
 
 
+def text_tags(text: str, separator: str | None = None) -> list[str]:
+    """Return the tags of the text of one image; each line is a cell, see `Splitter`."""
+    return Splitter(lambda: [text], separator).split(text)
+
+
 def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None) -> list[TagRecord]:
     """Read the texts of images, without what visterm wrote there: no run learns what another one guessed."""
     records = []
@@ -121,7 +119,7 @@ def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | Non
         if path.parent not in notes:
             notes[path.parent] = TextNotes(path.parent)
         predicted = notes[path.parent].predicted(path)
-        tags = split_text(text, choose_separator([text], separator))
+        tags = text_tags(text, separator)
         tags_of_people = [tag for tag in tags if tag_key(tag) not in predicted] if predicted else tags
         place = str(path)
         named = ((tag, without_minus(clean_tag(tag))) for tag in tags_of_people)

@@ -24,6 +24,7 @@ from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.one_pass import BoundedCounts
 from visterm.data.tag_formats.record import TagRecord, split_name
+from visterm.data.tag_formats.separators import TagsRead
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.name_index import index_names
 from visterm.features.streaming.shards import Shards
@@ -72,7 +73,8 @@ class JoinedTags(TagRows):
     bits, learned, n_tags
         See `TagRows`.
     remarks : list of str
-        What did not meet, a line each.
+        What did not meet, and what was understood of the tags, a line each.
+    understood : TagsRead
     """
 
     def __init__(
@@ -95,6 +97,9 @@ class JoinedTags(TagRows):
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         words = BoundedCounts(most_words)
         self._read(stream_table(as_path(table), **columns), words, meant, split)
+        self.understood = TagsRead.of(words.counts())
+        self.understood.check(columns.get("separator"))
+        self.remarks.append(self.understood.line())
         self.learned = TRAIN if split is None and _any(self.bits, TRAIN | VALID | OTHER) else NO_SPLIT
         self._keys = sorted({tag_key(word) for word in words.counts()})
         self._pairs.sort(self._keys)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from visterm.core.vocabulary import tag_key
 from visterm.data.sidecars import Sidecars, check_stays_inside, content_of, replace_file
-from visterm.data.tag_formats.record import choose_separator, record, split_text
-from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, sidecar
+from visterm.data.tag_formats.record import record
+from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, sidecar, text_tags
 from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNote, TextNotes
 from visterm.data.xmp.keywords import GIVEN, Mark
@@ -86,8 +86,7 @@ class TextTarget:
 
 
 def _tags(path: Path) -> list[str]:
-    text = read_text(path, limit=MOST_TEXT)
-    return record("", split_text(text, choose_separator([text], None)), None, place=str(path)).tags
+    return record("", text_tags(read_text(path, limit=MOST_TEXT)), None, place=str(path)).tags
 
 
 def _appended(content: bytes, tags: Sequence[str]) -> bytes:

@@ -121,7 +121,7 @@ def tune_run(
     search = _Search(request, grid, n_random, metric)
     tagger = search.tagger
     cleaning = Cleaning.read(request)
-    corpus, _ = read_images(tagger.encoder, request, say)
+    corpus, _, read = read_images(tagger.encoder, request, say)
     corpus, pruned = cleaning.prune(corpus, say)
     if corpus.encoded is not None:
         tagger.take_encoder(corpus.encoded.encoder, corpus.encoded.asked)
@@ -140,7 +140,7 @@ def tune_run(
     tagger.learned(whole)
     tagger.find_confidences(whole, Titled(progress, "confidences"))
     summary = _summary(metric, rows, parts, trials)
-    tagger.facts |= {**pruned, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
+    tagger.facts |= {**read, **pruned, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
     tagger.save(search.out)
     for line in cleaning.summary(tagger.vocabulary.aliases):
         say(line)
