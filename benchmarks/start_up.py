@@ -1,50 +1,90 @@
-"""Wall time of whole commands, start included: `visterm --help` and `visterm annotate` of one image.
+"""What a command takes from its start to its end, beside the imports that it cannot do without; goals of issue 22.
 
-python benchmarks/start_up.py RUN IMAGE --json figures.json
+    python benchmarks/start_up.py                       # on the tiny run and catalogue of tests/data/written_before
+    python benchmarks/start_up.py --repeat 15 --json docs/figures/start_up.json
+
+Each command runs beside its floor in turn, so that both meet the same load: `visterm annotate` and `visterm search`
+beside the import of numpy, numba and Pillow, `visterm --help` beside that of typer. The ratio is the median of those
+of the pairs. Processor time is that of the whole process.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.runs import say
+
+WRITTEN = Path(__file__).parents[1] / "tests" / "data" / "written_before"
+LIBRARIES, TYPER = "import numpy, numba, PIL.Image", "import typer"
+COMMANDS: dict[str, tuple[list[str], str, float]] = {
+    "visterm annotate, one image": (["annotate", "run", "images/46.jpg"], LIBRARIES, 4),
+    "visterm search, two words": (["search", "catalogue", "sky tree"], LIBRARIES, 3),
+    "visterm --help": (["--help"], TYPER, 1.3),
+}
+"""Arguments, the floor that the command is compared with, and how many times that it may take."""
 
 
-def seconds(command: list[str]) -> float:
-    began = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - began
+class Cost(NamedTuple):
+    """What a process took."""
+
+    wall: float
+    processor: float
+
+
+def cost_of(command: list[str], folder: Path) -> Cost:
+    """Run a command and return what it took."""
+    began, before = time.perf_counter(), os.times()
+    subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = os.times()
+    spent = after.children_user - before.children_user + after.children_system - before.children_system
+    return Cost(time.perf_counter() - began, spent)
+
+
+def compared(arguments: list[str], floor: str, folder: Path, repeat: int) -> dict[str, Any]:
+    """Return the medians and ranges of a command, its floor and their ratios; the first pair warms the caches."""
+    pairs = []
+    for _ in range(repeat + 1):
+        low = cost_of([sys.executable, "-c", floor], folder)
+        pairs.append((cost_of([sys.executable, "-m", "visterm", *arguments], folder), low))
+    pairs = pairs[1:]
+    figures: dict[str, Any] = {"floor": floor}
+    for name in Cost._fields:
+        own, low = ([getattr(pair[side], name) for pair in pairs] for side in (0, 1))
+        ratios = [a / b for a, b in zip(own, low, strict=True)]
+        for what, values in (("seconds", own), ("seconds of the floor", low), ("times the floor", ratios)):
+            figures[f"{name}: {what}"] = {"median": statistics.median(values), "range": [min(values), max(values)]}
+    return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", help="a run that visterm fit wrote")
-    parser.add_argument("image", help="an image to annotate")
-    parser.add_argument("--repeat", type=int, default=9, help="counted runs of each, after one to warm the caches")
+    parser.add_argument("--repeat", type=int, default=9, help="counted pairs of each")
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    arguments = parser.parse_args()
-    visterm = [sys.executable, "-m", "visterm"]
-    commands = {
-        "visterm --help": [*visterm, "--help"],
-        "visterm annotate, one image": [*visterm, "annotate", arguments.run, arguments.image],
-    }
-    taken: dict[str, list[float]] = {name: [] for name in commands}
-    for turn in range(arguments.repeat + 1):
-        for name, command in commands.items():
-            spent = seconds(command)
-            if turn > 0:
-                taken[name].append(spent)
-    figures = {
-        name: {"median s": statistics.median(t), "least s": min(t), "most s": max(t)} for name, t in taken.items()
-    }
-    for name, figure in figures.items():
-        print(name, {key: round(value, 3) for key, value in figure.items()})
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    chosen = parser.parse_args()
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(shutil.copytree(WRITTEN, Path(temporary) / "written"))
+        for name, (arguments, floor, goal) in COMMANDS.items():
+            figures = found[name] = compared(arguments, floor, folder, chosen.repeat) | {"goal": goal}
+            for kind in Cost._fields:
+                seconds, low, ratio = (
+                    figures[f"{kind}: {what}"]["median"]
+                    for what in ("seconds", "seconds of the floor", "times the floor")
+                )
+                say(f"{name:30}{kind:10}{seconds:7.3f} s, floor {low:.3f} s: {ratio:.2f} times (at most {goal:g})")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,18 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from command_line import visterm
-from visterm.cli.commands import app
+from visterm.cli.command_line import COMMANDS, own_command
 
-COMMANDS = sorted(dict(get_command(app).commands))  # type: ignore[attr-defined]
 WITHOUT_EXAMPLES = {"models", "encoders", "metrics"}
 
 
 @pytest.fixture(autouse=True)
 def screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_of_commands_says_of_each_what_its_own_help_says(command: str) -> None:
+    summary = own_command(command).help.partition("\n\n")[0]
+    assert " ".join(summary.split()) == COMMANDS[command][1]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -54,7 +54,7 @@ def test_a_command_of_another_package_runs_and_fails_as_our_own_do(tmp_path):
 
 
 def test_a_command_whose_package_is_missing_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.cli.command_line.entry_points", lambda **_: ())
+    monkeypatch.setattr("visterm.cli.command_line._installed", dict)
     assert visterm("reproduce wsabie", tmp_path) == (
         2,
         "",

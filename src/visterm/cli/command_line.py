@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from typer import Typer, echo
@@ -45,6 +47,44 @@ def in_lines(examples: Examples) -> str | None:
     if width + max(len(what) for _, what in examples) + 6 > WIDTH:
         width = 0
     return "\n".join(["Examples:", *(f"  {command:{width}}  # {what}" for command, what in examples)])
+
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "fit": ("fit", "Learn a library's tags from photos that have them, and write a run."),
+    "tune": ("tune", "Try settings of a model on held-out photos, and fit the best on all."),
+    "encode": (
+        "encode",
+        "Encode a folder of photos once, into a features folder that other commands take instead of photos.",
+    ),
+    "annotate": ("annotate", "Tag photos: print the best tags of each, with their scores and confidences."),
+    "pair": ("relations", "Tag a picture of an object together with a picture of its part."),
+    "explain": ("explain", "Show how much each feature and each place of a photo adds to a tag's score."),
+    "evaluate": (
+        "evaluate",
+        "Measure a run on photos with known tags that it has not learned from, or compare several runs.",
+    ),
+    "index": ("index", "Put photos into a catalogue, so that you can search them by words."),
+    "search": ("search", "Find photos by words or by another photo, best first, among those that pass all filters."),
+    "union": ("index", "Join several catalogues, so that `visterm search` finds photos of all of them."),
+    "serve": ("serve", "Serve a catalogue: a page to search, tag and review, and an API for programs (/api/v1/docs)."),
+    "duplicates": (
+        "duplicates",
+        "Group pictures that look the same, the one to keep first. visterm never deletes a picture.",
+    ),
+    "export": ("export", "Write people's tags and confident predictions where other programs find them."),
+    "neighbours": ("tags", "Show the tags that are most similar to a tag, by the cosine of their vectors."),
+    "tags": ("tags", "List the tags of a run with their numbers of photos and aliases, suggest aliases, or add words."),
+    "relations": (
+        "relations",
+        "Show which tags a run predicts to be parts of which, without the known relations, best first.",
+    ),
+    "info": ("info", "Show what is in a run, a catalogue or a features folder."),
+    "models": ("lists", "List the models."),
+    "encoders": ("lists", "List the encoders, which turn photos into features."),
+    "metrics": ("lists", "List the metrics of `visterm evaluate`."),
+    "demo": ("lists", "Draw a small photo library, learn its tags, tag and search new pictures, and write a report."),
+}
+"""The file of each command, and the first paragraph of its docstring: listing the commands imports none of them."""
 
 
 class PackageCommand(NamedTuple):
@@ -95,16 +135,17 @@ class CommandLine(PlainEpilog, TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, in the order of the help."""
-        own = super().list_commands(ctx)
-        return [*own, *sorted(set(_installed()) - set(own))]
+        return [*COMMANDS, *sorted(set(_installed()) - set(COMMANDS))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command; one of another package as a name and a line of help, without importing the package."""
-        own = super().get_command(ctx, cmd_name)
-        if own is not None or cmd_name not in (installed := _installed()):
-            return own
+        """Return a command as a name and what it is for, without importing it; None if there is none."""
+        if cmd_name in COMMANDS:
+            return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
+        installed = _installed()
+        if cmd_name not in installed:
+            return None
         known = PACKAGE_COMMANDS.get(cmd_name)
-        summary = known.summary if known else f"From {installed[cmd_name].module.partition('.')[0]}."
+        summary = known.summary if known else f"From {installed[cmd_name].partition(':')[0].partition('.')[0]}."
         return TyperCommand(cmd_name, help=summary)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -116,27 +157,43 @@ class CommandLine(PlainEpilog, TyperGroup):
             If the package that has the command is not installed.
         """
         name = args[0]
-        if super().get_command(ctx, name) is not None:
-            return super().resolve_command(ctx, args)
-        point = _installed().get(name)
-        if point is not None:
-            app: Typer = point.load()
+        if name in COMMANDS:
+            return name, own_command(name), args[1:]
+        if name in (installed := _installed()):
+            module, _, attribute = installed[name].partition(":")
+            app: Typer = getattr(import_module(module), attribute)
             return name, get_command(app), args[1:]
         if name in PACKAGE_COMMANDS:
             package = PACKAGE_COMMANDS[name].package
             raise MissingExtraError(
                 f"'visterm {name}' needs the package '{package}'. Install it with: pip install {package}"
             )
-        own = dict(self.commands)
-        self.commands = own | {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
-        try:
-            return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
-        finally:
-            self.commands = own
+        self.commands = {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
+        return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
 
 
-def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+def own_command(name: str) -> Any:
+    """Import a command of visterm's own."""
+    module = import_module(f"visterm.cli.{COMMANDS[name][0]}")
+    examples: Any = getattr(module, f"{name.upper()}_EXAMPLES", None) or getattr(module, "EXAMPLES", ())
+    kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)
+    app = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command(name, epilog=in_lines(examples), cls=kind)(getattr(module, name))
+    return get_command(app)
+
+
+def _installed() -> dict[str, str]:
+    """Return the commands of installed packages, each as "module:attribute".
+
+    `importlib.metadata` reads the same files, but takes as long to import as half of typer.
+    """
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        for file in Path(folder).glob("*-info/entry_points.txt"):
+            lines = file.read_text(encoding="utf-8").partition(f"[{GROUP}]")[2].partition("\n[")[0].splitlines()
+            named = (line.partition("=") for line in lines if "=" in line)
+            found.update((name.strip(), target.strip()) for name, _, target in named if name.strip() not in found)
+    return found
 
 
 class Command(PlainEpilog, TyperCommand):

@@ -17,6 +17,7 @@ from visterm.core.wording import count_of
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
 
+NEIGHBOURS_EXAMPLES = (("visterm neighbours run dolphin -k 5", "five tags similar to dolphin"),)
 EXAMPLES = (
     ("visterm tags run", "list all tags"),
     ("visterm tags run --suggest --out aliases.csv", "suggest aliases by spelling"),

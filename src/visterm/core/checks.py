@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,7 +163,9 @@ def check_k(k: int, n: int) -> int:
 
 
 def check_count(value: Any, name: str, otherwise: str = "") -> None:
-    """Refuse a setting that is not a whole number of 1 or more; `otherwise` says what else it may be."""
+    """Refuse a setting that is not a whole number of 1 or more; `otherwise` says what else it may be, such as None."""
+    if value is None and otherwise.startswith("or None"):
+        return
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         choice = f", {otherwise}" if otherwise else ""
         raise UserError(f"{name} is {value!r}; expected a whole number of 1 or more{choice}.")
@@ -179,13 +181,25 @@ def check_number(
     most: float = math.inf,
     otherwise: str = "",
 ) -> None:
-    """Refuse a setting that is not a number above `above` (or from `least` on) and below `below` (or up to `most`)."""
+    """Refuse a setting that is not a number above `above` (or from `least` on) and below `below` (or up to `most`).
+
+    `otherwise` says what else it may be, such as None.
+    """
+    if value is None and otherwise.startswith("or None"):
+        return
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     high_enough = number and (above is None or value > above) and (least is None or value >= least)
     if not (high_enough and value < below and value <= most):
         choice = f", {otherwise}" if otherwise else ""
         shown = repr(value).removesuffix(".0")
         raise UserError(f"{name} is {shown}; expected {_range(above, least, below, most)}{choice}.")
+
+
+def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
+    """Refuse a setting that is none of some words."""
+    known = tuple(choices)
+    if value not in known:
+        raise UserError(f"{name} is {value!r}; expected one of: {', '.join(known)}.")
 
 
 def _range(above: float | None, least: float | None, below: float, most: float) -> str:

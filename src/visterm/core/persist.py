@@ -64,12 +64,12 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
 @contextmanager
-def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = False) -> Iterator[Path]:
+def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = False, **facts: str) -> Iterator[Path]:
     """Yield a temporary folder to write into, and put it in place at the end, in one step.
 
     Whatever happens inside, `path` is afterwards either what it was, or whole. A folder that is there already is
     replaced only if it is of the same `kind` ("run", "catalogue", ...), which the manifest names and `open_folder`
-    checks. With `changing`, its files will be written to later, so no checksums of them are kept. Raises StorageError
+    checks. With `changing`, its files will be written to later, so no checksums of them are kept. The manifest has `facts` too. Raises StorageError
     if something else lies at `path`; DiskError if its disk is full, or refuses in another way; nothing is left of what
     was written.
     """
@@ -80,7 +80,7 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
         files = sorted(p for p in temporary.rglob("*") if p.is_file())
         lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
         sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
-        write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums})
+        write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums, **facts})
         for file in [*files, temporary / MANIFEST]:
             sync(file)
         sync(temporary)

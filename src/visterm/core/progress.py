@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 T = TypeVar("T")
+
+Say: TypeAlias = Callable[[str], None]
+"""Takes a line for people."""
+
+
+def silent(line: str) -> None:
+    """Drop a line for people."""
 
 
 class Progress(Protocol):

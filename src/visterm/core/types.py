@@ -129,6 +129,10 @@ class Skipped:
         return {"image": self.image, "reason": self.reason}
 
 
+CHUNK = 512
+"""Images encoded and annotated at a time: bounds the memory of long work."""
+
+
 class Chunk(NamedTuple):
     """Some images: the names of those with a row, their rows, and those that could not be read."""
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import svds
 
 from visterm.core.checks import as_generator, check_count
 from visterm.core.errors import DataError, UserError
@@ -107,6 +106,8 @@ def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[n
     information = ppmi(Y)
     n = information.shape[0]
     if dim < n // 2:
+        from scipy.sparse.linalg import svds  # takes long to import
+
         U, S, _ = svds(information, k=dim, v0=rng.random(n))
     else:
         U, S, _ = np.linalg.svd(information.toarray())

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import as_csr, check_count
 from visterm.core.errors import DataError, UserError
+from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress
 from visterm.core.tables import ENCODERS
@@ -112,7 +112,7 @@ class Chain(NestedEncoder):
         UserError
             If an encoder knows none.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         photo = read_image(image, max_side=self._max_side)
         return stacked_places([_places_of(part, photo) for part in self.parts_], self.factors_)
 

@@ -7,21 +7,23 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import finite_rows
 from visterm.core.errors import DataError, ImageError
+from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind
 from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 T = TypeVar("T")
 
@@ -38,7 +40,7 @@ class Encoded(NamedTuple):
     skipped: list[Skipped]  # The images that could not be read, or that an encoder of names does not know
 
 
-class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class AnyEncoder(Estimator, ABC):
     """Turns images into feature rows, whatever it looks at: `Encoder` is this for pixels, `Ids` for names.
 
     Learned attributes end in ``_`` and are saved with the run. Parameters that do not change the output are named in
@@ -102,6 +104,10 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.fitted_ = True
         return self
 
+    def fit_transform(self, images: Sequence[Any], y: Any = None, **how: Any) -> Matrix:
+        """Learn from images, and encode them; `how` as in `fit`."""
+        return self.fit(images, y, **how).transform(images)
+
     def check_settings(self) -> None:
         """Refuse settings that cannot be used, files that are not there among them, before any image is looked at.
 
@@ -154,7 +160,7 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
             If the encoder reads names, and is given pixels.
         """
         if not hasattr(self, "fitted_") and self._learns():
-            check_is_fitted(self)
+            check_fitted(self)
         with reported(progress, "encode", len(images)):
             unknown = self.unknown_images(images)
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
@@ -212,6 +218,13 @@ class AnyEncoder(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 digest.update(key.encode())
                 digest.update(_content(value))
         return digest.hexdigest()[:16]
+
+    def __sklearn_tags__(self) -> Tags:
+        from sklearn.utils import TransformerTags
+
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags = TransformerTags()
+        return tags
 
     @abstractmethod
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:

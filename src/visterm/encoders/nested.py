@@ -7,10 +7,10 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 
 from visterm.core.checks import as_generator
 from visterm.core.errors import DataError, ImageError, UserError
+from visterm.core.estimator import clone
 from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, Skipped
 from visterm.data.images import read_image

@@ -236,7 +236,7 @@ class NetworkEncoder(Encoder):
         return {**params, self.file_parameter: sha256 or (None if place is None else self._hash(place))}
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
+        state: dict[str, Any] = dict(vars(self))
         return {key: value for key, value in state.items() if not key.startswith(("_opened", "_kept"))}
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sklearn.utils.validation import check_is_fitted
-
 from visterm.core.errors import UserError
+from visterm.core.estimator import check_fitted
 from visterm.core.learned import Kind, Record
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
@@ -129,7 +128,7 @@ class Onnx(NetworkEncoder):
         UserError
             If the output is no average over places, or roots are taken of a map that is negative somewhere.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         network = self._open_file(self._found())
         photo = read_image(image, max_side=self._max_side)
         return map_places(self, photo, network.preparation, onnx_maps(network))

@@ -185,7 +185,7 @@ class Precomputed(AnyEncoder):
         return params | {"path": None, "names": None} if hasattr(self, "rows_sha256_") else params
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
+        state: dict[str, Any] = dict(vars(self))
         return {key: value for key, value in state.items() if not key.startswith("_opened")}
 
 

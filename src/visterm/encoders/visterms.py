@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import DataError, UserError
+from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
@@ -182,7 +182,7 @@ class Visterms(Encoder):
         ImageError
             If the image cannot be read.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         codes = pixel_codes(read_image(image, max_side=self._max_side), self._table())
         with one_blas_thread():
             return block_places(codes, self._finder(), self._pyramid(), self.idf_, root=self.root_terms)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.persist import check_target, new_folder, write_json
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
@@ -29,7 +29,7 @@ from visterm.evaluation.report.tables import BAND_METRICS, band_summary, precisi
 from visterm.features.training_rows import read_corpus
 from visterm.metrics import check_metrics
 from visterm.tagging.annotating import cutoff_of
-from visterm.tagging.fit_input import Say, plan_streaming, silent
+from visterm.tagging.fit_input import plan_streaming
 from visterm.tagging.query_rows import query_corpus
 from visterm.tagging.tagger import Tagger
 

@@ -6,27 +6,28 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from visterm.core.errors import StorageError
 from visterm.core.jsonlines import write_skipped
-from visterm.core.persist import new_folder, open_folder
+from visterm.core.persist import new_folder
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Skipped
-from visterm.features.training_rows import Photos
+from visterm.core.types import CHUNK, Skipped
 from visterm.library import feedback
 from visterm.library.feedback import ImageView, TagCount
-from visterm.library.index import SKIPPED, Indexed, Indexing
-from visterm.library.learn import Learned, learn
-from visterm.library.photos import check_has_photos, photos_of
-from visterm.library.rows import Filled, annotate_images
-from visterm.library.runs import adopt
 from visterm.library.search import Searchable
-from visterm.store.catalogue import RUNS, Origin, StoredCatalogue
+from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
 from visterm.store.images import ImageRecord
 from visterm.store.lance_segment import FILES, lance_uri
 from visterm.store.tags import Prediction
-from visterm.tagging.tagger import CHUNK, Tagger
+from visterm.tagging.run_files import open_run, stored_fingerprint
+from visterm.tagging.tagger import Tagger
+
+if TYPE_CHECKING:
+    from visterm.features.training_rows import Photos
+    from visterm.library.index import Indexed
+    from visterm.library.learn import Learned
+    from visterm.library.rows import Filled
 
 
 class Catalogue(Searchable):
@@ -104,9 +105,8 @@ class Catalogue(Searchable):
         catalogue = cls.__new__(cls)
         catalogue._n_jobs = n_jobs
         catalogue.stored = catalogue.searched = stored = StoredCatalogue.open(path)
-        tagger = Tagger.read_from(open_folder(stored.run_folder, "run"), n_jobs=n_jobs, all_of_it=False)
-        stored.check_origin(tagger.fingerprint)
-        catalogue._use(tagger)
+        catalogue._use(open_run(Tagger, stored.run_folder, n_jobs), stored.run_folder)
+        stored.check_origin(catalogue._fingerprint)
         return catalogue
 
     def __len__(self) -> int:
@@ -131,6 +131,9 @@ class Catalogue(Searchable):
         progress: Progress = SILENT,
     ) -> Self:
         """Take photos in, as `index` does, but let none be gone that are there already."""
+        from visterm.library.index import Indexing
+        from visterm.library.photos import photos_of
+
         listed = photos_of(self.tagger.encoder, images, tags)
         Indexing(self.tagger, self.stored).run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
         return self
@@ -185,6 +188,9 @@ class Catalogue(Searchable):
         StorageError
             If another process writes into it: "in use by".
         """
+        from visterm.library.index import Indexing
+        from visterm.library.photos import photos_of
+
         self.refresh()
         listed = photos_of(self.tagger.encoder, images, tags, folder)
         if not follow_links:
@@ -216,6 +222,9 @@ class Catalogue(Searchable):
         Filled
             How many rows were made, and how many images encoded for them.
         """
+        from visterm.library.photos import check_has_photos
+        from visterm.library.runs import adopt
+
         check_has_photos(tagger.encoder)
         found = adopt(tagger, self.stored, chunk_size=chunk_size, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
@@ -242,6 +251,8 @@ class Catalogue(Searchable):
         k : int
             Tags an image; 0 means all.
         """
+        from visterm.library.rows import annotate_images
+
         self.refresh()
         return annotate_images(self.tagger, self.stored, image_ids, k)
 
@@ -319,6 +330,8 @@ class Catalogue(Searchable):
         StorageError
             If another process writes into it; or it is in memory only.
         """
+        from visterm.library.learn import learn
+
         found = learn(self.tagger, self.stored, full=full, min_count=min_count, job_id=job_id, progress=progress)
         self.refresh()
         return found
@@ -327,7 +340,8 @@ class Catalogue(Searchable):
         """Open the current run again, where another process or thread has learned one since; return whether it has."""
         if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
             return False
-        self._use(Tagger.read_from(open_folder(self.stored.run_folder, "run"), n_jobs=self._n_jobs, all_of_it=False))
+        folder = self.stored.run_folder
+        self._use(open_run(Tagger, folder, self._n_jobs), folder)
         return True
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -347,6 +361,7 @@ class Catalogue(Searchable):
             self.tagger.save(folder / RUNS / self.tagger.fingerprint)
             write_skipped(folder / SKIPPED, self.skipped)
 
-    def _use(self, tagger: Tagger) -> None:
+    def _use(self, tagger: Tagger, folder: Path | None = None) -> None:
+        """Search by a run from now on; the one in a folder may say its fingerprint there."""
         self.tagger = tagger
-        self._fingerprint = tagger.fingerprint
+        self._fingerprint = (folder and stored_fingerprint(folder)) or tagger.fingerprint

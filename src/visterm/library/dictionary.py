@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from visterm.core.errors import UserError
-from visterm.core.persist import MANIFEST, folder_kind, new_folder, open_folder, write_json
+from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
+from visterm.tagging.run_files import open_run
 from visterm.tagging.tagger import Tagger
 from visterm.tagging.word_places import Added
 
@@ -28,7 +29,7 @@ def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) 
         If neither is at `path`, or it was damaged.
     """
     if folder_kind(path) == CATALOGUE:
-        return Tagger.read_from(open_folder(StoredCatalogue.open(path).run_folder, "run"), n_jobs=n_jobs)
+        return open_run(Tagger, StoredCatalogue.open(path).run_folder, n_jobs, whole=True)
     return Tagger.load(path, n_jobs=n_jobs)
 
 

@@ -19,14 +19,12 @@ from visterm.library.job import CatalogueJob
 from visterm.library.photos import LEADS_OUT, Listed, named_by_folder
 from visterm.library.rows import RowWriter
 from visterm.library.runs import speed_up
+from visterm.store.catalogue import SKIPPED
 from visterm.store.database import as_text
 
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
     from visterm.tagging.tagger import Tagger
-
-SKIPPED = "skipped.jsonl"
-"""The list of files that were left out, for people and other programs; the truth is in the database."""
 
 
 @dataclass(frozen=True, slots=True)

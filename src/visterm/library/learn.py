@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 
 from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.estimator import clone
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
+from visterm.core.types import CHUNK
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.features.training_rows import TrainingRows
@@ -33,7 +34,7 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.tagging.part_settings import set_part_of
 from visterm.tagging.start_words import SETTING, StartWords
-from visterm.tagging.tagger import CHUNK, Tagger
+from visterm.tagging.tagger import Tagger
 from visterm.tagging.word_sources import LEARNED
 
 if TYPE_CHECKING:

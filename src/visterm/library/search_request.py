@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from visterm.core.errors import UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.persist import folder_kind
+from visterm.core.progress import Say, silent
 from visterm.core.query_weights import COMBINATIONS
 from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
@@ -18,7 +19,6 @@ from visterm.library.expansion import EXPANSIONS, Group
 from visterm.library.search import Found
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.filters import Filter
-from visterm.tagging.fit_input import Say, silent
 
 EVERYTHING = Filter()
 SEARCHED_HERE = "--ray ignored: one catalogue is searched in this process."

@@ -14,6 +14,7 @@ from visterm.core.persist import new_folder, open_folder, read_json, write_json
 from visterm.library.search import Searchable
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.searched import SearchedUnion
+from visterm.tagging.run_files import open_run, stored_fingerprint
 from visterm.tagging.tagger import Tagger
 
 UNION = "union"
@@ -63,8 +64,8 @@ class CatalogueUnion(Searchable):
             self._shards: Shards = self._opened.enter_context(opening)
             first = StoredCatalogue.open(self.paths[0])
             self._opened.callback(first.close)
-            self.tagger = Tagger.read_from(open_folder(first.run_folder, "run"), n_jobs=n_jobs, all_of_it=False)
-            self._fingerprint = self.tagger.fingerprint
+            self.tagger = open_run(Tagger, first.run_folder, n_jobs)
+            self._fingerprint = stored_fingerprint(first.run_folder) or self.tagger.fingerprint
             self.refresh()
         except BaseException:
             self.close()

@@ -5,14 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visterm.core.checks import (
     all_finite,
@@ -21,13 +18,13 @@ from visterm.core.checks import (
     check_k,
     check_magnitude,
     check_size,
-    check_sparse,
     check_tags,
     count_rows,
     identity_rows,
     is_identity,
 )
 from visterm.core.errors import DataError, DivergedError, ShapeError, VistermError
+from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import product, top_k_products
 from visterm.core.progress import SILENT, Progress
@@ -35,6 +32,12 @@ from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import average_precisions
 from visterm.models.stopping import OnEpoch
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+Limit: TypeAlias = Callable[[Any, str], None]
+"""Raises `UserError` for a value of a setting, of which it takes the name too."""
 
 Learn: TypeAlias = Callable[[Matrix, sp.csr_array, np.random.Generator, "tuple[Matrix, sp.csr_array] | None"], None]
 
@@ -45,7 +48,7 @@ MAX_FEATURE = 1e15
 """Largest feature taken: the squares of rows of such are still far from the end of float32."""
 
 
-class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
+class Annotator(Estimator, ABC):
     """Learns to score tags for images. A new model writes `_fit` (or `_fit_monitored`) and `_image_rows`.
 
     `_fit` sets attributes that end in ``_``. A model whose space is not tag space also sets ``tag_rows_``
@@ -75,6 +78,9 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         "feature_names_in_": Listed(Text(), "n_features_in_", required=False),
     }
     """What it learns, as its files may hold it: those of a model are added to those of its bases."""
+
+    limits: ClassVar[dict[str, Limit]] = {}
+    """What refuses values of a setting that cannot be used: those of a model are added to those of its bases."""
 
     def fit(
         self,
@@ -121,7 +127,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def image_rows(self, X: Any) -> Matrix:
         """Return U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
-        check_is_fitted(self)
+        check_fitted(self)
         return self._finite(self._image_rows(self._check_features(X)))
 
     def query_rows(self, Q: Any) -> Matrix:
@@ -132,7 +138,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         ShapeError
             If `Q` has another number of columns than the model has tags.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         Q = as_csr(np.atleast_2d(Q) if not sp.issparse(Q) else Q)
         if Q.shape[1] != self.n_tags_:
             raise ShapeError(f"Q has {Q.shape[1]} columns, but this model knows {self.n_tags_} tags.")
@@ -147,7 +153,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         TooLargeError
             If they would take more than 2 GiB; `annotate` holds only blocks of them.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         X = self._check_features(X)
         check_size(
             4 * X.shape[0] * self.n_tags_,
@@ -172,7 +178,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         Ranking
             Tag ids and scores, shape (n_images, min(k, n_tags)), best first, ties by the smaller id.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         X = self._check_features(X)
         k = check_k(k, self.n_tags_)
         ids = np.empty((X.shape[0], k), np.int64)
@@ -218,10 +224,16 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def check_settings(self) -> None:
         """Refuse settings that cannot be used, before any long work; `fit` checks them too."""
-        self._check_settings()
+        self.check_stored_settings()
 
     def check_stored_settings(self) -> None:
         """Refuse settings that were read from a file and cannot be used."""
+        limits: dict[str, Limit] = {}
+        for cls in reversed(type(self).__mro__):
+            limits |= vars(cls).get("limits", {})
+        for name, check in limits.items():
+            if hasattr(self, name):
+                check(getattr(self, name), name)
         self._check_settings()
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
@@ -236,7 +248,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         """Raise `DataError` for learned attributes, as `learned` declares them, that do not go together."""
 
     def _check_settings(self) -> None:
-        """Raise `UserError` for constructor parameters that cannot be used; by default all can."""
+        """Raise `UserError` for constructor parameters that cannot be used, beyond what `limits` say of each."""
 
     def _fit_monitored(
         self,
@@ -298,7 +310,7 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def score_blocks(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores, in memory that does not grow with the images."""
-        check_is_fitted(self)
+        check_fitted(self)
         X = self._check_features(X)
         step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
         for start in range(0, X.shape[0], step):
@@ -313,16 +325,17 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
                     f"({self.n_features_in_} an image). Pass the features of the images."
                 )
             X = identity_rows(self.n_features_in_)
-        if sp.issparse(X):
-            check_sparse(X)
-            X = X.tocsr()
-        try:
-            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
-        except VistermError:
-            raise
-        except ValueError as error:  # in scikit-learn's words, but on one line, as those of a command's errors are
-            raise DataError(" ".join(str(error).split())) from error
-        X = as_csr(X) if sp.issparse(X) else X
+        if sp.issparse(X) and X.dtype.kind in "biuf":
+            X = as_csr(X)
+        if reset or hasattr(self, "feature_names_in_") or not _is_ready(X, self.n_features_in_):
+            from sklearn.utils.validation import validate_data
+
+            try:
+                X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
+            except VistermError:
+                raise
+            except ValueError as error:  # in scikit-learn's words, but on one line, as those of a command's errors are
+                raise DataError(" ".join(str(error).split())) from error
         check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
         return X
 
@@ -353,3 +366,11 @@ class Annotator(BaseEstimator, ABC):  # type: ignore[misc]
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # a vector of class numbers is refused
         return tags
+
+
+def _is_ready(X: Any, n_features: int) -> bool:
+    """Return whether scikit-learn, which takes long to import, would return features as they are."""
+    if not isinstance(X, sp.csr_array) and not (type(X) is np.ndarray and X.flags.c_contiguous):
+        return False
+    right = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == n_features
+    return right and all_finite(X.data if sp.issparse(X) else X)

@@ -7,19 +7,19 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count, check_number
-from visterm.core.errors import UserError
+from visterm.core.checks import check_choice, check_count, check_number
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator
+from visterm.models.base import Annotator, Limit
 from visterm.models.stopping import BestWeights, HeldOutFit, OnEpoch, says_stop
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -117,6 +117,13 @@ class EpochAnnotator(EpochSettings, Annotator):
         "n_epochs_": Whole(),
         "n_held_out_": Whole(required=False),
         "history_": HISTORY,
+    }
+
+    limits: ClassVar[dict[str, Limit]] = {
+        "epochs": check_count,
+        "patience": check_count,
+        "valid_share": partial(check_number, least=0, below=1),
+        "schedule": partial(check_choice, choices=SCHEDULES),
     }
 
     _held_out: HeldOutFit | None = None
@@ -232,12 +239,6 @@ class EpochAnnotator(EpochSettings, Annotator):
         """Format a measured value, and the best one so far."""
         return f"MAP {found:.3f}, best {best:.3f} after {best_epoch}"
 
-    def _check_settings(self) -> None:
-        for name in ("epochs", "patience"):
-            check_count(getattr(self, name), name)
-        check_number(self.valid_share, "valid_share", least=0, below=1)
-        rate_factor(self.schedule, 1, self.epochs)
-
 
 def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], start: float) -> dict[str, Any]:
     """Return what the history says of an epoch that began at `start`."""
@@ -256,6 +257,4 @@ def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
         return 1.0
     if schedule == "inverse":
         return 1 / (1 + 10 * done)
-    if schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * done))
-    raise UserError(f"schedule is {schedule!r}; expected one of: {', '.join(SCHEDULES)}.")
+    return 0.5 * (1 + math.cos(math.pi * done))

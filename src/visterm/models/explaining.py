@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.errors import ShapeError, UserError
+from visterm.core.estimator import check_fitted
 from visterm.models.base import Annotator
 
 
@@ -51,7 +51,7 @@ class LinearScores(Annotator):
             If there is no such tag, or the score is not linear after all: that of an `Ensemble` with another model in
             it.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         x = self._check_features(x)
         if x.shape[0] != 1:
             raise ShapeError(f"x has {x.shape[0]} rows; expected one image, shape (1, {self.n_features_in_}).")

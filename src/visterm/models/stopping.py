@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils import get_tags
 
+from visterm.core.estimator import Estimator
 from visterm.core.types import Matrix
 
 MIN_HELD_OUT = 50
@@ -83,12 +82,12 @@ class HeldOutFit(NamedTuple):
         return np.ascontiguousarray(found.toarray() if sp.issparse(found) else found, np.float32)
 
 
-def learns_from_kernel(model: BaseEstimator) -> bool:
+def learns_from_kernel(model: Estimator) -> bool:
     """Return whether a model learns from values of a kernel with the training images, in their order, as features."""
-    return bool(get_tags(model).input_tags.pairwise)
+    return bool(model.__sklearn_tags__().input_tags.pairwise)
 
 
-def visible_columns(model: BaseEstimator, X: Matrix, learned: NDArray[np.int64] | None) -> Matrix:
+def visible_columns(model: Estimator, X: Matrix, learned: NDArray[np.int64] | None) -> Matrix:
     """Return what a model may see of feature rows, if it learns only from the images at `learned` (None: from all).
 
     Every part of a training set that a model is fitted on, or judged by, goes through here: a model over kernel values

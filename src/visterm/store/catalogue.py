@@ -36,6 +36,8 @@ from visterm.store.stored_rows import StoredRows
 from visterm.store.tags import Tags
 
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
+SKIPPED = "skipped.jsonl"
+"""The list of files that were left out, for people and other programs; the truth is in the database."""
 OLD_DESCRIPTION = "catalogue.json"
 """What catalogues had before there was a database."""
 

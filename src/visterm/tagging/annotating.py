@@ -14,7 +14,7 @@ from visterm.core.checks import check_number
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
-from visterm.core.types import Chunk, Matrix, Ranking, Skipped, Tag
+from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
@@ -25,8 +25,6 @@ from visterm.tagging.run import Run
 from visterm.tagging.word_places import rank_with_added
 
 DEFAULT_K = 5
-CHUNK = 512
-"""Images encoded and annotated at a time: bounds the memory of a long `annotate`."""
 
 
 class Annotated(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import clone
 
+from visterm.core.estimator import clone
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix
 from visterm.features.training_rows import TrainingRows

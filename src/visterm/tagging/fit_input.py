@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import UserError
+from visterm.core.progress import Say
 from visterm.core.remote import as_path
 from visterm.core.tables import MODELS
 from visterm.core.wording import count_of
@@ -27,13 +28,6 @@ from visterm.tagging.relations import RelationSources, WordRelations, check_word
 
 if TYPE_CHECKING:
     from visterm.features.streaming.memory import Plan
-
-Say: TypeAlias = Callable[[str], None]
-"""Takes a line for people."""
-
-
-def silent(line: str) -> None:
-    """Drop a line for people."""
 
 
 class Cleaning(NamedTuple):

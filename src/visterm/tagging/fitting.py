@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from visterm.core.errors import UserError
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.features.training_rows import NONE_HELD_OUT, training_rows
 from visterm.tagging.deep_fit_together import check_fits_together
-from visterm.tagging.fit_input import Cleaning, Say, plan_streaming, read_images, relations_to_learn, silent
+from visterm.tagging.fit_input import Cleaning, plan_streaming, read_images, relations_to_learn
 from visterm.tagging.fit_request import FitRequest
 from visterm.tagging.query_rows import check_learns_queries, query_rows
 from visterm.tagging.relations import WordRelations, tags_to_learn

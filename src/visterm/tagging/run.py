@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,43 +21,34 @@ from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.reference_texts import Reference, count_texts
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.learned_images import LearnedImages
-from visterm.features.training_rows import TrainingRows
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
-from visterm.tagging.deep_fit_together import fit_on_machines
 from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of
-from visterm.tagging.query_rows import fit_weighed
-from visterm.tagging.relations import WordRelations
-from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_part, read_skips
-from visterm.tagging.start_words import SETTING
-from visterm.tagging.tuning.validation import learn_by_number
+from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_encoder, read_part, read_skips
 from visterm.tagging.typed_queries import QueryContext
 from visterm.tagging.word_places import WordPlaces
+
+if TYPE_CHECKING:
+    from visterm.data.reference_texts import Reference
+    from visterm.features.learned_images import LearnedImages
+    from visterm.features.training_rows import TrainingRows
+    from visterm.tagging.relations import WordRelations
 
 
 class Run:
     """An encoder, a model, the vocabulary that they learned, and what was learned beside them.
 
-    Parameters
+    Attributes
     ----------
     encoder : AnyEncoder
     model : Annotator
-    vocabulary : Vocabulary, optional
-        None: nothing is learned yet.
-    facts : mapping, optional
-        Counts and figures to keep with the run.
     min_count : int
         Tags of fewer training images are not learned.
     seed : int
         Of the order in which features are streamed.
     any_encoder : bool
         Whether the encoder is the default that features on disk may replace by their own.
-
-    Attributes
-    ----------
     vocabulary : Vocabulary
         The tags that it learned.
     given : csr_array or None, shape (n_images, n_tags)
@@ -80,33 +71,35 @@ class Run:
     skipped : list of Skipped
         Images that could not be read.
     unread : Path or None
-        The folder of a run whose `skipped`, `learned_images` and `relations` are read when they are first used: no
-        search by words needs them. None: there is nothing to read.
+        The folder of a run whose `encoder`, `skipped`, `learned_images` and `relations` are read when they are first
+        used: no search by words needs them. None: there is nothing to read.
+    unread_jobs : int or None
+        The threads of an encoder that is read then.
     """
 
-    def __init__(
-        self,
-        encoder: AnyEncoder,
-        model: Annotator,
-        vocabulary: Vocabulary | None = None,
-        facts: Mapping[str, Any] | None = None,
-        *,
-        min_count: int = 1,
-        seed: int = 0,
-        any_encoder: bool = False,
+    def _begin(
+        self, model: Annotator, vocabulary: Vocabulary | None = None, facts: Mapping[str, Any] | None = None
     ) -> None:
-        self.encoder, self.model = encoder, model
+        """Set what every run has; whoever makes one sets the encoder, too, or where it is read from."""
+        self.model = model
         self.vocabulary = Vocabulary.from_lists([]) if vocabulary is None else vocabulary
         self.facts: dict[str, Any] = dict(facts or {})
-        self.min_count, self.seed, self._any_encoder = min_count, seed, any_encoder
+        self.min_count, self.seed, self.any_encoder = 1, 0, False
         self.path = ""
         self.unread: Path | None = None
+        self.unread_jobs: int | None = None
         self.given: sp.csr_array | None = None
         self.reference: Reference | None = None
         self.words = WordPlaces()
         self.calibration: Calibration | None = None
         self._idf_of: tuple[Any, Any, Any] = (None, None, None)
         self._kept_idf: NDArray[np.float32]
+
+    @cached_property
+    def encoder(self) -> AnyEncoder:
+        """The encoder, read now if it was not needed before."""
+        assert self.unread is not None
+        return read_encoder(self.unread, self.model, self.unread_jobs)
 
     @cached_property
     def skipped(self) -> list[Skipped]:
@@ -116,11 +109,15 @@ class Run:
     @cached_property
     def learned_images(self) -> LearnedImages:
         """The names of the images that were learned from."""
+        from visterm.features.learned_images import LearnedImages
+
         return LearnedImages() if self.unread is None else read_part(self.unread / LEARNED_IMAGES, LearnedImages.load)
 
     @cached_property
     def relations(self) -> WordRelations:
         """Which tags are parts of which, and kinds of what."""
+        from visterm.tagging.relations import WordRelations
+
         return WordRelations() if self.unread is None else read_part(self.unread, WordRelations.load)
 
     def check_settings(self, valid: float | None = None) -> None:
@@ -152,7 +149,7 @@ class Run:
         EncoderMismatchError
             If this run asked for another one.
         """
-        if not self._any_encoder and self.encoder.fingerprint not in (requested, encoder.fingerprint):
+        if not self.any_encoder and self.encoder.fingerprint not in (requested, encoder.fingerprint):
             raise EncoderMismatchError(
                 f"The features were made by the encoder '{ENCODERS.name_of(encoder)}', but "
                 f"'{ENCODERS.name_of(self.encoder)}' is asked for, or other settings of it. Leave the encoder and its "
@@ -162,6 +159,8 @@ class Run:
 
     def forget_words(self) -> None:
         """Take back the word vectors of an earlier fit."""
+        from visterm.tagging.start_words import SETTING
+
         if self.words.source is not None and SETTING in self.model.get_params(deep=False):
             self.model.set_params(**{SETTING: None})
         self.words = WordPlaces()
@@ -173,10 +172,14 @@ class Run:
                 f"Images known by number (--encoder {ENCODERS.name_of(self.encoder)}) are not searched by words, so "
                 "no words are weighed. Leave the reference corpus out."
             )
+        from visterm.data.reference_texts import count_texts
+
         self.reference = None if texts is None else count_texts(texts, vocabulary)
 
     def relate(self, relations: WordRelations | None, vocabulary: Vocabulary) -> None:
         """Keep word relations and pass them to the model; those of an earlier fit are forgotten."""
+        from visterm.tagging.relations import WordRelations
+
         if self.relations.part_of and "part_of" in self.model.get_params(deep=False):
             self.model.set_params(part_of=None)
         self.relations = relations or WordRelations()
@@ -196,6 +199,10 @@ class Run:
 
         Parameters are those of `Tagger.fit`.
         """
+        from visterm.tagging.deep_fit_together import fit_on_machines
+        from visterm.tagging.query_rows import fit_weighed
+        from visterm.tagging.tuning.validation import learn_by_number
+
         set_blocks(self.model, self.encoder)
         n_workers = 0
         if executor.remote:
@@ -215,6 +222,8 @@ class Run:
 
     def learned(self, rows: TrainingRows) -> None:
         """Keep what belongs to the rows that the model was fitted on: vocabulary, counts, images left out."""
+        from visterm.features.learned_images import LearnedImages
+
         self.given = rows.Y if rows.by_number else None
         self.calibration = None
         self.vocabulary, self.skipped = rows.vocabulary, rows.skipped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +13,11 @@ from visterm.core.jsonlines import write_skipped
 from visterm.core.learned import Array, Csr, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import (
     HOW_TO_MEND,
+    MANIFEST,
     load_arrays,
     load_csr,
     load_estimator,
+    open_folder,
     read_json,
     refusing,
     save_arrays,
@@ -32,6 +35,9 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.tagging.word_places import WordPlaces
 
 T = TypeVar("T")
+
+FINGERPRINT = "fingerprint"
+"""The key of the manifest for what `Run.fingerprint` was when the run was saved."""
 
 GIVEN = "given.safetensors"
 """In a run of images known by number: the tags that it learned from."""
@@ -81,40 +87,56 @@ def write_run(tagger: Any, folder: Path) -> None:
         save_arrays(folder / CALIBRATION, tagger.calibration.arrays())
 
 
-def read_run(kind: Any, folder: Path, n_jobs: int | None, *, all_of_it: bool) -> Any:
-    """Make a tagger of the class `kind` from a folder whose checksums hold, to use it with `n_jobs` threads.
+def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *, whole: bool = False) -> T:
+    """Make a tagger of the class `kind` from a run, once its checksums hold, to use it with `n_jobs` threads.
 
-    Without `all_of_it`, what no search by words needs is read when it is first used (`Run.unread`).
+    Unless it is read as a whole, what no search by words needs is read when it is first used (`Run.unread`).
     """
-    encoder, model = load_estimator(ENCODERS, folder, "encoder"), load_estimator(MODELS, folder, "model")
-    with refusing(folder / "model.json"):
-        check_encoder(encoder, model)
+    folder = open_folder(path, "run")
+    model = load_estimator(MODELS, folder, "model")
     vocabulary = read_part(folder / "vocabulary.json", Vocabulary.from_json, VOCABULARY_KIND)
     facts = read_part(folder / "facts.json", dict, FACTS_KIND)
-    tagger = kind.from_parts(encoder, model, vocabulary, facts)
-    n_known = getattr(tagger.model, "n_tags_", None)
-    if n_known != len(tagger.vocabulary):
+    tagger: Any = kind.__new__(kind)
+    tagger._begin(model, vocabulary, facts)
+    n_known = getattr(model, "n_tags_", None)
+    if n_known != len(vocabulary):
         raise CorruptFileError(
-            f"{folder}: the model knows {n_known} tags, and there are {len(tagger.vocabulary)} in vocabulary.json. "
+            f"{folder}: the model knows {n_known} tags, and there are {len(vocabulary)} in vocabulary.json. "
             f"{HOW_TO_MEND}"
         )
-    for part in (tagger.encoder, tagger.model):
-        if "n_jobs" in part.get_params(deep=False):
-            part.set_params(n_jobs=n_jobs)
-    tagger.unread = folder
-    for part in ("skipped", "learned_images", "relations") if all_of_it else ():
+    if hasattr(model, "n_jobs"):
+        model.n_jobs = n_jobs
+    tagger.unread, tagger.unread_jobs = folder, n_jobs
+    for part in ("encoder", "skipped", "learned_images", "relations") if whole else ():
         getattr(tagger, part)
     with refusing(folder):
         tagger.words = WordPlaces.load(folder)
         check_added_rows(tagger.words, model)
     if (folder / GIVEN).exists():
-        tagger.given = read_part(folder / GIVEN, lambda file: read_given(file, model, encoder))
+        tagger.given = read_part(folder / GIVEN, lambda file: read_given(file, model, tagger.encoder))
     if (folder / REFERENCE).exists():
         tagger.reference = read_part(folder / REFERENCE, Reference.from_json, REFERENCE_KIND, model)
     if (folder / CALIBRATION).exists():
         arrays = read_part(folder / CALIBRATION, lambda file: read_calibration(file, model))
         tagger.calibration = Calibration.of_arrays(arrays)
-    return tagger
+    found: T = tagger
+    return found
+
+
+def stored_fingerprint(folder: Path) -> str | None:
+    """Return the fingerprint that a run was saved with, so that its encoder need not be read; None of older ones."""
+    found = read_json(folder / MANIFEST).get(FINGERPRINT)
+    return found if isinstance(found, str) else None
+
+
+def read_encoder(folder: Path, model: Annotator, n_jobs: int | None) -> AnyEncoder:
+    """Read the encoder of a run."""
+    encoder: AnyEncoder = load_estimator(ENCODERS, folder, "encoder")
+    with refusing(folder / "model.json"):
+        check_encoder(encoder, model)
+    if hasattr(encoder, "n_jobs"):
+        encoder.n_jobs = n_jobs
+    return encoder
 
 
 def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, model: Annotator | None = None) -> T:

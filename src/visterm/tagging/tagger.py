@@ -5,32 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from visterm.core.errors import UserError
-from visterm.core.persist import check_target, new_folder, open_folder
-from visterm.core.progress import SILENT, Progress
+from visterm.core.persist import check_target, new_folder
+from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.query_files import QueryRow
-from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import make_encoder
-from visterm.features.training_rows import Photos
 from visterm.models.base import Annotator
-from visterm.tagging.annotating import CHUNK as CHUNK
-from visterm.tagging.annotating import Annotated, Annotations, TagsWanted, annotate_each
-from visterm.tagging.fit_input import Say, silent
-from visterm.tagging.fit_request import FitRequest, Place
-from visterm.tagging.fitting import fit as fit_parts
 from visterm.tagging.part_settings import make_model, move_encoder
-from visterm.tagging.relations import SENSES
 from visterm.tagging.run import Run
-from visterm.tagging.run_files import read_run, write_run
-from visterm.tagging.start_words import SETTING
-from visterm.tagging.tag_lookup import Neighbour, nearest_tags
+from visterm.tagging.run_files import open_run, write_run
 from visterm.tagging.typed_queries import typed_query
-from visterm.tagging.word_places import Added
+
+if TYPE_CHECKING:
+    from visterm.data.query_files import QueryRow
+    from visterm.encoders.contract import AnyEncoder
+    from visterm.features.training_rows import Photos
+    from visterm.tagging.annotating import Annotated, Annotations
+    from visterm.tagging.fit_request import FitRequest, Place
+    from visterm.tagging.tag_lookup import Neighbour
+    from visterm.tagging.word_places import Added
 
 _OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
 """Fields of a request that make the parts of a tagger."""
@@ -65,15 +61,13 @@ class Tagger(Run):
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> None:
+        from visterm.encoders.named import make_encoder
+
         shared = {"random_state": seed, "n_jobs": n_jobs}
         made = make_encoder(encoder, encoder_params or {}, shared)
-        super().__init__(
-            made,
-            make_model(model, model_params or {}, shared, by_number=made.by_number),
-            min_count=min_count,
-            seed=seed,
-            any_encoder=encoder is None and not encoder_params,
-        )
+        self._begin(make_model(model, model_params or {}, shared, by_number=made.by_number))
+        self.encoder, self.any_encoder = made, encoder is None and not encoder_params
+        self.min_count, self.seed = min_count, seed
 
     @classmethod
     def from_parts(
@@ -81,7 +75,8 @@ class Tagger(Run):
     ) -> Self:
         """Make a tagger of parts that are fitted already."""
         tagger = cls.__new__(cls)
-        Run.__init__(tagger, encoder, model, vocabulary, facts)
+        tagger._begin(model, vocabulary, facts)
+        tagger.encoder = encoder
         return tagger
 
     def fit(
@@ -117,6 +112,9 @@ class Tagger(Run):
         EncoderMismatchError
             If features are given that another encoder made than the one asked for.
         """
+        from visterm.tagging.fit_request import FitRequest
+        from visterm.tagging.fitting import fit as fit_parts
+
         if theirs := sorted(request.keys() & _OF_TAGGERS):
             raise UserError(f"{theirs[0]} is not set in fit: make the tagger with it, as Tagger({theirs[0]}=...).")
         if "out" in request:
@@ -194,6 +192,8 @@ class Tagger(Run):
         DataError
             If the encoder reads names, and knows none of the images.
         """
+        from visterm.tagging.annotating import Annotations
+
         done = Annotations([], [])
         limits: Any = {"precision": precision, "best_f1": best_f1, "min_confidence": min_confidence}
         for item in self.annotate_each(images, k, new_only=new_only, added=added, progress=progress, **limits):
@@ -207,6 +207,8 @@ class Tagger(Run):
         self, images: Photos, k: int | None = None, *, progress: Progress = SILENT, **how: Any
     ) -> Iterator[Annotated | Skipped]:
         """Tag images one after another, in memory that does not grow with their number; `how` as in `annotate`."""
+        from visterm.tagging.annotating import TagsWanted, annotate_each
+
         self._refuse_unfitted()
         return annotate_each(self, images, TagsWanted(k, **how), progress=progress)
 
@@ -220,6 +222,8 @@ class Tagger(Run):
         UserError
             If the model scores each tag on its own and has no vectors of tags.
         """
+        from visterm.tagging.tag_lookup import nearest_tags
+
         self._refuse_unfitted()
         return nearest_tags(self.model, self.vocabulary, tag, k)
 
@@ -285,11 +289,18 @@ class Tagger(Run):
             If something that is not a run lies at `path`.
         """
         self._refuse_unfitted()
-        with new_folder(path, "run") as folder:
+        with new_folder(path, "run", fingerprint=self.fingerprint) as folder:
             write_run(self, folder)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, device: str | None = None) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        n_jobs: int | None = None,
+        device: str | None = None,
+        whole: bool = True,
+    ) -> Self:
         """Open a run that `save` wrote, to use it with `n_jobs` threads (None: all cores).
 
         Parameters
@@ -298,6 +309,8 @@ class Tagger(Run):
         n_jobs : int, optional
         device : str, optional
             Where torch networks of the encoder run: "cpu", "cuda" or "auto". None: as when it was fitted.
+        whole : bool
+            Read all of it now. False: some parts when they are first used; the run has to stay where it is.
 
         Raises
         ------
@@ -306,16 +319,10 @@ class Tagger(Run):
         UserError
             If the encoder has no torch network, or there is no such device here.
         """
-        tagger = cls.read_from(open_folder(path, "run"), n_jobs=n_jobs)
+        tagger = open_run(cls, path, n_jobs, whole=whole)
         tagger.path = os.path.abspath(path)
         if device is not None:
             move_encoder(tagger.encoder, device)
-        return tagger
-
-    @classmethod
-    def read_from(cls, folder: Path, *, n_jobs: int | None = None, all_of_it: bool = True) -> Self:
-        """Read the parts of a run from a folder whose checksums hold, and stays; see `read_run`."""
-        tagger: Self = read_run(cls, folder, n_jobs, all_of_it=all_of_it)
         return tagger
 
     def _refuse_unfitted(self) -> None:
@@ -341,6 +348,10 @@ def fit_run(request: FitRequest, *, say: Say = silent, progress: Progress = SILE
     StorageError
         If something that is not a run lies at `out`.
     """
+    from visterm.tagging.fitting import fit as fit_parts
+    from visterm.tagging.relations import SENSES
+    from visterm.tagging.start_words import SETTING
+
     if request.out is not None:
         check_target(request.out, "run")
     encoder_params, model_params = request.part_settings()
@@ -393,4 +404,6 @@ def fit(
     >>> import visterm
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     """
+    from visterm.tagging.fit_request import FitRequest
+
     return fit_run(FitRequest(images=images, tags=tags, **request), say=say, progress=progress)

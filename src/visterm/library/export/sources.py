@@ -15,7 +15,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import as_path, is_remote
-from visterm.core.types import Skipped
+from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.image_folders import find_images, no_images
 from visterm.data.sidecars import Sidecars
@@ -26,7 +26,7 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import PREDICTED_FROM
 from visterm.tagging.annotating import cutoff_of
-from visterm.tagging.tagger import CHUNK, Tagger
+from visterm.tagging.tagger import Tagger
 
 MOST_SCORES = 2**22
 """Held at a time."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_number
 from visterm.core.errors import DataError, UserError
+from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
@@ -44,6 +42,9 @@ from visterm.models.blend.trials import Budget, Rows, Trial, in_turn, shortlist,
 from visterm.models.explaining import FeatureShares
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -155,7 +156,7 @@ class Auto(Blend):
         UserError
             If no member scores by features.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         x = self._check_features(x)
         weights = np.zeros(self.n_features_in_)
         row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]

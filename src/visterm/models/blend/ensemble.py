@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.utils import Tags
 
 from visterm.core.checks import check_number
 from visterm.core.errors import UserError
+from visterm.core.estimator import clone
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
@@ -25,6 +24,9 @@ from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
 from visterm.models.explaining import LinearScores
 from visterm.models.stopping import OnEpoch, hold_out, visible_columns
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
 

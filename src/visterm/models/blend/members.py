@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from visterm.core.errors import UserError
+from visterm.core.estimator import clone
 from visterm.core.packing import json_params
 from visterm.core.tables import MODELS
 from visterm.models.base import Annotator

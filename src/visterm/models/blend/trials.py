@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from visterm.core.errors import DivergedError, TooLargeError
+from visterm.core.estimator import clone
 from visterm.core.progress import Progress, Titled
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator

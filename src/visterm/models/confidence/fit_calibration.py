@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
-from sklearn.linear_model import LogisticRegression
 
 from visterm.core.checks import as_csr
 from visterm.data.tag_queries import queries_of_tags, relevant_images
@@ -155,6 +153,8 @@ def _cases(scores: NDArray[np.float32], given: sp.csr_array, rng: np.random.Gene
 def _common(cases: Cases, log_odds: Doubles) -> Doubles:
     """Return each tag's place on the curve that all share, shape (n_tags, 2)."""
     features = np.stack([cases.votes, log_odds[cases.tags]], axis=1)
+    from sklearn.linear_model import LogisticRegression
+
     shared = LogisticRegression(C=WEIGHT, max_iter=1000).fit(features, cases.signs, sample_weight=cases.weights)
     if shared.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
         features[:, 0] = 0.0
@@ -189,6 +189,8 @@ def _together(
         log_p = (1 - together) * product + together * least
         return float(-np.where(right, log_p, np.log(np.maximum(-np.expm1(log_p), NEVER))).mean())
 
+    from scipy.optimize import minimize_scalar
+
     return float(minimize_scalar(loss, bounds=(0, 1), method="bounded").x)
 
 
@@ -220,6 +222,8 @@ def fit_bend(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) 
         away = values - none
         downs = features @ (-signs * np.exp(-np.logaddexp(0, margins)))
         return float(np.logaddexp(0, -margins).sum() + FIRMNESS / 2 * away @ away), downs + FIRMNESS * away
+
+    from scipy.optimize import minimize
 
     found = minimize(loss, none, jac=True, bounds=[(LEAST_SLOPE, None), (LEAST_SLOPE, None), (None, None)])
     return Bend(*(float(value) for value in found.x))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserError
+from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
+from visterm.models.base import Limit
 from visterm.models.deep.checkpoint import TrainingCheckpoint, matrix_fingerprint
 from visterm.models.deep.data_parallel import ALONE, DataParallel
 from visterm.models.deep.dense_layers import Layer, through_layers
@@ -97,6 +99,16 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         "dropout": 0.0,
         "device": "cpu",
     }
+    limits: ClassVar[dict[str, Limit]] = {
+        "dim": partial(check_count, otherwise="or None for that of the word vectors (300 without any)"),
+        "batch_size": check_count,
+        "checkpoint_batches": check_count,
+        "learning_rate": partial(check_number, above=0),
+        "tag_learning_rate": partial(check_number, above=0),
+        "max_gradient": partial(check_number, above=0),
+        "l2": partial(check_number, least=0),
+        "dropout": partial(check_number, least=0, below=1),
+    }
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
     """Settings that only a fit needs: they are not saved."""
 
@@ -157,7 +169,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         ShapeError
             If they have another width.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         if self.vector_scale_ is None:
             raise UserError(
                 f"This {type(self).__name__} was fitted without word_vectors, so words that are not tags have no place "
@@ -289,15 +301,6 @@ class DeepTagger(DeepSettings, EpochAnnotator):
             )
         for size in self.hidden:
             check_count(size, "a size in hidden")
-        if self.dim is not None:
-            check_count(self.dim, "dim", "or None for that of the word vectors (300 without any)")
-        for name in ("batch_size", "checkpoint_batches"):
-            check_count(getattr(self, name), name)
-        for name in ("learning_rate", "tag_learning_rate", "max_gradient"):
-            check_number(getattr(self, name), name, above=0)
-        check_number(self.l2, "l2", least=0)
-        check_number(self.dropout, "dropout", least=0, below=1)
-        super()._check_settings()
 
     def check_settings(self) -> None:
         """Refuse settings that cannot be used here, before any long work; `fit` asks too."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import scipy.sparse as sp
 
 from visterm.core.checks import check_size
+from visterm.models.base import Limit
 from visterm.models.deep.base import DeepTagger
-from visterm.models.deep.tag_draws import check_draws, draws_for
+from visterm.models.deep.tag_draws import DRAW_LIMITS, draws_for
 
 MAX_STEP_BYTES = 2**33
 
@@ -42,6 +43,8 @@ class Fast0Tag(DeepTagger):
     Ni et al.: Sampled image tagging and retrieval methods on user generated content; equation 5.
     """
 
+    limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS
+
     all_pairs: bool = True
     fixed_vectors: bool = True
     positives: int = 5
@@ -66,7 +69,3 @@ class Fast0Tag(DeepTagger):
 
     def _work_a_tag(self, n_tags: int) -> int:
         return n_tags if self.all_pairs else self.positives + self.negatives
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_draws(self)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import scipy.sparse as sp
 
-from visterm.core.checks import check_number
+from visterm.models.base import Limit
 from visterm.models.deep.base import DeepTagger
-from visterm.models.deep.tag_draws import check_draws, draws_for
+from visterm.models.deep.tag_draws import DRAW_LIMITS, draws_for
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,6 +54,8 @@ class SampledTagger(DeepTagger):
     Ni et al.: Sampled image tagging and retrieval methods on user generated content; equation 1, sections 2 and 3.
     """
 
+    limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS
+
     positives: int = 5
     negatives: int = 10
     power: float = 1.0
@@ -73,8 +75,3 @@ class SampledTagger(DeepTagger):
 
     def _work_a_tag(self, n_tags: int) -> int:
         return self.positives + self.negatives
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_draws(self)
-        check_number(self.alpha, "alpha", least=0)

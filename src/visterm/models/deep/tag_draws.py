@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count, check_number, check_size
-from visterm.core.errors import UserError
+from visterm.core.checks import check_choice, check_count, check_number, check_size
+from visterm.models.base import Limit
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 BACKGROUNDS: Final = ("exact", "subset", "adjacent")
+DRAW_LIMITS: Final[dict[str, Limit]] = {
+    "positives": check_count,
+    "negatives": check_count,
+    "subset_size": check_count,
+    "power": partial(check_number, least=0),
+    "background": partial(check_choice, choices=BACKGROUNDS),
+    "alpha": partial(check_number, least=0),
+}
+"""Settings of the draws, and of the sampled tagger's pairs of tags."""
 
 MAX_STEP_BYTES: Final = 2**33
 
@@ -102,16 +112,6 @@ class TagDraws:
         found[order] = np.searchsorted(self._cumulated, wanted[order], side="right")
         last: int = int(np.searchsorted(self._cumulated, total))
         return np.minimum(found, last).reshape(chances.shape)  # a chance next to 1 may be rounded up to the total
-
-
-def check_draws(model: Any) -> None:
-    """Refuse settings of draws that cannot be."""
-    for name in ("positives", "negatives", "subset_size"):
-        check_count(getattr(model, name), name)
-    check_number(model.power, "power", least=0)
-    background = model.background
-    if background not in BACKGROUNDS:
-        raise UserError(f"background is {background!r}; expected one of: {', '.join(BACKGROUNDS)}.")
 
 
 def draws_for(model: Any, Y: sp.csr_array, dim: int) -> TagDraws:

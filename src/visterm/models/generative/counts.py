@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import Tags
 
 from visterm.core.errors import DataError
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 Counts = Any
 """Array or CSR of float64, shape (n_images, n_features), nothing below 0."""

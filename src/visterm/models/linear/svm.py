@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.svm import SVC, LinearSVC
 
 from visterm.core.checks import check_number
 from visterm.core.learned import Array, Kind
@@ -253,6 +252,8 @@ class LinearMachines:
 
     def solve(self, has: NDArray[np.bool_], C: float) -> Machine:
         """Train the machine that tells images that have a tag from those that have not, both among them."""
+        from sklearn.svm import LinearSVC
+
         found = LinearSVC(C=C, dual=False, intercept_scaling=BIAS_FEATURE).fit(self._features, has)
         return Machine(found.coef_[0] / self._scale, float(found.intercept_[0]))
 
@@ -270,6 +271,8 @@ class KernelMachines:
 
     def solve(self, has: NDArray[np.bool_], C: float) -> Machine:
         """Train the machine that tells images that have a tag from those that have not, both among them."""
+        from sklearn.svm import SVC
+
         found = SVC(C=C, kernel="precomputed").fit(self._kernel, has)
         weights = np.zeros(len(has))
         weights[found.support_] = found.dual_coef_[0] / self._scale

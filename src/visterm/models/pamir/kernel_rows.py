@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils import Tags
 
 from visterm.core.checks import check_number, check_size
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
@@ -18,6 +17,9 @@ from visterm.core.registry import unknown
 from visterm.core.types import Matrix
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 from visterm.models.linear.base import LinearAnnotator
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")
 """Kernels for which the model keeps training images."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.metaestimators import available_if
 
 from visterm.core.checks import as_csr, check_count, check_tags
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
+from visterm.core.estimator import only_if
 from visterm.core.learned import Array, Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words
@@ -20,14 +21,14 @@ from visterm.core.threads import Team, one_blas_thread
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.queries import TOP, gains_of, rank_queries
-from visterm.models.base import BLOCK_BYTES
+from visterm.models.base import BLOCK_BYTES, Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.linear.base import check_weight_size
 from visterm.models.pamir.intercepts import keep_means, set_intercepts
 from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
 from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
 from visterm.models.ranking.base import Images, Setup, Training, positive_tags
-from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
+from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.stopping import HeldOutFit, OnEpoch
 
 LOSSES = ("triplet", *TOP_LOSSES)
@@ -40,14 +41,13 @@ class JudgedImages(NamedTuple):
     queries: Queries
 
 
-def _learns_on(model: Pamir) -> bool:
-    """Explain why `partial_fit` is not there with kernels."""
+def _learns_on(model: Pamir) -> None:
+    """Refuse `partial_fit` with kernels."""
     if model.kernel != "linear":
         raise UserError(
             f"With kernel={model.kernel!r} PAMIR weighs its training images, so that more of them need a new fit. "
             'Use fit on all of them, or kernel="linear".'
         )
-    return True
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -127,6 +127,12 @@ class Pamir(KernelAnnotator, LinearRanker):
     Burges, Ragno, Le: Learning to rank with nonsmooth cost functions. NIPS 2006 ("ndcg").
     """
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "max_trials": check_count,
+        "max_words": partial(check_count, otherwise="or None for as many as an image has"),
+        "max_subsets": check_count,
+    }
+
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
     learned: ClassVar[dict[str, Kind]] = {
@@ -189,7 +195,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         tagged = as_csr(sp.csr_array(queries.relevant.T) @ (queries.words > 0).astype(np.float32))
 
         def learn(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, _: Validation | None) -> None:
-            self._check_settings()
+            self.check_settings()
             judged = None
             if valid is not None:
                 X_valid = self._check_features(valid[0])
@@ -202,7 +208,7 @@ class Pamir(KernelAnnotator, LinearRanker):
 
         return self._fit_by(X, tagged, None, learn)
 
-    @available_if(_learns_on)  # type: ignore[untyped-decorator]
+    @only_if(_learns_on)
     def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
         """Go once over triplets of more images and their tags, made as `fit` makes them.
 
@@ -228,7 +234,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
-        self._check_settings()
+        self.check_settings()
         positives = positive_tags(Y)
         idf = _idf(positives)
         judged = None if valid is None else JudgedImages(valid[0], self._queries_of(positive_tags(valid[1]), idf, rng))
@@ -339,9 +345,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         return self._triplets(X, None, queries, weights[0], setup.rng)
 
     def _check_settings(self) -> None:
-        super()._check_settings()
         self._check_kernel()
-        check_aggressiveness(self)
         if self.loss not in LOSSES:
             raise UnknownNameError(unknown("loss", str(self.loss), list(LOSSES)))
         if self.loss != "triplet" and self.kernel != "linear":
@@ -349,10 +353,6 @@ class Pamir(KernelAnnotator, LinearRanker):
                 f"loss is {self.loss!r} and kernel {self.kernel!r}; the losses of the top of the ranking are there for "
                 'linear scorers only. Use loss="triplet", or kernel="linear".'
             )
-        check_count(self.max_trials, "max_trials")
-        if self.max_words is not None:
-            check_count(self.max_words, "max_words", "or None for as many as an image has")
-        check_count(self.max_subsets, "max_subsets")
 
 
 def _idf(positives: sp.csr_array) -> Floats:

@@ -14,7 +14,7 @@ from visterm.kernels.passive_aggressive import rank_in_turn
 from visterm.kernels.rows import row_squares
 from visterm.models.epochs import EpochSums, Floats, Weights
 from visterm.models.ranking.base import Setup, Training
-from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
+from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.separate_training import image_rows
 from visterm.models.ranking.streamed_fit import StreamedFit
 
@@ -54,10 +54,6 @@ class PamirIa(LinearRanker, StreamedFit):
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
         return TurnTraining(self._scaled(X), positives, weights[0], rng=setup.rng)
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_aggressiveness(self)
 
 
 class TurnTraining:

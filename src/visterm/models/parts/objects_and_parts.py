@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
-from visterm.core.checks import check_count, check_k, check_number
+from visterm.core.checks import check_k, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
+from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
 from visterm.core.pairs import best_pairs, ranks_of_pairs
 from visterm.core.types import Matrix, PairRanking
 from visterm.data.quadruplets import Quadruplets, check_relations
 from visterm.kernels.topk import top_k
+from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
 from visterm.models.ranking.base import Setup, Training
-from visterm.models.ranking.embedding_ranking import EmbeddingRanker, check_max_trials
+from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
 from visterm.models.ranking.image_sides import Ints
-from visterm.models.ranking.recipe import Recipe, rank_weights
+from visterm.models.ranking.recipe import Recipe
 from visterm.models.ranking.warp import block_size
 
 VALIDATION_QUADRUPLETS = 2000
@@ -95,6 +97,12 @@ class ObjectsAndParts(EmbeddingRanker):
 
     removed_params: ClassVar[dict[str, str]] = {}
 
+    limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS | {
+        "alpha": partial(check_number, least=0),
+        "negative_weight": partial(check_number, least=0, most=1),
+        "image_learning_rate": partial(check_number, above=0, otherwise="or None for the tags'"),
+    }
+
     learned: ClassVar[dict[str, Kind]] = {
         "part_of_": Array("int64", ("n_relations", 2), least=0, below="n_tags_", empty=True),
         "relation_rows_": Array("float32", ("n_tags_", None), empty=True),
@@ -157,7 +165,7 @@ class ObjectsAndParts(EmbeddingRanker):
         ShapeError
             If the two have not as many rows, or there is not a label for each.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
         if len(A) != len(B):
             raise ShapeError(
@@ -181,7 +189,7 @@ class ObjectsAndParts(EmbeddingRanker):
         self, X_object: Any, X_part: Any, objects: Any, parts: Any, *, words: bool = True, offset: float = 0.0
     ) -> Ints:
         """Return the place of the true pair of labels among all pairs, from 0; parameters as in `annotate_pairs`."""
-        check_is_fitted(self)
+        check_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
         return ranks_of_pairs(A, B, self.pair_scores(words=words, offset=offset), objects, parts, self.n_jobs)
 
@@ -193,7 +201,7 @@ class ObjectsAndParts(EmbeddingRanker):
         wholes : array-like of int, shape (n,)
             Tags.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         tags = np.atleast_1d(np.asarray(wholes))
         as_whole, as_part = self._relation_vectors()
         found: Floats = as_whole[self._known_tags(tags, len(tags))] @ as_part.T
@@ -204,7 +212,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
         See `annotate_pairs` for the parameters.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         if self.n_tags_ > MAX_PAIR_TAGS:
             raise UserError(
                 f"Pairs of {self.n_tags_:,} tags would take {4e-9 * self.n_tags_**2:,.1f} GB; up to {MAX_PAIR_TAGS:,} "
@@ -327,14 +335,6 @@ class ObjectsAndParts(EmbeddingRanker):
         return mean_rank
 
     def _check_settings(self) -> None:
-        super()._check_settings()
-        check_max_trials(self.max_trials)
-        check_count(self.truncate, "truncate")
-        check_number(self.alpha, "alpha", least=0)
-        check_number(self.negative_weight, "negative_weight", least=0, most=1)
-        rank_weights(self.weight, 1)
-        if self.image_learning_rate is not None:
-            check_number(self.image_learning_rate, "image_learning_rate", above=0, otherwise="or None for the tags'")
         for name in ("shared", "directed"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise UserError(f"{name} is {getattr(self, name)!r}; expected True or False.")

@@ -6,19 +6,20 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from visterm.core.checks import all_finite, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
+from visterm.core.estimator import check_fitted
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.kernels.row_moves import mix_rows
+from visterm.models.base import Limit
 from visterm.models.epochs import (
     Course,
     EpochAnnotator,
@@ -96,6 +97,8 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
     scale_: float
     """The factor of the features, by `row_length`."""
 
+    limits: ClassVar[dict[str, Limit]] = {"average": check_count}
+
     # -- what callers use beside the contract of every model ----------------------------------------------------------
 
     def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
@@ -121,7 +124,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         DivergedError
             If a weight becomes infinite or NaN; the model then stays as it was.
         """
-        self._check_settings()
+        self.check_settings()
         known = hasattr(self, "n_epochs_")
         X = self._check_features(X, reset=not known)
         Y = check_tags(Y, X.shape[0])
@@ -168,7 +171,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         RankingAnnotator
             The model itself, which now knows ``n_tags_ + n_new`` tags.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         X = self._check_features(X)
         positives = positive_tags(check_tags(Y_new, X.shape[0]))
         rng = as_generator(self.random_state)
@@ -207,7 +210,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
-        self._check_settings()
+        self.check_settings()
         positives = positive_tags(Y)
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
@@ -303,10 +306,6 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Return what measures the weights as they are on validation images; None where none has a tag."""
         return self._measure_map(judged)
-
-    def _check_settings(self) -> None:
-        check_count(self.average, "average")
-        super()._check_settings()
 
 
 def positive_tags(Y: sp.csr_array) -> sp.csr_array:

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count, check_number
-from visterm.core.errors import DataError, UserError
+from visterm.core.checks import check_choice, check_count, check_number
+from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.kernels.row_moves import limit_norms
+from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Weights
 from visterm.models.explaining import LinearScores
 from visterm.models.ranking.base import RankingAnnotator, Setup, Training
 from visterm.models.ranking.image_sides import EmbeddedImages
-from visterm.models.ranking.recipe import STEPS, Recipe, Step
+from visterm.models.ranking.recipe import SAMPLERS, STEPS, WEIGHTS, Recipe, Step
 from visterm.models.ranking.warp import PairTraining, block_size
+
+PAIR_LIMITS: dict[str, Limit] = {
+    "block": partial(check_count, otherwise="or None to have it chosen"),
+    "learning_rate": partial(check_number, above=0),
+    "max_norm": partial(check_number, above=0),
+    "row_length": partial(check_number, above=0),
+    "l2": partial(check_number, least=0),
+    "step": partial(check_choice, choices=STEPS),
+}
+"""Settings of training on pairs."""
+
+DRAW_LIMITS: dict[str, Limit] = {
+    "max_trials": partial(check_count, otherwise="or None for as many as there are candidates"),
+    "truncate": check_count,
+    "weight": partial(check_choice, choices=WEIGHTS),
+    "sampler": partial(check_choice, choices=SAMPLERS),
+}
+"""Settings of the draws of negatives, and of the weight of the rank that they tell."""
 
 START_ROWS = 16_384
 """Rows of start values that one thread draws at a time."""
@@ -136,6 +156,13 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     removed_params: ClassVar[dict[str, str]] = {"max_trials": "this model does not draw until a violation"}
     """Settings of stored runs that are dropped, as they had no effect, and why."""
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "dim": check_count,
+        **PAIR_LIMITS,
+        "bias": partial(check_number, least=0),
+        "init_scale": partial(check_number, least=0, otherwise="or None for the paper's"),
+    }
+
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
 
     dim: int = 100
@@ -220,31 +247,6 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
             moving=setup.images,
         )
         return self.pair_training(side, positives, tag_rows, recipe, rng=setup.rng, team=setup.team)
-
-    def _check_settings(self) -> None:
-        check_count(self.dim, "dim")
-        super()._check_settings()
-        check_pair_settings(self)
-        check_number(self.bias, "bias", least=0)
-        if self.init_scale is not None:
-            check_number(self.init_scale, "init_scale", least=0, otherwise="or None for the paper's")
-
-
-def check_max_trials(max_trials: int | None) -> None:
-    """Refuse a number of draws that cannot be."""
-    if max_trials is not None:
-        check_count(max_trials, "max_trials", "or None for as many as there are candidates")
-
-
-def check_pair_settings(model: Any) -> None:
-    """Refuse settings of training on pairs that cannot be."""
-    if model.block is not None:
-        check_count(model.block, "block", "or None to have it chosen")
-    for name in ("learning_rate", "max_norm", "row_length"):
-        check_number(getattr(model, name), name, above=0)
-    check_number(model.l2, "l2", least=0)
-    if model.step not in STEPS:
-        raise UserError(f"step is {model.step!r}; expected one of: {', '.join(STEPS)}.")
 
 
 def mean_length(X: Matrix) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from visterm.core.checks import check_number
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.types import Matrix
+from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Weights
 from visterm.models.linear.base import LinearAnnotator
 from visterm.models.ranking.base import RankingAnnotator
@@ -39,6 +41,11 @@ class LinearRanker(RankingAnnotator, LinearAnnotator):
         "scale_": Number(above=0),
     }
 
+    limits: ClassVar[dict[str, Limit]] = {
+        "row_length": partial(check_number, above=0),
+        "aggressiveness": partial(check_number, above=0),
+    }
+
     def _scale_features(self, X: Matrix) -> None:
         self.scale_ = self.row_length / (mean_length(X) or 1.0)
 
@@ -62,12 +69,3 @@ class LinearRanker(RankingAnnotator, LinearAnnotator):
         rows = weights[0].copy()
         rows[:, :-1] *= np.float32(self.scale_)
         self.tag_rows_ = rows
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_number(self.row_length, "row_length", above=0)
-
-
-def check_aggressiveness(model: Any) -> None:
-    """Refuse a longest step that cannot be."""
-    check_number(model.aggressiveness, "aggressiveness", above=0)

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 
 from visterm.core.checks import check_count
 from visterm.core.types import Matrix
+from visterm.models.base import Limit
 from visterm.models.epochs import Weights
 from visterm.models.ranking.base import Setup, Training
-from visterm.models.ranking.linear_ranking import LinearRanker, check_aggressiveness
+from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.separate_training import SeparateTraining, image_rows
 from visterm.models.ranking.streamed_fit import StreamedFit
 
@@ -45,6 +46,8 @@ class OneVsRest(LinearRanker, StreamedFit):
     """
 
     learns_together: ClassVar[bool] = False
+    limits: ClassVar[dict[str, Limit]] = {"negatives": check_count}
+
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
     aggressiveness: float = 0.1
@@ -64,8 +67,3 @@ class OneVsRest(LinearRanker, StreamedFit):
             rng=setup.rng,
             team=setup.team,
         )
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_aggressiveness(self)
-        check_count(self.negatives, "negatives")

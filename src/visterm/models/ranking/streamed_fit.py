@@ -123,7 +123,7 @@ class StreamedFit(RankingAnnotator):
         no_tags = sp.csr_array((1, windows.n_tags), dtype=np.float32)
 
         def learn(X: Matrix, _: Any, rng: np.random.Generator, valid: Validation | None) -> None:
-            self._check_settings()
+            self.check_settings()
             if windows.n_pairs == 0:
                 raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
             self._scale_features(X)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from visterm.core.checks import check_number
+from visterm.models.base import Limit
 from visterm.models.ranking.embedding_ranking import EmbeddingRanker
 from visterm.models.ranking.recipe import Negatives
 from visterm.models.ranking.streamed_fit import StreamedFit
@@ -40,6 +42,8 @@ class VseEns(EmbeddingRanker, StreamedFit):
     Algorithm 1.
     """
 
+    limits: ClassVar[dict[str, Limit]] = {"rank_scale": partial(check_number, above=0)}
+
     test_params: ClassVar[dict[str, Any]] = {
         "dim": 16, "epochs": 15, "learning_rate": 0.05, "block": 64, "rank_scale": 1.0, "init_scale": 0.1,
     }  # fmt: skip
@@ -54,7 +58,3 @@ class VseEns(EmbeddingRanker, StreamedFit):
 
     def _recipe(self) -> dict[str, Any]:
         return {"negatives": Negatives.ADAPTIVE, "rank_scale": self.rank_scale}
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_number(self.rank_scale, "rank_scale", above=0)

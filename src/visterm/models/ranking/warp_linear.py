@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import scipy.sparse as sp
 
 from visterm.core.types import Matrix
+from visterm.models.base import Limit
 from visterm.models.epochs import Weights
 from visterm.models.ranking.base import Setup, Training
-from visterm.models.ranking.embedding_ranking import check_max_trials, check_pair_settings
+from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, PAIR_LIMITS
 from visterm.models.ranking.image_sides import PlainImages
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.recipe import STEPS, Recipe
@@ -43,6 +44,8 @@ class WarpLinear(LinearRanker, StreamedFit):
     Learning 81, 2010; Table 5.
     """
 
+    limits: ClassVar[dict[str, Limit]] = PAIR_LIMITS | DRAW_LIMITS
+
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20, "learning_rate": 0.02, "block": 64}
 
     learning_rate: float = 0.01
@@ -70,8 +73,3 @@ class WarpLinear(LinearRanker, StreamedFit):
 
     def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
         return (self.max_norm,)
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_pair_settings(self)
-        check_max_trials(self.max_trials)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from visterm.core.checks import check_count
-from visterm.core.errors import UserError
-from visterm.models.ranking.embedding_ranking import EmbeddingRanker, check_max_trials
-from visterm.models.ranking.recipe import SAMPLERS, rank_weights
+from visterm.models.base import Limit
+from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
+from visterm.models.ranking.recipe import SAMPLERS
 from visterm.models.ranking.streamed_fit import StreamedFit
 
 
@@ -59,6 +58,8 @@ class Wsabie(EmbeddingRanker, StreamedFit):
 
     removed_params: ClassVar[dict[str, str]] = {}
 
+    limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS
+
     by_number_params: ClassVar[dict[str, Any]] = {
         "step": "adagrad", "schedule": "cosine", "learning_rate": 0.2, "epochs": 20, "average": 5, "bias": 0.7,
         "max_norm": 1.2, "row_length": 1.0, "init_scale": 0.01, "max_trials": 10,
@@ -74,11 +75,3 @@ class Wsabie(EmbeddingRanker, StreamedFit):
             "weight": self.weight, "truncate": self.truncate, "negatives": SAMPLERS[self.sampler],
             "max_trials": self.max_trials,
         }  # fmt: skip
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_max_trials(self.max_trials)
-        check_count(self.truncate, "truncate")
-        rank_weights(self.weight, 1)
-        if self.sampler not in SAMPLERS:
-            raise UserError(f"sampler is {self.sampler!r}; expected one of: {', '.join(SAMPLERS)}.")

@@ -12,7 +12,7 @@ from typing import Any
 from visterm.core.errors import StorageError
 from visterm.core.executor import LOCAL, Executor, LocalExecutor, for_parts, must_see
 from visterm.core.persist import MANIFEST, file_hash
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.remote import as_path, in_full
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
@@ -27,7 +27,6 @@ from visterm.tagging.annotations.folder import (
     annotation_folder,
 )
 from visterm.tagging.annotations.pieces import Found, Piece, PieceReader, Pieces, pieces_of
-from visterm.tagging.fit_input import Say, silent
 from visterm.tagging.part_settings import move_encoder
 from visterm.tagging.tagger import Tagger
 

@@ -11,13 +11,12 @@ from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path, in_full, is_remote
 from visterm.core.threads import Team
-from visterm.core.types import Chunk, Skipped
+from visterm.core.types import CHUNK, Chunk, Skipped
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.image_folders import find_images, no_images
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import cut, is_features
 from visterm.features.training_rows import is_name
-from visterm.tagging.annotating import CHUNK
 
 if TYPE_CHECKING:
     from visterm.features.streaming.shards import Shards

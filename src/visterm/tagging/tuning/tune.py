@@ -15,12 +15,12 @@ from visterm.core.checks import check_number
 from visterm.core.digests import digest_of, key_of
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.persist import check_target
-from visterm.core.progress import SILENT, OneTask, Progress, Titled
+from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
 from visterm.core.wording import count_of
 from visterm.features.training_rows import Photos, TrainingRows, training_rows
 from visterm.metrics import check_metrics
 from visterm.models.base import Annotator
-from visterm.tagging.fit_input import Cleaning, Say, read_images, silent
+from visterm.tagging.fit_input import Cleaning, read_images
 from visterm.tagging.fit_request import FitRequest, Place
 from visterm.tagging.part_settings import make_model
 from visterm.tagging.tagger import Tagger
