@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -23,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.runs import say
+from harness.walks import small_library
 
-WRITTEN = Path(__file__).parents[1] / "tests" / "data" / "written_before"
 LIBRARIES, TYPER = "import numpy, numba, PIL.Image", "import typer"
 COMMANDS: dict[str, tuple[list[str], str, float]] = {
     "visterm annotate, one image": (["annotate", "run", "images/46.jpg"], LIBRARIES, 4),
@@ -73,7 +72,7 @@ def main() -> None:
     chosen = parser.parse_args()
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(shutil.copytree(WRITTEN, Path(temporary) / "written"))
+        folder = small_library(Path(temporary))
         for name, (arguments, floor, goal) in COMMANDS.items():
             figures = found[name] = compared(arguments, floor, folder, chosen.repeat) | {"goal": goal}
             for kind in Cost._fields:

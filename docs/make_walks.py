@@ -39,7 +39,7 @@ STATIONS = {
     "search": {
         "search": "the command: parse, call, print",
         "Catalogue.load": "open the catalogue and the run of its rows",
-        "Tagger.read_from": "read the run",
+        "open_run": "read of the run what a search needs",
         "Searchable.search": "words in, photos out",
         "Tagger.query_weights": "what was typed, as weights of tags",
         "typed_query": "match words with tags, weigh them by idf",

@@ -11,9 +11,9 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.progress import Silent
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.info import describe
-from visterm.library.job import JobCancelledError
 from visterm.library.learn import in_words
 from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
@@ -124,12 +124,33 @@ def test_nothing_to_learn_from_is_said(runs, tmp_path):
         Catalogue(Tagger.load(runs["wsabie"])).learn()
 
 
+class Cancelling(Silent):
+    """Progress of a person who cancels the job after the first epoch."""
+
+    def __init__(self, catalogue):
+        self._catalogue = catalogue
+        self.steps = 0
+
+    def advance(self, steps=1, note=""):
+        self.steps += steps
+        self._catalogue.stored.jobs.cancel(self._catalogue.stored.jobs.latest(1)[0].id)
+
+
+def test_a_fit_whose_job_is_cancelled_ends_after_the_epoch_under_way(runs, tmp_path):
+    catalogue = made(runs["wsabie"], tmp_path)
+    old, progress = catalogue.tagger.fingerprint, Cancelling(catalogue)
+    assert catalogue.learn(full=True, progress=progress).cancelled
+    assert progress.steps < catalogue.tagger.model.epochs
+    assert catalogue.tagger.fingerprint == catalogue.stored.origin.fingerprint == old
+    assert catalogue.stored.jobs.latest(1)[0].state == "cancelled"
+
+
 def test_a_fit_that_is_stopped_changes_nothing(runs, tmp_path, monkeypatch):
     catalogue = made(runs["wsabie"], tmp_path)
     old = catalogue.tagger.fingerprint
 
-    def stop(*_, **__):
-        raise JobCancelledError
+    def stop(writer, chunk_size, job, progress):
+        catalogue.stored.jobs.cancel(job.id)
 
     with monkeypatch.context() as patch:
         patch.setattr("visterm.library.learn.RowWriter.predict", stop)

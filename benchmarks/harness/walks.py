@@ -125,9 +125,19 @@ def trace(root: Path, command: Sequence[str]) -> Walk:
     return Walk(list(tracer.walk), tracer.deepest)
 
 
-def walks(root: Path, folder: Path) -> Iterator[tuple[str, Walk]]:
-    """Trace each walk in a copy of the written run, catalogue and features; a first, untraced one loads everything."""
+def small_library(folder: Path) -> Path:
+    """Copy the written run, catalogue and features into a folder, with their runs as they are written now."""
+    from visterm import Tagger
+
     work = Path(shutil.copytree(WRITTEN, folder / "written"))
+    for run in (work / "run", *(work / "catalogue" / "runs").iterdir()):
+        Tagger.load(run).save(run)
+    return work
+
+
+def walks(root: Path, folder: Path) -> Iterator[tuple[str, Walk]]:
+    """Trace each walk in a small library; a first, untraced one loads everything."""
+    work = small_library(folder)
     with contextlib.chdir(work):
         for name, command in COMMANDS.items():
             run(command)

@@ -69,9 +69,9 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
 
     Whatever happens inside, `path` is afterwards either what it was, or whole. A folder that is there already is
     replaced only if it is of the same `kind` ("run", "catalogue", ...), which the manifest names and `open_folder`
-    checks. With `changing`, its files will be written to later, so no checksums of them are kept. The manifest has `facts` too. Raises StorageError
-    if something else lies at `path`; DiskError if its disk is full, or refuses in another way; nothing is left of what
-    was written.
+    checks; it keeps `facts`, too. With `changing`, its files will be written to later, so no checksums of them are
+    kept. Raises StorageError if something else lies at `path`; DiskError if its disk is full, or refuses in another
+    way; nothing is left of what was written.
     """
     target = Path(path)
     check_target(target, kind)

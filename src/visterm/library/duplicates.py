@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -132,6 +132,7 @@ def find_duplicates(
     look: bool = True,
     n_jobs: int | None = None,
     progress: Progress = SILENT,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Duplicates:
     """Group the pictures of a catalogue that look the same.
 
@@ -146,10 +147,12 @@ def find_duplicates(
         some pictures that only look alike.
     look : bool
         Whether to read the pictures that have no hash yet; of those that were not, files of the same bytes are found.
+    stop : callable
+        Called between two chunks of pictures that are read; if it returns True, no more are.
     """
     if not 0 <= distance <= MOST:
         raise UserError(f"distance is {distance}; expected 0 to {MOST} bits.")
-    skipped = _hash_what_has_none(stored, n_jobs, progress) if look else []
+    skipped = _hash_what_has_none(stored, n_jobs, progress, stop) if look else []
     images = _best_first(stored)
     contents = _Contents(images, distance)
     groups: list[DuplicateGroup] = []
@@ -230,7 +233,10 @@ class _Contents:
                 yield at, bits
 
 
-def _hash_what_has_none(stored: StoredCatalogue, n_jobs: int | None, progress: Progress) -> list[Skipped]:
+def _hash_what_has_none(
+    stored: StoredCatalogue, n_jobs: int | None, progress: Progress, stop: Callable[[], bool]
+) -> list[Skipped]:
+    """Read the pictures that have no hash yet, and keep their hashes; return those that cannot be read."""
     known = {image_id for image_id, _ in stored.images.phashes()}
     missing, skipped = [], []
     for image in stored.images.all():
@@ -245,6 +251,8 @@ def _hash_what_has_none(stored: StoredCatalogue, n_jobs: int | None, progress: P
             missing.append(image)
     with reported(progress, "look at pictures", len(missing)):
         for start in range(0, len(missing), CHUNK):
+            if stop():
+                break
             chunk = missing[start : start + CHUNK]
             hashes = []
             paths = [image.path or "" for image in chunk]

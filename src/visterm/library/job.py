@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from types import TracebackType
 from typing import Self
 
-from visterm.core.progress import PassedOn, Progress
 from visterm.store.catalogue import StoredCatalogue
-
-CHECKED_EVERY = 0.5
-"""Seconds between two checks whether a fit was cancelled."""
-
-
-class JobCancelledError(Exception):
-    """Ends work that was cancelled; caught by whoever began it."""
 
 
 class CatalogueJob:
@@ -61,23 +52,3 @@ class CatalogueJob:
     def advance(self, done: int, total: int, message: str | None = None) -> None:
         """Write down how far it is."""
         self._stored.jobs.progress(self.id, done, total, message)
-
-    def watched(self, progress: Progress) -> Progress:
-        """Return progress that ends the work which reports to it, by `JobCancelledError`, once it is cancelled."""
-        return _Watched(self, progress)
-
-
-class _Watched(PassedOn):
-    """Passes everything on, and checks now and then whether to stop."""
-
-    def __init__(self, job: CatalogueJob, progress: Progress) -> None:
-        super().__init__(progress)
-        self._job = job
-        self._looked = time.monotonic()
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        super().advance(steps, note)
-        if time.monotonic() - self._looked >= CHECKED_EVERY:
-            self._looked = time.monotonic()
-            if self._job.cancelled:
-                raise JobCancelledError

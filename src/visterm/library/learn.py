@@ -17,7 +17,7 @@ from visterm.core.types import CHUNK
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.features.training_rows import TrainingRows
-from visterm.library.job import CatalogueJob, JobCancelledError
+from visterm.library.job import CatalogueJob
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up
 from visterm.library.training import (
@@ -32,6 +32,7 @@ from visterm.library.training import (
 from visterm.models.abilities import AddsTags, LearnsOn
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
+from visterm.models.stopping import OnEpoch
 from visterm.tagging.part_settings import set_part_of
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import Tagger
@@ -112,15 +113,14 @@ def learn(
         moves_tags = not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
         if not full and not moves_tags:
             _refuse_to_forget(tagger, train)
-        try:
-            watched = job.watched(progress)
-            learned = (
-                _moved(tagger, train, held_out) if moves_tags else _anew(tagger, train, held_out, min_count, watched)
-            )
-            compared = _compared(tagger, learned, held_out)
-            if learned.fingerprint != run.fingerprint:
-                _make_current(learned, stored, run.rows_of if moves_tags else None, job, watched, compared)
-        except JobCancelledError:
+        if moves_tags:
+            learned = _moved(tagger, train, held_out)
+        else:
+            learned = _anew(tagger, train, held_out, min_count, progress, lambda _: "stop" if job.cancelled else None)
+        compared = _compared(tagger, learned, held_out)
+        if learned.fingerprint != run.fingerprint and not job.cancelled:
+            _make_current(learned, stored, run.rows_of if moves_tags else None, job, progress, compared)
+        if job.cancelled and stored.origin.fingerprint == run.fingerprint:
             forget_unfinished(stored)
             return Learned(
                 run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0, True
@@ -176,7 +176,7 @@ def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
     return learned
 
 
-def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress: Progress) -> Tagger:
+def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress: Progress, on_epoch: OnEpoch) -> Tagger:
     """Fit an unfitted copy on all, stopped by what is held out where the model can stop."""
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=tagger.vocabulary.aliases)
     if len(vocabulary) == 0:
@@ -190,7 +190,7 @@ def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress:
         learned.model.set_params(**{SETTING: None})
         starts = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
         learned.words = starts.set_vectors(learned.model, rows)
-    learned.learn(rows, progress=progress)
+    learned.learn(rows, progress=progress, on_epoch=on_epoch)
     learned.facts[BY_CONTENT] = True
     _find_confidences(learned, train, held_out, None)
     return learned
@@ -253,7 +253,7 @@ def _make_current(
     progress: Progress,
     compared: Mapping[str, Any],
 ) -> None:
-    """Write rows and predictions of a new run, then put it in the place of the old one in one step."""
+    """Write rows and predictions of a new run, then put it in the place of the old one, unless the job is cancelled."""
     before = stored.origin.fingerprint
     run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True})
     writer = RowWriter(learned, stored, run_id)
@@ -262,7 +262,7 @@ def _make_current(
     else:
         writer.predict(CHUNK, job, progress)
     if job.cancelled:
-        raise JobCancelledError
+        return
     with stored.transaction():
         stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts={FROM_HERE: True, **compared})
         stored.use_run(run_id)

@@ -24,6 +24,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.encoders.contract import AnyEncoder
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
+from visterm.models.stopping import OnEpoch
 from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of
 from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_encoder, read_part, read_skips
 from visterm.tagging.typed_queries import QueryContext
@@ -194,10 +195,12 @@ class Run:
         work: str | os.PathLike[str] = "",
         calibrate: bool = False,
         progress: Progress = SILENT,
+        on_epoch: OnEpoch | None = None,
     ) -> Self:
         """Learn from rows that are encoded already: the second half of `Tagger.fit`, to compare models on equal rows.
 
-        Parameters are those of `Tagger.fit`.
+        Parameters are those of `Tagger.fit`, and `on_epoch` that of `Annotator.fit`, where one process learns from
+        features by all images' weights of words.
         """
         from visterm.tagging.deep_fit_together import fit_on_machines
         from visterm.tagging.query_rows import fit_weighed
@@ -212,7 +215,7 @@ class Run:
         elif self.reference is not None:
             fit_weighed(self.model, rows, self.reference.idf, progress)
         else:
-            self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
+            self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress, on_epoch=on_epoch)
         self.learned(rows)
         if n_workers:
             self.facts["workers"] = n_workers

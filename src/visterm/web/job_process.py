@@ -33,12 +33,8 @@ NOT_NOTED = 4
 """Exit status of a job that failed, and could not write that down."""
 
 
-class Stopped(Exception):  # noqa: N818
-    """The job was cancelled."""
-
-
 class NotedProgress:
-    """Progress of a job, written down now and then; stops the work where that is asked for."""
+    """Progress of a job, written down now and then."""
 
     def __init__(self, job: CatalogueJob) -> None:
         self._job = job
@@ -54,8 +50,6 @@ class NotedProgress:
         if time.monotonic() - self._noted > SECONDS:
             self._noted = time.monotonic()
             self._job.advance(self._done, self._total, note or None)
-            if self._job.cancelled:
-                raise Stopped
 
     def finish(self) -> None:
         """Note the last steps."""
@@ -98,13 +92,11 @@ def _failed(path: Path, job_id: int, why: VistermError) -> int:
 
 def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
     with CatalogueJob(catalogue.stored, "duplicates", job_id) as job:
-        try:
-            groups, _, skipped = find_duplicates(catalogue.stored, progress=NotedProgress(job))
-        except Stopped:
-            return
-        job.message = f"{count_of(len(groups), 'group')} of photos that look the same" + (
-            f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""
-        )
+        groups, _, skipped = find_duplicates(catalogue.stored, progress=NotedProgress(job), stop=lambda: job.cancelled)
+        if not job.cancelled:
+            job.message = f"{count_of(len(groups), 'group')} of photos that look the same" + (
+                f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""
+            )
 
 
 def _end_with_the_service() -> None:
