@@ -211,7 +211,7 @@ class Annotator(Estimator, ABC):
         DataError, ShapeError
             If `y` cannot be used, or no image has a right tag and a weight.
         """
-        check_is_fitted(self)
+        check_fitted(self)
         found = average_precisions(self.score_blocks(self._check_features(X)), y)
         weights = np.ones(found.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
         if weights.shape != found.shape:
