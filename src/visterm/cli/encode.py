@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
+from visterm.cli.completion import encoder_names
 from visterm.cli.output import emit, exit_code, say, say_not_read
 from visterm.cli.progress import Bars
 from visterm.core.remote import as_path
@@ -38,6 +39,7 @@ def encode(
         options.model_option(
             help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
             "[default: visterms, or the folder's own].",
+            autocompletion=encoder_names,
         ),
     ] = None,
     encoder_set: options.EncoderSettings = None,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
+from visterm.cli.completion import metric_names
 from visterm.cli.output import emit, list_skipped, say
 from visterm.cli.progress import Bars
 
@@ -35,7 +36,10 @@ def evaluate(
     tags_column: options.TagsColumn = None,
     separator: options.Separator = None,
     metric: Annotated[
-        list[str] | None, measure_option(help="A name from `visterm metrics`, such as p@5. Repeat for more.")
+        list[str] | None,
+        measure_option(
+            help="A name from `visterm metrics`, such as p@5. Repeat for more.", autocompletion=metric_names
+        ),
     ] = None,
     isa: Annotated[
         Path | None,

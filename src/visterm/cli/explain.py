@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visterm.cli import options
+from visterm.cli.completion import one_tag
 from visterm.cli.output import emit, say, show, table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ EXAMPLES = (
 def explain(
     run: options.Run,
     image: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
-    tag: Annotated[str, typer.Argument(help="A tag of the run.", show_default=False)],
+    tag: Annotated[str, options.argument(help="A tag of the run.", autocompletion=one_tag)],
     output: Annotated[
         Path | None,
         typer.Option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from visterm.cli.completion import model_names
 from visterm.cli.options import cleaning_option, in_range, input_option, model_option, output_option, relation_option
 
 
@@ -58,10 +59,16 @@ Split = Annotated[
 
 ModelName = Annotated[
     str | None,
-    model_option(help="The model: a name from `visterm models` [default: auto; wsabie for images known by number]."),
+    model_option(
+        help="The model: a name from `visterm models` [default: auto; wsabie for images known by number].",
+        autocompletion=model_names,
+    ),
 ]
 ModelToTune = Annotated[
-    str, model_option("--model", help="The model: a name from `visterm models`.", show_default=True)
+    str,
+    model_option(
+        "--model", help="The model: a name from `visterm models`.", show_default=True, autocompletion=model_names
+    ),
 ]
 ModelSettings = Annotated[
     list[str] | None, model_option("--set", help="A setting of the model, NAME=VALUE. Repeat for more.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from visterm.cli.completion import encoder_names
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
 
@@ -119,6 +120,7 @@ EncoderName = Annotated[
         "--encoder",
         help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
         "[default: visterms, or the encoder of the features].",
+        autocompletion=encoder_names,
     ),
 ]
 EncoderSettings = Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from visterm.cli import learning_options as learning
 from visterm.cli import options
+from visterm.cli.completion import one_tag
 from visterm.cli.output import emit, say, table
 from visterm.core.wording import count_of
 
@@ -78,10 +79,14 @@ def pair(
     object_image: Annotated[str, typer.Argument(metavar="OBJECT", help="A picture of an object.", show_default=False)],
     part_image: Annotated[str, typer.Argument(metavar="PART", help="A picture of a part of it.", show_default=False)],
     object_tag: Annotated[
-        str | None, typer.Option("--object-tag", help="The object's tag, if you know it.", show_default=False)
+        str | None,
+        typer.Option(
+            "--object-tag", help="The object's tag, if you know it.", show_default=False, autocompletion=one_tag
+        ),
     ] = None,
     part_tag: Annotated[
-        str | None, typer.Option("--part-tag", help="The part's tag, if you know it.", show_default=False)
+        str | None,
+        typer.Option("--part-tag", help="The part's tag, if you know it.", show_default=False, autocompletion=one_tag),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=0, help="Pairs to show; 0 for all.")] = 5,
     json: options.Json = False,

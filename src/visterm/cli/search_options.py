@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from visterm.cli.completion import one_tag, words_of_a_query
 from visterm.cli.options import in_range
 from visterm.core.errors import UserError
 
@@ -25,6 +26,7 @@ Words = Annotated[
         help='Tags to find, in quotes; -word means "not"; "polar bear" in double quotes is one tag '
         "[default: list all photos that pass the filters].",
         show_default=False,
+        autocompletion=words_of_a_query,
     ),
 ]
 K = Annotated[int, search_option("-k", min=0, help="Photos to show; 0 for all.", show_default=True)]
@@ -60,11 +62,12 @@ Like = Annotated[
     str | None,
     search_option("--like", help="Find photos similar to this one: a file or a name in the catalogue."),
 ]
-Tags = Annotated[list[str] | None, among_option("--tag", help="With this tag, given or accepted. Repeat for more.")]
-Without = Annotated[list[str] | None, among_option("--without", help="Without this tag. Repeat for more.")]
+tag_option = partial(among_option, autocompletion=one_tag)
+Tags = Annotated[list[str] | None, tag_option("--tag", help="With this tag, given or accepted. Repeat for more.")]
+Without = Annotated[list[str] | None, tag_option("--without", help="Without this tag. Repeat for more.")]
 Predicted = Annotated[
     list[str] | None,
-    among_option("--predicted", help="With this tag predicted, with at least 50% confidence. Repeat for more."),
+    tag_option("--predicted", help="With this tag predicted, with at least 50% confidence. Repeat for more."),
 ]
 Folder = Annotated[
     str | None, among_option("--folder", help="In this folder and its sub-folders, as photos are named or as a path.")

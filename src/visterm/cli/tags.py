@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visterm.cli import options
+from visterm.cli.completion import one_tag
 from visterm.cli.output import check_tags_read, emit, say, say_not_read, table
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
@@ -122,7 +123,7 @@ def tags(
 
 def neighbours(
     run: options.Run,
-    tag: Annotated[str, typer.Argument(help="A tag of the run.", show_default=False)],
+    tag: Annotated[str, options.argument(help="A tag of the run.", autocompletion=one_tag)],
     k: Annotated[int, typer.Option("-k", min=0, help="Tags to show; 0 for all.")] = 10,
     json: options.Json = False,
 ) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from visterm.cli import learning_options as learning
 from visterm.cli import options
+from visterm.cli.completion import metric_names
 from visterm.cli.output import emit, exit_code, say, table
 from visterm.cli.progress import Bars
 
@@ -39,7 +40,12 @@ def tune(
         int | None, options.model_option(min=1, help="Try this many random settings [default: all combinations].")
     ] = None,
     metric: Annotated[
-        str, options.model_option(help="The metric to choose by: a name from `visterm metrics`.", show_default=True)
+        str,
+        options.model_option(
+            help="The metric to choose by: a name from `visterm metrics`.",
+            show_default=True,
+            autocompletion=metric_names,
+        ),
     ] = "map",
     valid: learning.ValidToTune = 0.1,
     seed: options.Seed = 0,

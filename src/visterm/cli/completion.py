@@ -1,0 +1,87 @@
+"""What a shell completes: names of models, encoders and metrics, and the tags of a run or catalogue named on the line.
+
+Nothing heavy is imported, and nothing is said: a line that is typed gets no errors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+Completions = list[tuple[str, str]]
+"""Each with what it is."""
+
+
+def model_names() -> Completions:
+    """Return the models, each with what it is."""
+    from visterm.core.tables import MODELS
+
+    return [(entry.name, entry.summary) for entry in MODELS]
+
+
+def encoder_names() -> Completions:
+    """Return the encoders, each with what it is."""
+    from visterm.core.tables import ENCODERS
+
+    return [(entry.name, entry.summary) for entry in ENCODERS]
+
+
+def metric_names() -> Completions:
+    """Return the metrics as they are typed, each with what it is."""
+    from visterm.metrics.table import METRICS
+
+    return [(entry.example, entry.summary) for entry in METRICS]
+
+
+def one_tag(incomplete: str) -> list[str]:
+    """Return the tags that begin so, of the run or catalogue on the line."""
+    return [_escaped(tag) for tag in _tags_on_the_line() if tag.startswith(incomplete)]
+
+
+def words_of_a_query(incomplete: str) -> list[str]:
+    """Return the query with its last word completed; a tag of several words is in double quotes, if they are typed."""
+    before, last = (incomplete[: incomplete.rfind(" ") + 1], incomplete[incomplete.rfind(" ") + 1 :])
+    if incomplete.count('"') % 2:
+        before, last = incomplete[: incomplete.rfind('"')], incomplete[incomplete.rfind('"') :]
+    minus = "-" if last.startswith("-") else ""
+    tags = (f'"{tag}"' if " " in tag or last.startswith('"') else tag for tag in _tags_on_the_line())
+    return [f"{before}{minus}{tag}" for tag in tags if tag.startswith(last.removeprefix("-"))]
+
+
+def _tags_on_the_line() -> Iterable[str]:
+    """Return the tags of the first run or catalogue among the words that were typed."""
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    try:
+        words = shlex.split(typed)
+    except ValueError:  # a quote that is still open
+        words = typed.split()
+    return next((tags for word in words if (tags := tags_of(Path(word).expanduser()))), [])
+
+
+def tags_of(folder: Path) -> list[str]:
+    """Return the tags of a run, a catalogue or a union of catalogues, in order; none of anything else."""
+    import sqlite3
+
+    try:
+        if (folder / "catalogue.sqlite").is_file():
+            with closing(
+                sqlite3.connect(f"{(folder / 'catalogue.sqlite').resolve().as_uri()}?mode=ro", uri=True)
+            ) as db:
+                names = [name for (name,) in db.execute("SELECT name FROM tags")]
+                runs = [run for (run,) in db.execute("SELECT fingerprint FROM runs WHERE current = 1")]
+            return sorted({*names, *(tag for run in runs for tag in tags_of(folder / "runs" / run))})
+        if (folder / "union.json").is_file():
+            catalogues = json.loads((folder / "union.json").read_text(encoding="utf-8"))["catalogues"]
+            return sorted({tag for catalogue in catalogues for tag in tags_of(folder / catalogue)})
+        return sorted(map(str, json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))["tags"]))
+    except (OSError, ValueError, LookupError, TypeError, sqlite3.Error):
+        return []
+
+
+def _escaped(tag: str) -> str:
+    """Return a tag as bash takes it: it puts what is completed on the line as it is."""
+    return tag.replace(" ", "\\ ") if "COMP_WORDS" in os.environ else tag
