@@ -40,29 +40,14 @@ def label_terms(F: Any) -> PairTerms:
 def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, itself: bool = True) -> PairRanking:
     """Rank pairs of an object's tag i and a part's tag j by ``(A[:, i] + B[:, j]) + F[i, j]``.
 
-    It is the score f_q of Mesnil et al. (2013), section 3. Exact, to the bit what sorting all scores gives, and the
-    same bytes for any `n_jobs` and whatever other rows there are. Raises ShapeError if the shapes do not fit; DataError
-    if a value is not finite, or above 1e37; UserError if `k` or `n_jobs` is no such number.
+    It is the score f_q of Mesnil et al. (2013), section 3. `A` and `B`, (n, n_tags), score each tag for the object's
+    image and for the part's; `F` is the label-label term, (n_tags, n_tags), or what `label_terms` made of it. With
+    `itself`, a tag with itself is a pair too.
 
-    Parameters
-    ----------
-    A : array-like of float32, shape (n, n_tags)
-        Score of each tag for the object's image.
-    B : array-like of float32, shape (n, n_tags)
-        Score of each tag for the part's image.
-    F : array-like of float32, shape (n_tags, n_tags), or PairTerms
-        The label-label term, row: object, column: part; or what `label_terms` made of it.
-    k : int
-        How many; 0 means all, more than there are means all.
-    n_jobs : int or None
-        Threads; None or -1 is all cores.
-    itself : bool
-        Whether a tag with itself is a pair too.
-
-    Returns
-    -------
-    PairRanking
-        Shapes (n, min(k, number of pairs)), best first; ties by the smaller object tag, then the smaller part tag.
+    Returns the k best of each row, shape (n, min(k, number of pairs)), 0 being all; ties by the smaller object tag,
+    then the smaller part tag. Exact, to the bit what sorting all scores gives, and the same bytes for any `n_jobs` and
+    whatever other rows there are. Raises ShapeError if the shapes do not fit; DataError if a value is not finite, or
+    above 1e37; UserError if `k` or `n_jobs` is no such number.
     """
     A, B, terms = _checked(A, B, F)
     n, n_tags = A.shape
@@ -76,17 +61,10 @@ def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, its
 def ranks_of_pairs(
     A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int | None = None, *, itself: bool = True
 ) -> NDArray[np.int64]:
-    """Return the place of one pair of each row in the order of `best_pairs`: 0 for the best.
+    """Return the place of one pair of each row, its tags `objects` and `parts`, in the order of `best_pairs`, from 0.
 
-    Raises ShapeError, DataError, UserError as `best_pairs`; DataError too if there is no such tag, or a pair is a tag
-    with itself where `itself` is False.
-
-    Parameters
-    ----------
-    A, B, F, n_jobs, itself
-        As for `best_pairs`.
-    objects, parts : array-like of int, shape (n,)
-        The tags of each row's pair.
+    Raises what `best_pairs` raises; DataError too if there is no such tag, or a pair is a tag with itself where
+    `itself` is False.
     """
     A, B, terms = _checked(A, B, F)
     i, j = _check_tags("objects", objects, *A.shape), _check_tags("parts", parts, *A.shape)

@@ -46,30 +46,16 @@ def product(A: Any, B: Any) -> Any:
 
 
 def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: Any = None) -> Ranking:
-    """Rank the rows of `V` for each row of `U` by their product, without ever holding all products.
+    """Rank the rows of `V`, (m, width), for each row of `U`, (n, width), by product, without ever holding all products.
+
+    Returns rows of `V` and products, (n, min(k, m)), best first, ties by the smaller id; a `k` of 0 means all. With
+    `among`, ascending, only these rows of V are looked at, where they lie. V is read where it lies if it is float32 in
+    C order, else copied. Small jobs use fewer threads than `n_jobs`.
 
     Exact, and the same bytes for any `n_jobs`, whatever other rows are in `U`, and whichever BLAS is there: a matrix
     product only says which rows of V cannot be among the best; what remains is scored by one and the same loop. Raises
     ShapeError if the two are not matrices of one width; DataError if `among` are not ascending rows of V; UserError if
     one is sparse, or `k` or `n_jobs` is no such number.
-
-    Parameters
-    ----------
-    U : array-like of float32, shape (n, width)
-        Image rows (or queries), finite.
-    V : array-like of float32, shape (m, width)
-        Tag rows (or images), finite; read where they lie if they are float32 in C order, else copied.
-    k : int
-        How many; 0 means all, more than m means m.
-    n_jobs : int or None
-        Threads; None or -1 is all cores. Small jobs use fewer.
-    among : array-like of int, shape (m,), optional
-        Rows of V, ascending and none twice: only these are looked at, where they lie.
-
-    Returns
-    -------
-    Ranking
-        Rows of `V` and products, shape (n, min(k, m)) with m the rows looked at, best first, ties by the smaller id.
     """
     for name, matrix in (("U", U), ("V", V)):
         if sp.issparse(matrix):

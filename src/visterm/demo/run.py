@@ -77,22 +77,10 @@ def run_demo(
     n_jobs: int | None = None,
     progress: Progress = SILENT,
 ) -> DemoResult:
-    """Run the whole job on a drawn library, and write the library, a run, a catalogue and a report into a folder.
+    """Draw a library, fit a run, index a catalogue and write a report, all into one folder.
 
-    Raises StorageError if something that is no demo lies at `out`.
-
-    Parameters
-    ----------
-    out : path-like
-        The folder: afterwards it holds ``library/``, ``run/``, ``catalogue/`` and ``report.html``. An empty folder and
-        an earlier demo are written over, anything else is refused.
-    n_scenes : int
-        Pictures to draw.
-    seed : int
-        Same seed, same pictures, same figures.
-    n_jobs : int, optional
-        Threads; None is all cores.
-    progress : Progress
+    It then holds ``library/``, ``run/``, ``catalogue/`` and ``report.html``. The same seed gives the same pictures and
+    figures. An empty folder and an earlier demo are written over; raises StorageError if something else lies at `out`.
     """
     folder = Path(out)
     check_target(folder, KIND)

@@ -36,14 +36,9 @@ MAX_SIDE = 3
 
 
 class OpenNetwork(Protocol):
-    """A network that is ready to run.
+    """A network that is ready to run, with how it takes its pictures.
 
-    Attributes
-    ----------
-    preparation : Preparation
-        How it takes its pictures.
-    one_by_one : bool
-        True: pictures are given one at a time, from many threads; False: as many as there are, from one.
+    Pictures are given one at a time, from many threads, if `one_by_one`; else as many as there are, from one.
     """
 
     @property

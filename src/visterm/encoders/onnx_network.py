@@ -36,34 +36,19 @@ _OPEN_ERRORS = (
 
 
 class OnnxNetwork:
-    """An image network ready to run, one image at a time.
+    """An image network of an ONNX file ready to run, one image at a time.
 
     A session runs on the caller's thread alone, and any number of threads may call: the same bytes for any number of
     them, and faster than the runtime's own threads (measured with MobileNetV2 on 2 cores, 512 images a second; 390 in
-    batches of 32). Raises StorageError if there is no such file, or it is not an ONNX network; UserError if the network
-    does not take one image, or a setting is wrong or contradicts it; UnknownNameError if it has no such output.
+    batches of 32).
 
-    Parameters
-    ----------
-    path : str
-        The ONNX file.
-    settings : dict
-        What is known of it: attributes of `Preparation`, ``output`` (None: the only one, or one that is named as
-        features are) and ``layout`` (None: as the network's input says, and of maps as their axes say). What is not
-        said here is taken from the metadata and the input of the network.
+    `settings` are what is known of it: attributes of `Preparation`, ``output`` (None: the only one, or one that is
+    named as features are) and ``layout`` (None: as the network's input says, and of maps as their axes say). The rest
+    is taken from the metadata and the input of the network. Of `outputs`, `output` is read; pixels go in as `dtype`
+    (uint8 as they are, float32 or float16), as (height, width, 3) with `channels_last` and else (3, height, width).
 
-    Attributes
-    ----------
-    outputs : list of str
-        All outputs.
-    output : str
-        The output that is read.
-    preparation : Preparation
-        How it takes its images.
-    dtype : type
-        Of the pixels that go in: uint8 (as they are), float32 or float16.
-    channels_last : bool
-        True for (height, width, 3), False for (3, height, width).
+    Raises StorageError if there is no such file, or it is not an ONNX network; UserError if the network does not take
+    one image, or a setting is wrong or contradicts it; UnknownNameError if it has no such output.
     """
 
     one_by_one = True

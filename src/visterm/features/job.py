@@ -63,38 +63,21 @@ def encode_folder(
     executor: Executor | None = None,
     progress: Progress = SILENT,
 ) -> EncodeSummary:
-    """Write the feature rows of all images of a folder, with the encoder that made them.
+    """Write the feature rows of all images of a folder into a features folder, with the encoder that made them.
 
-    The shards are Parquet files in ``out/data``. What is written there depends on the encoder and on the images, not on
-    how often the job was killed. An encoder that learns does so from all images that are there at first. In a folder
-    that has rows already, only images of new content are encoded, by the encoder that was fitted first, and those that
-    are gone are dropped. Until all is done, the folder holds what it held before. Raises UserError if a setting cannot
-    be used; DataError if `images` is no folder, or there are no images in it; StorageError if `out` is something else,
-    is written by another process, or its disk is full; EncoderMismatchError if `out` has features of another encoder.
+    The shards, of about `shard_size` images, are Parquet files in ``out/data``. What is written there depends on the
+    encoder, the seed and the images, not on how often the job was killed. The encoder is as `Tagger` takes it; None is
+    the folder's, or that of `run`, or "visterms". One that learns does so from all images that are there at first;
+    `encoder_params` are its settings. In a folder that has rows already, only images of new content are encoded, by the
+    encoder that was fitted first, and those that are gone are dropped. Until all is done, the folder holds what it held
+    before.
 
-    Parameters
-    ----------
-    images : path-like
-        A folder, searched to the bottom.
-    out : path-like
-        The features folder: a new one, or one to go on with.
-    encoder : str, optional
-        As `Tagger` takes it; it is fitted on the images first, if it learns. None: the folder's, or that of `run`, or
-        "visterms".
-    encoder_params : mapping, optional
-        Settings of the encoder: of the folder's, where `encoder` is None and there is one.
-    run : path-like, optional
-        Take the encoder of this fitted run instead.
-    shard_size : int, optional
-        Images in a shard, about. None: as the folder has it, else 512.
-    seed : int
-        Same seed, same photos: same bytes.
-    n_jobs : int, optional
-        Threads; None is all cores. An executor that is passed has its own.
-    executor : Executor, optional
-        Makes the shards; None: this process. With one of several machines, `images` and `out` must lie where all
-        of them find them; a single shard is made here all the same.
-    progress : Progress
+    `n_jobs` are the threads of this process; an executor has its own. With an executor of several machines, `images`
+    and `out` must lie where all of them find them; a single shard is made here all the same.
+
+    Raises UserError if a setting cannot be used; DataError if `images` is no folder, or there are no images in it;
+    StorageError if `out` is something else, is written by another process, or its disk is full; EncoderMismatchError if
+    `out` has features of another encoder.
     """
     if shard_size is not None:
         check_count(shard_size, "shard_size")

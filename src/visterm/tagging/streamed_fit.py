@@ -85,39 +85,19 @@ def fit_streamed(
     progress: Progress = SILENT,
     **columns: str | None,
 ) -> list[str]:
-    """Fit a tagger on features on disk, in memory that does not grow with the number of images.
+    """Fit a tagger on features on disk, in memory that does not grow with the number of images; return remarks.
 
-    Rows are held out to say when to stop as `Tagger.fit` does, but 5,000 at most, and they are not learned from
-    afterwards. The bytes of the model depend on the seed, the features, the tags and the size of the windows. Raises
-    UserError if the model cannot stream, or a setting cannot be used; DataError if the tags are in no table, or nothing
-    is left to learn from.
+    The features are what `visterm encode` wrote, in one folder or several, all by one encoder; no image may be in two.
+    The tags are a table; its names of images are paths inside the image folder. Rows are held out to say when to stop
+    as `Tagger.fit` does, but 5,000 at most, and they are not learned from afterwards. The bytes of the model depend on
+    the features, the tags, the size of the windows, the number of workers (if they train in place of this process), and
+    the seed: of the order of the shards, and of the rows held out; that of the training is the model's.
 
-    Parameters
-    ----------
-    tagger : Tagger
-        With a model that streams.
-    features : path-like, or several
-        What `visterm encode` wrote, all by one encoder; no image may be in two.
-    tags : path-like
-        A table; its names of images are paths inside the image folder.
-    plan : Plan
-        The memory to take.
-    work : path-like
-        A folder for temporary files. After a kill the same call goes on from the last checkpoint in it; the folder is
-        removed at the end, or if the fit is refused before there is a checkpoint.
-    seed : int
-        Of the order of the shards, and of the rows held out; that of the training is the model's.
-    valid, split, idf, aliases, calibration, progress, columns
-        As `Tagger.fit`, `Corpus.select` and `Corpus.read` take them.
-    every : float
-        Seconds between checkpoints, at least.
-    workers : Workers, optional
-        Others that train in place of this process. The bytes depend on their number, too.
-
-    Returns
-    -------
-    list of str
-        Remarks for the user, a line each.
+    Temporary files lie in `work`. After a kill the same call goes on from the last checkpoint in it, at least `every`
+    seconds after the one before; the folder is removed at the end, or if the fit is refused before there is a
+    checkpoint. The other options are as `Tagger.fit`, `Corpus.select` and `Corpus.read` take them. Raises UserError if
+    the model cannot stream, or a setting cannot be used; DataError if the tags are in no table, or nothing is left to
+    learn from.
     """
     shards = Shards(features)
     check_streams(tagger.model, shards.n_folders)

@@ -93,29 +93,17 @@ def draw_library(
     progress: Progress = SILENT,
     format: str = "jpeg",
 ) -> DrawnLibrary:
-    """Draw a library and write it to a folder, whole or not at all.
+    """Draw a library of `n_scenes` pictures (70 % train, 10 % valid, 20 % test), and write it whole or not at all.
 
     The folder then holds ``images/``, ``tags.csv`` (people's tags), ``true_tags.csv``, ``truth.jsonl`` (true tags,
     objects and parts with boxes, person), ``isa.csv``, ``part_of.csv``, ``queries.csv``, ``groups.csv`` and
-    ``drawn.json`` (how it was made). In CSV files several tags are separated by ``;``.
+    ``drawn.json`` (how it was made). In CSV files several tags are separated by ``;``. Scene `i` is ``draw_scene((seed,
+    i))``; the same seed gives the same bytes of every file, for any `n_jobs` (drawing is mostly Python, so more than
+    two threads gain little).
 
-    Raises UserError if an argument is out of range; StorageError if something else lies at `folder`.
-
-    Parameters
-    ----------
-    folder : path-like
-        Where to write; an earlier drawn library or an empty folder there is replaced, anything else is refused.
-    n_scenes : int
-        How many pictures: about 70 % train, 10 % valid, 20 % test.
-    seed : int
-        Scene `i` is ``draw_scene((seed, i))``; the same seed gives the same bytes of every file, for any `n_jobs`.
-    n_jobs : int or None
-        Threads; None is all cores. Drawing is mostly Python, so more than two gain little.
-    noise : NoiseSettings, optional
-        How far people's tags are from the truth.
-    progress : Progress
-    format : str
-        "jpeg" or "png".
+    An earlier drawn library or an empty folder is replaced. `noise` says how far people's tags are from the truth;
+    `format` is "jpeg" or "png". Raises UserError if an argument is out of range; StorageError if something else lies at
+    `folder`.
     """
     check_count(n_scenes, "n_scenes")
     check_number(seed, "seed", least=0)

@@ -46,35 +46,13 @@ ROWS = 2**14
 class JoinedTags(TagRows):
     """Tags of the images of a features folder, as far as they are in the vocabulary.
 
+    Only rows of one split are learned from, of "all" with that name; None is "train", if there are splits. At most
+    `most_words` words are counted at the same time. `min_count` and `aliases` are as `Vocabulary.from_lists` takes
+    them, `columns` as `stream_table` does. For `bits`, `learned` and `n_tags` see `TagRows`; `remarks` are lines for
+    people: what did not meet, and what was understood of the tags.
+
     Raises TagFileError if the table cannot be understood, none of its rows is of an image, or an image is in two
     splits; UnknownNameError if no row is of the requested split; DataError if no tag is left.
-
-    Parameters
-    ----------
-    folder : Path
-        For its files.
-    shards : Shards
-    table : path-like
-    min_count : int
-        As `Vocabulary.from_lists` takes it.
-    aliases : mapping of str to str, optional
-        Likewise.
-    split : str, optional
-        Learn from the rows of this split only, "all" from all; None: of "train", if there are splits.
-    most_words : int
-        Words counted at the same time.
-    columns
-        As `stream_table` takes them.
-
-    Attributes
-    ----------
-    vocabulary : Vocabulary
-    index : NameIndex
-    bits, learned, n_tags
-        See `TagRows`.
-    remarks : list of str
-        What did not meet, and what was understood of the tags, a line each.
-    understood : TagsRead
     """
 
     def __init__(

@@ -26,30 +26,13 @@ SPARE = 2
 class ShardWindows:
     """What `fit_stream` learns from: the images of a features folder that the tags say to learn from.
 
-    The shards of an epoch come in an order that the seed and the epoch give, and as many as fit are a window. Within it
-    training draws the order of pairs.
+    The shards of an epoch come in an order that the seed and the epoch give, and as many as fit into `window` bytes are
+    a window; a shard that is larger is a window by itself. Within it training draws the order of pairs. Images at the
+    sorted positions `held_out` are left out. Rows are read from `copy`, if there is one, instead of the shards.
 
-    Parameters
-    ----------
-    shards : Shards
-    tags : TagRows
-    held_out : ndarray of int64
-        Positions that are left out, sorted.
-    n_pairs : int
-    mean_length : float
-    window : int
-        Bytes of the rows of a window; a shard that is larger is a window by itself.
-    seed : int
-    copy : RowCopy, optional
-        Where to read the rows instead of the shards.
-    rank, n_workers : int
-        The worker whose shards these are, and how many learn together. Each has shards of its own for good. All see
-        as many windows, the last of them maybe without an image.
-
-    Attributes
-    ----------
-    n_features, n_tags, n_pairs, mean_length
-        See `visterm.models.ranking.streamed_fit.Windows`.
+    `rank` is the worker whose shards these are, of `n_workers` that learn together. Each has shards of its own for
+    good. All see as many windows, the last of them maybe without an image. The other attributes are those of
+    `visterm.models.ranking.streamed_fit.Windows`.
     """
 
     def __init__(

@@ -47,26 +47,16 @@ class Draws(NamedTuple):
 
 
 class TagDraws:
-    """Draws P tags that an image has, and N of the background distribution, for batches of images.
+    """Draws P (`positives`) tags that an image has, and N (`negatives`) of the background distribution, for batches.
 
-    Positives are drawn uniformly, without replacement where an image has enough of them and else with (section 2.2).
-    Of tags that an image explicitly has not, up to half of its negatives are drawn. A negative that the image has is
-    left out of the sums, not drawn again, so that a draw takes the same time for any number of tags.
+    Positives are drawn uniformly, without replacement where an image has enough of them and else with (section 2.2). Of
+    tags that an image explicitly has not (-1 in `Y`), up to half of its negatives are drawn. A negative that the image
+    has is left out of the sums, not drawn again, so that a draw takes the same time for any number of tags.
 
-    Parameters
-    ----------
-    Y : csr_array, shape (n_images, n_tags)
-        1: given; -1: explicitly not.
-    positives, negatives : int
-        P and N.
-    power : float
-        The background distribution is how often tags are given (or denied) to this power: 1, as in the paper, is the
-        tag distribution, 0 takes all tags alike.
-    background : str
-        "exact" draws each negative from the distribution. The two fast ways of section 3.3: "subset" draws
-        `subset_size` tags from it at each epoch, and negatives uniformly from those; "adjacent" takes the tags of the
-        next image in the batch, whatever the power.
-    subset_size : int
+    The background distribution is how often tags are given (or denied) to the power `power`: 1, as in the paper, is the
+    tag distribution, 0 takes all tags alike. The background "exact" draws each negative from it. The two fast ways of
+    section 3.3: "subset" draws `subset_size` tags from it at each epoch, and negatives uniformly from those; "adjacent"
+    takes the tags of the next image in the batch, whatever the power.
     """
 
     def __init__(

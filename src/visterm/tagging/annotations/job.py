@@ -62,32 +62,19 @@ def annotate_into(
     executor: Executor | None = None,
     progress: Progress = SILENT,
 ) -> AnnotateSummary:
-    """Write the tags of images into a folder, as JSON lines in parts.
+    """Write the tags of images that `find` found into a folder, new or to go on with, as JSON lines in parts.
 
     What is written depends on the run, the request and the images, not on how often the job was killed. In a folder
     that has parts already, only those are made whose images are new or changed; those without an image of `found` are
-    dropped. Until all is done, the folder holds what it held before. Raises UserError if the run cannot do what is
-    requested. Raises StorageError if `out` is something else, is written by another process, or its disk is full; or if
-    an image is missing in the end.
+    dropped. Until all is done, the folder holds what it held before.
 
-    Parameters
-    ----------
-    out : path-like
-        The folder: a new one, or one to go on with.
-    tagger : Tagger
-        As it was loaded from a run; workers load it again.
-    found : Found
-        The images, see `find`.
-    wanted : TagsWanted
-    device : str, optional
-        Where networks of the encoder run.
-    n_jobs : int, optional
-        Threads; None is all cores. An executor that is passed has its own.
-    executor : Executor, optional
-        Makes the parts; None: this process. With one of several machines, the run, the images and `out` must lie
-        where all of them find them; a single part is made here all the same.
-    progress : Progress
-        Takes a step for each image.
+    The tagger is as it was loaded from a run, which workers load again; networks of its encoder run on `device`.
+    `n_jobs` are the threads of this process; an executor has its own. With an executor of several machines, the run,
+    the images and `out` must lie where all of them find them; a single part is made here all the same. Progress takes a
+    step for each image.
+
+    Raises UserError if the run cannot do what is requested; StorageError if `out` is something else, is written by
+    another process, or its disk is full; or if an image is missing in the end.
     """
     folder = annotation_folder(out)
     folder.check_place()
