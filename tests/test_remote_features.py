@@ -174,7 +174,7 @@ def test_a_job_that_was_killed_goes_on_where_it_was_and_says_so_until_then(memor
     facts = describe(memory / "F")
     assert facts["kind"] == "features folder, not finished"
     assert facts["shards so far"] == 2
-    with pytest.raises(StorageError, match=rf"{memory}/F is not finished.*Give the same command again"):
+    with pytest.raises(StorageError, match=rf"{memory}/F is not finished.*Run the same command again"):
         Features(memory / "F")
     done = encode_folder(memory / "photos", memory / "F", **small)
     assert done.rows == N

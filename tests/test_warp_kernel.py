@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from reference import warp as reference
+from visterm.kernels.dot import dot
 from visterm.kernels.geometric_draws import draw_geometric
-from visterm.kernels.lanes import dot
 from visterm.kernels.pair_batch import Draws, Loss, PairBatch, Pool, PositiveTags, RankLoss
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, limit_norms, make_rule, mix_rows, move_rows

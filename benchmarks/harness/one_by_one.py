@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from visterm.kernels.lanes import dot
+from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm
 

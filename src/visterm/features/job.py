@@ -199,7 +199,7 @@ def _collect(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: 
             if found != len(names):
                 raise StorageError(
                     f"A worker returned {count_of(found, 'image')} of the {len(names):,} from '{names[0]}' to "
-                    f"'{names[-1]}'. Give the same command again."
+                    f"'{names[-1]}'. Run the same command again."
                 )
             done.append(shard)
     kinds = sorted({(shard.layout, shard.width) for shard in done if shard.entry is not None})

@@ -151,7 +151,7 @@ def finished_contents(folder: FeatureFolder) -> Contents:
     if folder.is_begun():
         raise StorageError(
             f"{folder.path} is not finished: visterm encode was stopped before it had gone through the photos, or is "
-            "still at it. Give the same command again, and it goes on."
+            "still at it. Run the same command again, and it goes on."
         )
     raise StorageError(
         f"{folder.path} is not a features folder of visterm. Make one with: visterm encode IMAGES -o FEATURES"

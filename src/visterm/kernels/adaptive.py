@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from visterm.kernels.lanes import dot
+from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, draw_unit, stream_of
 from visterm.kernels.sorted_lists import contains, nth_absent
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from visterm.kernels.lanes import dot
+from visterm.kernels.dot import dot
 from visterm.kernels.topk import _sift_down
 
 CHUNK = 64
@@ -133,7 +133,7 @@ def best_of_chosen(U, V, chosen, ids, scores):
     """
     m, k = chosen.shape[0], ids.shape[1]
     if k < 1 or k > m or chosen[0] < 0 or chosen[m - 1] >= V.shape[0] or U.shape[1] != V.shape[1]:
-        raise IndexError("the rows chosen are outside V, fewer than the best that are asked for, or of another width")
+        raise IndexError("the rows chosen are outside V, fewer than the k best, or of another width")
     for i in range(U.shape[0]):
         score_chosen(U[i], V, chosen[:k], scores[i])
         for place in range(k):

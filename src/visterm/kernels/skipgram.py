@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from visterm.kernels.lanes import dot
+from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, draw_unit, stream_of
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from visterm.kernels.lanes import dot
+from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.rows import add_row, row_dot, row_length, row_of
 from visterm.kernels.sorted_lists import nth_absent

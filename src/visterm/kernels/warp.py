@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import njit
 
-from visterm.kernels.lanes import dot
+from visterm.kernels.dot import dot
 from visterm.kernels.pair_batch import Loss
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, scale_row

@@ -54,7 +54,7 @@ class Annotator(Estimator, ABC):
     `_fit` sets attributes that end in ``_``. A model whose space is not tag space also sets ``tag_rows_``
     (n_tags, width), the matrix V; without it V is the identity, and image rows are the rows of tag scores.
 
-    Wherever features are asked for, None stands for all images of a model that knows images by number: one that was
+    Instead of features, None stands for all images of a model that knows images by number: one that was
     fitted on sparse identity rows, or on None.
 
     Attributes

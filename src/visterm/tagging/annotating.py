@@ -154,8 +154,8 @@ def new_tags(model: Annotator, X: Matrix, k: int, known: sp.csr_array) -> list[R
     ids, scores = model.annotate(X, k + most if k else 0)
     found = []
     for row in range(X.shape[0]):
-        told = known.indices[known.indptr[row] : known.indptr[row + 1]]
-        new = np.flatnonzero(~np.isin(ids[row], told))[: k or None]
+        known_tags = known.indices[known.indptr[row] : known.indptr[row + 1]]
+        new = np.flatnonzero(~np.isin(ids[row], known_tags))[: k or None]
         found.append(Ranking(ids[row, new], scores[row, new]))
     return found
 

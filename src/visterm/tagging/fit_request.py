@@ -1,4 +1,4 @@
-"""Everything that a fit can be asked for: one request for the command line, Python and the service."""
+"""Everything that a fit can be given: one request for the command line, Python and the service."""
 
 from __future__ import annotations
 

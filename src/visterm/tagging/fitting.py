@@ -41,9 +41,9 @@ def fit(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress 
         If no image or no tag is left to learn from, no part-of relation is between two of the tags, none of the tags
         has a word vector, or no query has both a relevant image and a word.
     UserError
-        If settings do not go together, or the model cannot learn what is asked for.
+        If settings do not go together, or the model cannot learn what is requested.
     EncoderMismatchError
-        If features are given that another encoder made than the one asked for.
+        If features are given that another encoder made than the requested one.
     """
     run.check_settings(request.valid)
     remote = request.executor.remote

@@ -155,7 +155,7 @@ class PartBeliefs:
 def beliefs_of(tagger: Run, more: WordRelations | None = None) -> PartBeliefs:
     """Return what a tagger knows and believes of its tags, with further known relations if there are some."""
     tags = tagger.vocabulary
-    known = np.concatenate([told.pairs(tags) for told in (tagger.relations, more) if told is not None])
+    known = np.concatenate([given.pairs(tags) for given in (tagger.relations, more) if given is not None])
     return PartBeliefs(tagger.model, known, len(tags), tagger.relations.kinds(tags))
 
 

@@ -120,7 +120,7 @@ class QueryRows(NamedTuple):
     learned : Judged
     valid : Judged or None
     facts : dict
-        Counts of queries learned from and left out, and of images that are asked for and not there.
+        Counts of queries learned from and left out, and of images that queries name and that are not there.
     """
 
     rows: TrainingRows
@@ -163,8 +163,8 @@ def query_rows(
     captions = train.tags if of_tags else _captions(judged.texts, judged.relevant)
     known = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
     words, usable = _words_of(judged.texts, known)
-    asked = Judged(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
-    counts = known.counts if of_tags else np.bincount(asked.asked_of.indices, minlength=len(known))
+    learned = Judged(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
+    counts = known.counts if of_tags else np.bincount(learned.asked_of.indices, minlength=len(known))
     kept = np.flatnonzero(
         (np.bincount(words.indices[words.data > 0], minlength=len(known)) > 0) & (counts >= min_count)
     )

@@ -32,14 +32,14 @@ class StartWords(NamedTuple):
     vectors: WordVectors | None
 
     @classmethod
-    def read(cls, model: Annotator, asked: Any, vocabulary: Vocabulary) -> StartWords:
+    def read(cls, model: Annotator, given: Any, vocabulary: Vocabulary) -> StartWords:
         """Read the vectors of the tags to learn, from what `WordSource.of` takes.
 
         The vocabulary has the tags of the corpus, images that cannot be read included. Raises UserError if the model
         does not start from word vectors, was given some already, or has another width; DataError if there is no such
         file, or it has no vector of any tag; MissingExtraError if they need an extra that is not installed.
         """
-        source = check_start_words(model, asked)
+        source = check_start_words(model, given)
         if source.kind == LEARNED:
             return cls(source, None)
         vectors = source.read(vocabulary)
@@ -76,7 +76,7 @@ class StartWords(NamedTuple):
         return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
 
 
-def check_start_words(model: Annotator, asked: Any) -> WordSource:
+def check_start_words(model: Annotator, given: Any) -> WordSource:
     """Return where word vectors come from, and refuse what cannot be used; nothing is read.
 
     Raises UserError if the model does not start from word vectors, or was given some already; DataError if there is no
@@ -91,7 +91,7 @@ def check_start_words(model: Annotator, asked: Any) -> WordSource:
         )
     if params[SETTING] is not None:
         raise UserError(f"The word vectors are given twice: by the model's setting {SETTING}, too. Leave one out.")
-    return WordSource.of(asked)
+    return WordSource.of(given)
 
 
 def vectors_summary(words: WordPlaces, n_tags: int) -> str:

@@ -66,7 +66,7 @@ def stream_on_machines(
     check_learns_together(tagger.model)
     n_shards = len(Shards(features))
     if n_shards < 2 or executor.n_jobs == 1:
-        why = "The features are one shard" if n_shards < 2 else "One worker was asked for"
+        why = "The features are one shard" if n_shards < 2 else "One worker was requested"
         return [*fit_streamed(tagger, features, tags, plan, **how), f"{why}: learned here, without Ray."]
     with executor.connect() as there:
         n_workers = min(there.n_workers, n_shards)

@@ -49,8 +49,8 @@ def typed_query(context: QueryContext, words: str | Sequence[str], new_tags: Map
         if tag_key(piece.text) in new_tags.keys() - has_place:
             not_learned[piece.text] = not_learned.get(piece.text, 0) + piece.sign
     if not found and not has_place and not not_learned:
-        told = context.vocabulary.unknown_words(unknown)
-        raise UnknownNameError(" ".join(filter(None, [told, _advice(context)])))
+        unknown_words = context.vocabulary.unknown_words(unknown)
+        raise UnknownNameError(" ".join(filter(None, [unknown_words, _advice(context)])))
     tags, names = context.vocabulary.weights_of((column, sign) for column, sign in found if column < n_tags)
     sums: Counter[str] = Counter()
     shown: dict[str, str] = {}

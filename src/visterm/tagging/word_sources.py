@@ -34,30 +34,30 @@ class WordSource:
     vectors: WordVectors | None = None  # Those that were given
 
     @classmethod
-    def of(cls, asked: Any) -> Self:
+    def of(cls, given: Any) -> Self:
         """Understand "learned", "learned:skipgram", "sentences", a file or vectors; nothing is read yet.
 
         A file that is named "learned" is given as ``./learned``. Raises UserError if it is none of these; DataError if
         there is no such file.
         """
-        if isinstance(asked, WordVectors):
-            return cls(GIVEN, vectors=asked)
-        if isinstance(asked, str) and asked == SENTENCES:
+        if isinstance(given, WordVectors):
+            return cls(GIVEN, vectors=given)
+        if isinstance(given, str) and given == SENTENCES:
             return cls(SENTENCES)
-        if isinstance(asked, str) and asked.partition(":")[0] == LEARNED:
-            method = asked.partition(":")[2] or METHODS[0]
+        if isinstance(given, str) and given.partition(":")[0] == LEARNED:
+            method = given.partition(":")[2] or METHODS[0]
             if method not in METHODS:
                 known = ", ".join(f"{LEARNED}:{name}" for name in METHODS)
-                raise UserError(f"Word vectors are learned in the ways {known}; expected one of these, not {asked!r}.")
+                raise UserError(f"Word vectors are learned in the ways {known}; expected one of these, not {given!r}.")
             return cls(LEARNED, method=method)
-        if not isinstance(asked, str | os.PathLike):
+        if not isinstance(given, str | os.PathLike):
             raise UserError(
-                f"word_vectors is of type {type(asked).__name__}; expected {HOW_TO_NAME}, or WordVectors. A matrix "
+                f"word_vectors is of type {type(given).__name__}; expected {HOW_TO_NAME}, or WordVectors. A matrix "
                 "with a row for each tag is a setting of the model."
             )
-        if not Path(asked).is_file():
-            raise DataError(f"There is no file of word vectors {asked}; expected {HOW_TO_NAME}.")
-        return cls(FILE, path=os.path.abspath(asked))
+        if not Path(given).is_file():
+            raise DataError(f"There is no file of word vectors {given}; expected {HOW_TO_NAME}.")
+        return cls(FILE, path=os.path.abspath(given))
 
     @property
     def name(self) -> str:
@@ -132,13 +132,13 @@ class WordSource:
 
     def _check_file(self) -> None:
         """Refuse a file that is not what it was."""
-        told = "Say where it is now: visterm tags RUN_OR_CATALOGUE --add WORDS --word-vectors FILE"
+        fix = "Say where it is now: visterm tags RUN_OR_CATALOGUE --add WORDS --word-vectors FILE"
         if not os.path.isfile(self.path):
-            raise StorageError(f"The file of word vectors {self.path} of this run is gone. {told}")
+            raise StorageError(f"The file of word vectors {self.path} of this run is gone. {fix}")
         if self.sha256 and _hash_now(self.path) != self.sha256:
             raise StorageError(
                 f"The file of word vectors {self.path} has changed since this run was fitted: words and tags would not "
-                f"go together. {told}"
+                f"go together. {fix}"
             )
 
 

@@ -165,5 +165,5 @@ class RowCopy:
             while done < len(target):
                 n = file.readinto(target[done:])
                 if not n:
-                    raise StorageError(f"{self._file} was cut short while it was in use. Give the same command again.")
+                    raise StorageError(f"{self._file} was cut short while it was in use. Run the same command again.")
                 done += n

@@ -33,7 +33,7 @@ class Windows(Protocol):
     def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
         """Yield features and tags of the windows of an epoch (counted from 1) in its order, from number `first` on.
 
-        What is yielded may be written over when the next is asked for.
+        What is yielded may be written over by the next.
         """
 
     def n_windows(self, epoch: int) -> int:

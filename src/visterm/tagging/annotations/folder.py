@@ -168,8 +168,8 @@ class PartWork:
         return f"part-{self._digest(images, content)}.jsonl"
 
     def _digest(self, images: Sequence[str], content: Sequence[str | None]) -> str:
-        told = json.dumps([self._asked, list(images), list(content)])
-        return hashlib.sha256(told.encode()).hexdigest()[:24]
+        parts = json.dumps([self._asked, list(images), list(content)])
+        return hashlib.sha256(parts.encode()).hexdigest()[:24]
 
 
 def _as_json(done: PartDone) -> dict[str, Any]:

@@ -111,8 +111,8 @@ def annotate_into(
 
 def fingerprint_of(tagger: Tagger, wanted: TagsWanted) -> str:
     """Name what the lines of images follow from, besides the images: all files of the run, and the request."""
-    told = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def annotate_found(
@@ -257,4 +257,4 @@ def _all_done(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Prog
 
 def _refuse_missing(piece: Piece, n: int) -> None:
     if n != piece.n:
-        raise StorageError(f"Of {piece.called()}, {n:,} of {piece.n:,} came back. Give the same command again.")
+        raise StorageError(f"Of {piece.called()}, {n:,} of {piece.n:,} came back. Run the same command again.")

@@ -195,12 +195,12 @@ class TrialJob(NamedTuple):
     def begin(self, team: Team, progress: Progress) -> Callable[[Candidate], Trial]:
         """Return what tries one setting; its own progress is not shown."""
 
-        def tried(candidate: Candidate) -> Trial:
+        def fitted(candidate: Candidate) -> Trial:
             if "n_jobs" in candidate.model.get_params(deep=False):
                 candidate.model.set_params(n_jobs=team.size)
             return try_settings(candidate.model, candidate.settings, self.parts, self.metric, SILENT)
 
-        return tried
+        return fitted
 
     def name_of(self, part: Candidate) -> str:
         """Name a trial by its settings."""

@@ -65,8 +65,8 @@ def tune(
     grid, n_random, metric, say, progress
         As in `tune_run`.
     """
-    asked = FitRequest(images=images, tags=tags, **request)
-    return tune_run(asked, grid=grid, n_random=n_random, metric=metric, say=say, progress=progress)
+    fields = FitRequest(images=images, tags=tags, **request)
+    return tune_run(fields, grid=grid, n_random=n_random, metric=metric, say=say, progress=progress)
 
 
 def tune_run(
@@ -129,9 +129,9 @@ def tune_run(
         tagger.encoder, corpus, min_count=tagger.min_count, aliases=cleaning.aliases, progress=progress
     )
     parts = part_rows(rows, search.valid, np.random.default_rng(request.seed))
-    tried = search.tried(parts, say, progress)
-    trials = [trial for trial, _ in tried]
-    best, chosen = tried[0]
+    results = search.run(parts, say, progress)
+    trials = [trial for trial, _ in results]
+    best, chosen = results[0]
     if best.value is None:
         raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
     model = search.make(chosen)
@@ -186,7 +186,7 @@ class _Search:
         ]
         self._log = TrialLog(trials_file(out))
 
-    def tried(self, parts: Parts, say: Say, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
+    def run(self, parts: Parts, say: Say, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
         """Return all trials with their settings, the best first; those that were finished before are not made again."""
         data = key_of(
             FORMAT, digest_of(list(parts[:5])), self.tagger.encoder.fingerprint, self._model, self._metric, self._seed
@@ -204,8 +204,8 @@ class _Search:
                         trial = try_settings(candidate.model, candidate.settings, parts, self._metric, task)
                         task.came_out(self._outcome(trial))
                     self._log.put(key, trial)
-        tried = [(self._log[key], candidate.settings) for key, candidate in keyed]
-        return sorted(tried, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
+        results = [(self._log[key], candidate.settings) for key, candidate in keyed]
+        return sorted(results, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
 
     def _try_elsewhere(self, new: Sequence[tuple[str, Candidate]], parts: Parts, progress: Progress) -> None:
         """Try settings on the workers of the executor; each trial is kept as soon as it ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visterm.kernels.lanes import dot
+from visterm.kernels.dot import dot
 
 
 def slow_dot(a, b):

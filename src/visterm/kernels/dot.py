@@ -24,7 +24,7 @@ INT = ir.IntType(32)
 
 
 @intrinsic
-def _lanes_dot(typing_context, a, b):
+def _vector_dot(typing_context, a, b):
     """Write the loops of `dot` for two C-contiguous float32 vectors; others are refused when they are compiled."""
     for kind in (a, b):
         if not isinstance(kind, types.Array) or (kind.dtype, kind.ndim, kind.layout) != (types.float32, 1, "C"):
@@ -106,7 +106,7 @@ def _plain_dot(a, b):
 
 @njit(cache=True, nogil=True)
 def _compiled_dot(a, b):
-    return _lanes_dot(a, b)  # type: ignore[call-arg]
+    return _vector_dot(a, b)  # type: ignore[call-arg]
 
 
 dot = _plain_dot if config.DISABLE_JIT else _compiled_dot  # type: ignore[attr-defined]
