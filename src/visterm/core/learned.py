@@ -90,15 +90,7 @@ class Sizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(ABC):
-    """What one learned attribute can be.
-
-    Parameters
-    ----------
-    required : bool
-        Whether every fitted estimator has it.
-    or_none : bool
-        Whether it may be None.
-    """
+    """What one learned attribute can be; if `required`, every fitted estimator has it; if `or_none`, it may be None."""
 
     required: bool = True
     or_none: bool = False

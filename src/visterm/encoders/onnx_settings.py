@@ -21,16 +21,10 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     One JSON object; each key may be left out: ``size`` (pixels, or [height, width]), ``mean`` and ``std`` (a number, or
     [red, green, blue]), ``scale``, ``colours`` ("RGB" or "BGR"), ``layout`` ("channels_first" or "channels_last", or
-    both: that of the pictures that go in and that of the maps that come out),
-    ``interpolation`` ("bilinear", "bicubic" or "lanczos"), ``crop`` (the part of the middle that the network was
-    evaluated on, or null for whole photos) and ``output`` (the output to read).
-
-    Raises DataError if it is not a JSON object, has an unknown key, or a value that cannot be.
-
-    Returns
-    -------
-    dict
-        By key, as it was written; empty where there is no such file.
+    both: that of the pictures that go in and that of the maps that come out), ``interpolation`` ("bilinear", "bicubic"
+    or "lanczos"), ``crop`` (the part of the middle that the network was evaluated on, or null for whole photos) and
+    ``output`` (the output to read). Without a file the settings are empty. Raises DataError if it is not a JSON object,
+    has an unknown key, or a value that cannot be.
     """
     file = Path(path).with_suffix(".json")
     try:
@@ -67,10 +61,6 @@ def settings_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
 
     Return some of ``colours``, ``scale``, ``mean`` and ``std``, from ``Image.BitmapPixelFormat`` and
     ``Image.NominalPixelRange``; values that the standard does not name say nothing.
-
-    References
-    ----------
-    ONNX: MetadataProps, image category.
     """
     colours = _PIXEL_FORMATS.get(metadata.get("Image.BitmapPixelFormat", ""))
     numbers = _PIXEL_RANGES.get(metadata.get("Image.NominalPixelRange", ""), {})

@@ -16,19 +16,9 @@ from visterm.kernels.nearest import nearest_words, prepare_codebook
 class WordFinder:
     """Finds the nearest words of blocks, among the words of their own scale.
 
-    Parameters
-    ----------
-    codebook : ndarray of float32, shape (n_words, n_features)
-        The words of all scales, one scale after the other.
-    scale_words : ndarray of int64, shape (n_scales,)
-        How many words each scale has.
-    spread : ndarray of float32, shape (n_scales,)
-        Mean squared distance of blocks to their nearest word.
-    cutter : BlockCutter
-    neighbours : int
-        Words a block; where a scale has fewer, its blocks count once for each of them.
-    softness : float
-        See `Visterms`.
+    `codebook`, (n_words, n_features), has the words of all scales, one scale after the other, `scale_words` how many
+    each scale has, and `spread` the mean squared distance of its blocks to their nearest word. A block gets
+    `neighbours` words; where a scale has fewer, it counts once for each of them. For `softness` see `Visterms`.
     """
 
     def __init__(

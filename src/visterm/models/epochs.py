@@ -53,13 +53,7 @@ class EpochSums(NamedTuple):
 class Course:
     """How far a training has come.
 
-    Attributes
-    ----------
-    epoch : int
-        The next epoch, from 1.
-    history : list of dict
-        The records of those before.
-    best : BestWeights
+    `epoch` is the next one, from 1; `history` has the records of those before.
     """
 
     def __init__(self, patience: int) -> None:

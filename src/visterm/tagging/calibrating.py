@@ -34,18 +34,11 @@ SURE_TAGS = "tags at precision 0.9"
 
 
 class HeldOutScores(NamedTuple):
-    """Scores of images that were not learned from, their tags, and the tags of those that were learned from.
+    """Scores of images that were not learned from, their tags, and the tags of those that were learned from."""
 
-    Attributes
-    ----------
-    scores : ndarray of float32, shape (n_held_out, n_tags)
-    Y : CSR, shape (n_held_out, n_tags)
-    others : CSR, shape (n_learned, n_tags)
-    """
-
-    scores: NDArray[np.float32]
-    Y: Any
-    others: Any
+    scores: NDArray[np.float32]  # shape (n_held_out, n_tags)
+    Y: Any  # CSR, shape (n_held_out, n_tags)
+    others: Any  # CSR, shape (n_learned, n_tags)
 
 
 def calibrate(

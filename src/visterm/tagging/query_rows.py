@@ -111,22 +111,13 @@ class Judged(NamedTuple):
 
 
 class QueryRows(NamedTuple):
-    """Queries to learn from, and those of images that are held out to choose when to stop.
+    """Queries to learn from, and those of images that are held out to choose when to stop."""
 
-    Attributes
-    ----------
-    rows : TrainingRows
-        The images; as their tags, the words of the queries that they are relevant to.
-    learned : Judged
-    valid : Judged or None
-    facts : dict
-        Counts of queries learned from and left out, and of images that queries name and that are not there.
-    """
-
-    rows: TrainingRows
+    rows: TrainingRows  # The images; as their tags, the words of the queries that they are relevant to
     learned: Judged
     valid: Judged | None
     facts: dict[str, int]
+    """Counts of queries learned from and left out, and of images that queries name and that are not there."""
 
     def fit(self, model: Annotator, idf: NDArray[np.float32], progress: Progress) -> None:
         """Fit a model on the queries, their words weighed."""

@@ -27,23 +27,12 @@ MOST_VALID = 5000
 
 
 class Survey(NamedTuple):
-    """What one pass over the rows finds.
+    """What one pass over the rows finds."""
 
-    Attributes
-    ----------
-    mean_length : float
-        Of the rows to learn from, those held out too.
-    valid : tuple of matrices or None
-        Rows that say when to stop.
-    held_out : ndarray of int64
-        Their positions, sorted, where they are taken from the rows to learn from.
-    n_learned, n_pairs : int
-        Images to learn from, and their tags.
-    """
-
-    mean_length: float
-    valid: tuple[Matrix, sp.csr_array] | None
-    held_out: NDArray[np.int64]
+    mean_length: float  # Of the rows to learn from, those held out too
+    valid: tuple[Matrix, sp.csr_array] | None  # Rows that say when to stop
+    held_out: NDArray[np.int64]  # Their positions, sorted, where they are taken from the rows to learn from
+    # Images to learn from, and their tags
     n_learned: int
     n_pairs: int
 

@@ -99,19 +99,11 @@ def ones_at(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[in
 
 
 class TagRows:
-    """Which images are learned from, and their tags.
-
-    Attributes
-    ----------
-    bits : ndarray of uint8, shape (n_images,)
-        What is known of the splits of each image; a memory map.
-    learned : int
-        The bit of the images to learn from.
-    n_tags : int
-    """
+    """Which images are learned from, and their tags."""
 
     bits: NDArray[np.uint8]
-    learned: int
+    """shape (n_images,): what is known of the splits of each image; a memory map."""
+    learned: int  # The bit of the images to learn from
     n_tags: int
     _pairs: TagPairs
     _column_of: NDArray[np.int64]
@@ -132,13 +124,7 @@ class TagRows:
         return self
 
     def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Return the tags of images at some positions.
-
-        Returns
-        -------
-        csr_array of float32, shape (n_positions, n_tags)
-            Ones.
-        """
+        """Return the tags of images at some positions, ones in a float32 CSR matrix (n_positions, n_tags)."""
         candidates, images = self._pairs.at(positions)
         columns = self._column_of[candidates]
         there = columns >= 0

@@ -23,12 +23,7 @@ class AverageWordVector(DeepTagger):
     not in the paper, which knows of none. The word vectors stay as they are, so that words that are alike in text are
     taken to look alike. Random vectors (``word_vectors=None``) make a random projection of tag space.
 
-    Parameters
-    ----------
-    hidden, dim, word_vectors, dropout, batch_norm, epochs, batch_size, learning_rate, l2
-        As in `DeepSettings`.
-    max_gradient, schedule, patience, valid_share, half, checkpoint, checkpoint_batches, device, n_jobs, random_state
-        As in `DeepSettings`.
+    Settings are those of `DeepSettings`, but `tag_learning_rate`.
 
     References
     ----------
@@ -60,12 +55,7 @@ class CorrelatedWordVectors(AverageWordVector):
     others weighs little, and those that confirm each other much. The paper names the method and quotes its figures
     without a formula; this is ours.
 
-    Parameters
-    ----------
-    hidden, dim, word_vectors, dropout, batch_norm, epochs, batch_size, learning_rate, l2
-        As in `DeepSettings`.
-    max_gradient, schedule, patience, valid_share, half, checkpoint, checkpoint_batches, device, n_jobs, random_state
-        As in `DeepSettings`.
+    Settings are those of `DeepSettings`, but `tag_learning_rate`.
 
     References
     ----------

@@ -32,9 +32,7 @@ class Fast0Tag(DeepTagger):
         Whether the word vectors stay as they are.
     positives, negatives, power, background, subset_size
         As in `SampledTagger`; of no effect with `all_pairs`.
-    hidden, dim, word_vectors, dropout, batch_norm, epochs, batch_size, learning_rate, tag_learning_rate, l2
-        As in `DeepSettings`.
-    max_gradient, schedule, patience, valid_share, half, checkpoint, checkpoint_batches, device, n_jobs, random_state
+    others
         As in `DeepSettings`.
 
     References

@@ -44,9 +44,7 @@ class SampledTagger(DeepTagger):
         The last two sums as printed, without logarithms and with α before the first alone.
     fixed_vectors : bool
         Whether the word vectors stay as they are ("fixed WV").
-    hidden, dim, word_vectors, dropout, batch_norm, epochs, batch_size, learning_rate, tag_learning_rate, l2
-        As in `DeepSettings`.
-    max_gradient, schedule, patience, valid_share, half, checkpoint, checkpoint_batches, device, n_jobs, random_state
+    others
         As in `DeepSettings`.
 
     References

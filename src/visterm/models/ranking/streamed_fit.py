@@ -227,12 +227,7 @@ class StreamedFit(RankingAnnotator):
 class _StreamedCourse(RankingCourse):
     """How far a streamed training has come: what a checkpoint keeps.
 
-    Attributes
-    ----------
-    window : int
-        The next window of the epoch.
-    carried : dict of str to ndarray
-        What one window's training hands to the next.
+    `window` is the next one of the epoch; `carried` is what one window's training hands to the next.
     """
 
     def __init__(self, seed: int, weights: Weights, patience: int) -> None:

@@ -25,28 +25,20 @@ from visterm.models.stopping import MIN_HELD_OUT, OnEpoch, learns_from_kernel, v
 
 
 class Parts(NamedTuple):
-    """Rows to learn from and rows to judge by.
+    """Rows to learn from and rows to judge by."""
 
-    Attributes
-    ----------
-    X, Y : matrices
-        To learn from.
-    X_valid, Y_valid : matrices
-        To judge by.
-    known : csr_array or None
-        For images known by number: the tags that the model knows of the images of `X_valid`, left out of their
-        rankings.
-    learned : ndarray of int64 or None
-        Places of the rows to learn from among the training images, where only some of these are learned from: what
-        models over kernel values need of the columns.
-    """
-
+    # To learn from
     X: Matrix
     Y: sp.csr_array
+    # To judge by
     X_valid: Matrix
     Y_valid: sp.csr_array
     known: sp.csr_array | None
+    """For images known by number: the tags that the model knows of the images of `X_valid`, left out of their
+    rankings."""
     learned: NDArray[np.int64] | None = None
+    """Places of the rows to learn from among the training images, where only some of these are learned from: what
+    models over kernel values need of the columns."""
 
     def seen_by(self, model: Annotator) -> Parts:
         """Return the parts as a model may see them: of kernel values, those with the images that it learns from."""
