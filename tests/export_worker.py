@@ -10,8 +10,7 @@ from pathlib import Path
 
 from visterm.core.vocabulary import Vocabulary
 from visterm.library.export.items import ExportItem, Predicted
-from visterm.library.export.sources import CatalogueNotes
-from visterm.library.export.writing import export_tags, make_target, undo_tags
+from visterm.library.export.writing import CatalogueNotes, export_tags, make_target, undo_tags
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.tags import Tags
 

@@ -276,7 +276,7 @@ def test_queries_are_measured_by_confidence_as_a_search_ranks_by_it(library):
     assert best.scores.tolist() == pytest.approx([hit.score for hit in hits], rel=1e-4)
     assert {corpus.names[image] for image in best.ids} == {hit.image for hit in hits}
     bare = Tagger.from_parts(catalogue.tagger.encoder, catalogue.tagger.model, catalogue.tagger.vocabulary)
-    with pytest.raises(UserError, match="A run has no calibration"):
+    with pytest.raises(UserError, match="needs a run with confidences, and this run has none"):
         evaluate_queries([bare], corpus, combine="confidence")
 
 

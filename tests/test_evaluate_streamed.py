@@ -156,4 +156,4 @@ def test_what_needs_all_images_at_once_is_refused(tmp_path, drawn, more):
         tmp_path,
     )
     assert done.returncode == 2
-    assert f"{more[0]} needs the features of all images in memory" in " ".join(done.stderr.split())
+    assert f"{more[0]} needs the features of all photos in memory" in " ".join(done.stderr.split())

@@ -133,7 +133,7 @@ def test_nothing_to_measure_is_said_with_what_to_check(library, runs, tmp_path):
         evaluate_queries([tagger], corpus, file)
     with pytest.raises(DataError, match="words that at least 1000 of these images share"):
         evaluate_queries([tagger], corpus, min_count=1000)
-    with pytest.raises(DataError, match="There are no images to measure on"):
+    with pytest.raises(DataError, match="There are no photos to measure on"):
         evaluate_queries([tagger], corpus.subset([]))
 
 

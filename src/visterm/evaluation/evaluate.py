@@ -212,7 +212,7 @@ def evaluate_taggers(
         raise DataError("The runs have no tag in common, so they cannot be compared. Measure each on its own.")
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
     if len(corpus) == 0:
-        raise DataError("There are no images to measure on. Check --split and the tag file.")
+        raise DataError("There are no photos to measure on. Check --split and the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     Y = vocabulary.encode(read.tags, read.negatives)
     hidden = known_to_any(taggers, rows, vocabulary)

@@ -74,7 +74,7 @@ class EvaluateRequest:
     max_words : int
         Words of queries made from tags, at most; 0: as many as an image has tags.
     combine : {"sum", "product", "confidence"}
-        How the scores of words are put together.
+        How the scores of words are combined.
     report : path, optional
         The folder of a page with tables, curves and pictures.
     intervals : bool
@@ -115,7 +115,7 @@ class EvaluateRequest:
         if self.metrics:
             check_metrics(self.metrics, siblings=self.isa is not None)
         if self.queries is None and self.combine != "sum":
-            raise UserError("--combine says how the words of queries are put together. Add --queries tags, or FILE.")
+            raise UserError("--combine applies to searches: add --queries tags or --queries FILE, or leave it out.")
         of_annotation = {
             "--metric": (self.metrics, "queries are measured by AvgP, BEP and P10"),
             "--isa": (self.isa, "siblings count for psib@k, which measures tags"),
@@ -180,13 +180,13 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
         }  # fmt: skip
         if given := [option for option, value in unusable.items() if value]:
             raise UserError(
-                f"{given[0]} needs the features of all images in memory, and these are streamed. Leave it out, or "
+                f"{given[0]} needs the features of all photos in memory, and these are streamed. Leave it out, or "
                 "allow more memory (--memory)."
             )
     taggers = [Tagger.load(path, n_jobs=request.n_jobs) for path in request.runs]
     if request.precision is not None:
-        for tagger in taggers:
-            cutoff_of(tagger.calibration, precision=request.precision)  # refuses what cannot be before images are read
+        for tagger in taggers:  # refuse a run without confidences before images are read
+            cutoff_of(tagger.calibration, precision=request.precision)
     if plan is not None:
         return _measure_streamed(taggers[0], request, say, progress)
     encoder = taggers[0].encoder
@@ -262,8 +262,8 @@ def _measure_queries(
     _warn_of_learned(names, learned, len(measured), say)
     if found.left_out:
         say(
-            f"Queries left out: {found.left_out:,}, which have no word that is a tag of the run, or no relevant image "
-            "among those measured."
+            f"Queries left out: {found.left_out:,}, with no word that is a tag of the run, or no relevant photo among "
+            "those measured."
         )
     summary = query_summary(found, names)
     if report is not None:
@@ -305,7 +305,7 @@ def _metrics(request: EvaluateRequest, say: Say) -> list[str]:
 def _say_what_was_left_out(
     found: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say
 ) -> None:
-    """Return which metrics and tags do not count."""
+    """Say which metrics and tags do not count."""
     for reason in found.undefined.values():
         say(f"Left out: {reason}")
     if found.unknown:

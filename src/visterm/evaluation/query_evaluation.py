@@ -184,7 +184,7 @@ def evaluate_queries(
     min_count : int
         Images that a word must have to be in a query made from tags.
     combine : {"sum", "product", "confidence"}
-        How the scores of words are put together, as in `Catalogue.search`.
+        How the scores of words are combined, as in `Catalogue.search`.
     progress : Progress
         Shows each image.
 
@@ -193,12 +193,11 @@ def evaluate_queries(
     DataError
         If there are no images, or no queries with a relevant image.
     UserError
-        If the product is requested, and the scores of a model are no probabilities; or confidences, and a run has no
-        calibration.
+        If the product is requested and a model's scores are no probabilities, or confidences and a run has none.
     """
     ways = [_way(combine, tagger) for tagger in taggers]
     if len(corpus) == 0:
-        raise DataError("There are no images to measure on. Check --split and the tag file.")
+        raise DataError("There are no photos to measure on. Check --split and the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     if queries is None:
         requested = queries_from_tags(taggers, read.tags, max_words, min_count)
@@ -206,12 +205,11 @@ def evaluate_queries(
         requested = queries_from_file(taggers, read.names, queries)
     if len(requested.texts) == 0:
         raise DataError(
-            "There are no queries with a relevant image among those measured. "
+            "No query has a relevant photo among those measured. "
             + (
-                f"Made from tags, they have words that at least {min_count} of these images share and that the run "
-                "knows."
+                f"Queries made from tags use words that the run knows and at least {min_count} of these photos have."
                 if queries is None
-                else "Check that the query file names images as the tag file does, and words that are tags of the run."
+                else "Check that the query file names photos as the tag file does, with words that are tags of the run."
             )
         )
     hidden = _hidden(taggers, rows, requested.words)
@@ -222,8 +220,7 @@ def evaluate_queries(
         ranks = rank_queries(scores, weights, requested.relevant, exclude=hidden, combine=way)
         if ranks.ranks.size == 0:
             raise DataError(
-                "Nothing is left to find: the run has learned all words of the queries of every relevant image. "
-                "Measure on tags that were held out."
+                "Nothing is left to find: the run learned the tags of every relevant photo. Measure on held-out tags."
             )
         values.append(measure_queries(ranks, requested.relevant))
         at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
@@ -257,15 +254,14 @@ def learned_part(corpus: Corpus) -> Corpus | None:
 
 
 def _way(combine: str, tagger: Tagger) -> Combine:
-    """Return what puts words together, and refuse what there is not, or what a run does not allow."""
+    """Return how to combine the scores of words; refuse what does not exist, or what a run does not allow."""
     check_combination(combine, tagger.model)
     if combine != CONFIDENCE:
         return combine
     if tagger.calibration is None:
-        where = f"The run {tagger.path}" if tagger.path else "A run"
         raise UserError(
-            f"{where} has no calibration, so its images are not ranked by confidence. Fit it anew (visterm fit, of 100 "
-            "or more images with tags, without --no-calibration), or rank by the sum."
+            f"--combine confidence needs a run with confidences, and {tagger.path or 'this run'} has none. Fit it "
+            "again with at least 100 tagged photos and without --no-calibration, or use --combine sum."
         )
     return tagger.calibration.log_confidences
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from visterm.core.vocabulary import tag_key
 from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark
@@ -94,21 +94,6 @@ class Change:
             "image": self.image, "target": self.target, "added": added, "removed": list(self.removed),
             "left_out": list(self.left_out),
         }  # fmt: skip
-
-
-class Target(Protocol):
-    """A place where the tags of an image are written, such as its XMP file."""
-
-    name: str
-
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
-        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
-
-    def undo(self, image: Path, *, dry_run: bool) -> Change | None:
-        """Take back what visterm wrote; None where it wrote nothing."""
-
-    def close(self) -> None:
-        """Let go of what is open."""
 
 
 class Parents:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,14 +15,12 @@ from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import CHUNK, Skipped
-from visterm.core.vocabulary import Vocabulary
 from visterm.data.image_folders import find_images, no_images
 from visterm.data.sidecars import Sidecars
 from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Predicted
-from visterm.library.export.writing import WrittenNotes, not_written
+from visterm.library.export.writing import CatalogueNotes, not_written
 from visterm.models.confidence.calibration import Calibration
-from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import PREDICTED_FROM
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
@@ -52,22 +49,7 @@ class Limits(NamedTuple):
     precision: float | None = None
 
 
-class Source(Protocol):
-    """What an export asks of where its tags come from."""
-
-    tagger: Tagger
-
-    def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Yield what there is to write of each image; errors are those of `cutoff_of`."""
-
-    def images(self) -> list[ExportItem]:
-        """List the image files, without tags."""
-
-    def notes(self, target: str) -> WrittenNotes | None:
-        """Return what remembers which tags are in files; None where the files themselves do."""
-
-
-def open_source(source: Path, images: Path | None, n_jobs: int | None = None) -> Source:
+def open_source(source: Path, images: Path | None, n_jobs: int | None = None) -> RunSource | CatalogueSource:
     """Open a catalogue, or a run with the images that it is for.
 
     Raises
@@ -189,53 +171,6 @@ class CatalogueSource:
     def notes(self, target: str) -> CatalogueNotes:
         """Return what keeps in the catalogue which tags are written where."""
         return CatalogueNotes(self._stored, target, self.tagger.vocabulary)
-
-
-class CatalogueNotes:
-    """Keeps in a catalogue which tags are in the files of its images: what the files say is what counts.
-
-    So notes that a killed export could not keep are kept by the next one, and those that a killed undo left go.
-
-    Parameters
-    ----------
-    stored : StoredCatalogue
-    target : str
-        Where tags are written: "xmp", "embed" or "txt".
-    vocabulary : Vocabulary
-        Of the run. Tags that neither it nor the catalogue knows were not written by this catalogue, and are not kept.
-    """
-
-    def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
-        self._stored, self._target, self._vocabulary = stored, target, vocabulary
-        self._ids = {path: image.id for path, image in stored.images.files().items()}
-        self._noted: defaultdict[int, set[str]] = defaultdict(set)
-        for written in stored.tags.written(target):
-            self._noted[written.image_id].add(written.tag)
-        self._added: list[tuple[int, str]] = []
-        self._removed: list[tuple[int, str]] = []
-
-    def put(self, image: str, found: Sequence[str]) -> None:
-        """Note what was found in the files of an image, in place of what was noted before."""
-        image_id = self._ids.get(image)
-        if image_id is None:
-            return
-        noted = self._noted.pop(image_id, set())
-        self._added += [(image_id, tag) for tag in sorted(set(found) - noted)]
-        self._removed += [(image_id, tag) for tag in sorted(noted - set(found))]
-        if len(self._added) + len(self._removed) >= CHUNK:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the notes down."""
-        tags = self._stored.tags
-        new = {tag for _, tag in self._added}
-        known = new.intersection(self._vocabulary.tags) | tags.ids(new).keys()
-        if kept := [(image_id, tag) for image_id, tag in self._added if tag in known]:
-            tags.note_written(self._target, kept)
-        if self._removed:
-            tags.forget_written(self._target, self._removed)
-        self._added.clear()
-        self._removed.clear()
 
 
 def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArray[np.float64] | None:

@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from visterm.core.errors import UserError
 from visterm.core.jsonlines import json_text
@@ -44,16 +43,24 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, gu
     """
     if to not in TABLES:
         raise UserError(f"'{to}' is no table; expected {' or '.join(TABLES)}.")
-    if to == JSONL:
-        return "".join(json_text(_as_dict(item, run)) + "\n" for item in items)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    if to == CSV:
+        writer.writerow(COLUMNS)
     for item in items:
         given, predicted = _parts(item, run)
+        name = item.name or str(item.path)
+        if to == JSONL:
+            guesses = [
+                {"tag": mark.tag} | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})
+                for mark in predicted
+            ]
+            line = {"file_name": name, "tags": [mark.tag for mark in given], "predicted": guesses}
+            text.write(json_text(line | ({"run": run} if run and predicted else {})) + "\n")
+            continue
         confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
         tags = [_cell([mark.tag for mark in marks]) for marks in (given, predicted)]
-        cells = [_name(item), *tags, ";".join(confidences)]
+        cells = [name, *tags, ";".join(confidences)]
         writer.writerow(map(guarded, cells) if guard else cells)
     return text.getvalue()
 
@@ -70,24 +77,12 @@ def write_table(path: Path, text: str) -> None:
 
 
 def _parts(item: ExportItem, run: str | None) -> tuple[list[Mark], list[Mark]]:
+    """Part the tags to write into those of people and predictions."""
     wanted = item.wanted(run, Parents())
     return [m for m in wanted if m.source == GIVEN], [m for m in wanted if m.source != GIVEN]
 
 
-def _as_dict(item: ExportItem, run: str | None) -> dict[str, Any]:
-    given, predicted = _parts(item, run)
-    guesses = [
-        {"tag": m.tag} | ({} if m.confidence is None else {"confidence": round(m.confidence, 4)}) for m in predicted
-    ]
-    return {"file_name": _name(item), "tags": [m.tag for m in given], "predicted": guesses} | (
-        {"run": run} if run and predicted else {}
-    )
-
-
-def _name(item: ExportItem) -> str:
-    return item.name or str(item.path)
-
-
 def _cell(tags: list[str]) -> str:
+    """Join tags by ``;``, or write them in JSON where that would part one."""
     odd = any({";", ","} & set(tag) for tag in tags) or (bool(tags) and tags[0].startswith("["))
     return json_text(tags) if odd else ";".join(tags)

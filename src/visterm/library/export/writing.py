@@ -2,44 +2,87 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from visterm.core.errors import DataError, DiskError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote
-from visterm.core.types import Skipped
+from visterm.core.types import CHUNK, Skipped
+from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import one_of
 from visterm.data.sidecars import sweep_temporaries
-from visterm.library.export.items import Change, ExportItem, Parents, Target
+from visterm.library.export.items import Change, ExportItem, Parents
 from visterm.library.export.text_target import TextTarget
 from visterm.library.export.xmp_targets import EmbeddedTarget, SidecarTarget
+from visterm.store.catalogue import StoredCatalogue
 
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
 TARGETS = (XMP, EMBED, TXT)
 
+Target: TypeAlias = SidecarTarget | EmbeddedTarget | TextTarget
+
 IN_STORE = "in an object store, where no tags are written: export a table (--to csv)"
 
 
-class WrittenNotes(Protocol):
-    """What keeps, image by image, which tags of visterm are in its files."""
+class CatalogueNotes:
+    """Notes in a catalogue which tags of visterm are in the files of its images, as the files say.
+
+    So the next export catches up on what a killed export or undo could not note.
+
+    Parameters
+    ----------
+    stored : StoredCatalogue
+    target : str
+        Where tags are written: "xmp", "embed" or "txt".
+    vocabulary : Vocabulary
+        Of the run. Tags that neither it nor the catalogue knows were not written by this catalogue, and are not kept.
+    """
+
+    def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
+        self._stored, self._target, self._vocabulary = stored, target, vocabulary
+        self._ids = {path: image.id for path, image in stored.images.files().items()}
+        self._noted: defaultdict[int, set[str]] = defaultdict(set)
+        for written in stored.tags.written(target):
+            self._noted[written.image_id].add(written.tag)
+        self._added: list[tuple[int, str]] = []
+        self._removed: list[tuple[int, str]] = []
 
     def put(self, image: str, found: Sequence[str]) -> None:
-        """Take what was found in the files of an image, in place of what was known of it."""
+        """Note what was found in the files of an image, in place of what was noted before."""
+        image_id = self._ids.get(image)
+        if image_id is None:
+            return
+        noted = self._noted.pop(image_id, set())
+        self._added += [(image_id, tag) for tag in sorted(set(found) - noted)]
+        self._removed += [(image_id, tag) for tag in sorted(noted - set(found))]
+        if len(self._added) + len(self._removed) >= CHUNK:
+            self.flush()
 
     def flush(self) -> None:
-        """Keep what was taken."""
+        """Write the notes down."""
+        tags = self._stored.tags
+        new = {tag for _, tag in self._added}
+        known = new.intersection(self._vocabulary.tags) | tags.ids(new).keys()
+        if kept := [(image_id, tag) for image_id, tag in self._added if tag in known]:
+            tags.note_written(self._target, kept)
+        if self._removed:
+            tags.forget_written(self._target, self._removed)
+        self._added.clear()
+        self._removed.clear()
 
 
 def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = False) -> Target:
-    """Make the target of a name.
+    """Return the target of a name.
 
     Parameters
     ----------
     name : {"xmp", "embed", "txt"}
     keep_originals : bool
-        Of "embed": leave each image as it was beside it.
+        Of "embed": keep a backup of each image beside it.
     follow_links : bool
         Write through links that lead out of a photo's folder.
 
@@ -56,7 +99,7 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
         return EmbeddedTarget(keep_originals=keep_originals, follow_links=follow_links)
     if name == TXT:
         return TextTarget(follow_links=follow_links)
-    raise UserError(f"'{name}' is nothing that tags are written to image by image; expected {', '.join(TARGETS)}.")
+    raise UserError(f"'{name}' is not a place for the tags of each photo; expected {one_of(TARGETS)}.")
 
 
 def export_tags(
@@ -67,7 +110,7 @@ def export_tags(
     parents: Parents | None = None,
     dry_run: bool = False,
     progress: Progress = SILENT,
-    notes: WrittenNotes | None = None,
+    notes: CatalogueNotes | None = None,
 ) -> Iterator[Change | Skipped]:
     """Write tags to their images, one after another; tags are only added, and no person's is ever changed.
 
@@ -84,7 +127,7 @@ def export_tags(
         Change nothing, and say what would be changed.
     progress : Progress
         Shows each image.
-    notes : WrittenNotes, optional
+    notes : CatalogueNotes, optional
         Kept of what the files hold, those that are not changed too; not in a dry run.
 
     Yields
@@ -106,7 +149,7 @@ def undo_tags(
     *,
     dry_run: bool = False,
     progress: Progress = SILENT,
-    notes: WrittenNotes | None = None,
+    notes: CatalogueNotes | None = None,
 ) -> Iterator[Change | Skipped]:
     """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
 
@@ -131,7 +174,7 @@ def _each(
     write: Callable[[ExportItem], Change | None],
     target: Target,
     progress: Progress,
-    notes: WrittenNotes | None,
+    notes: CatalogueNotes | None,
     *,
     dry_run: bool,
 ) -> Iterator[Change | Skipped]:
