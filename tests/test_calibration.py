@@ -268,7 +268,7 @@ def test_a_word_with_a_minus_leaves_images_of_the_wanted_word_on_top_whatever_th
 def test_queries_are_measured_by_confidence_as_a_search_ranks_by_it(library):
     folder, catalogue, given = library
     photos = sorted((folder / "photos").iterdir())
-    corpus = Corpus.of(photos, [str(path) for path in photos], [given[path.name] for path in photos])
+    corpus = Corpus.of(photos, [path.name for path in photos], [given[path.name] for path in photos])
     found = evaluate_queries([catalogue.tagger], corpus, combine="confidence")
     query = found.texts.index("t0, t1")
     hits = catalogue.search(["t0", "t1"], 20, combine="confidence").hits
