@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError, VistermError
 
-MOST_COLUMNS = 2**31 - 1
-"""Columns of a sparse matrix: compiled code counts them with 32 bits."""
-BLOCK_ROWS = 2**16
-"""Rows that are looked at together where all are."""
+MOST_COLUMNS = 2**31 - 1  # Columns of a sparse matrix: compiled code counts them with 32 bits
+BLOCK_ROWS = 2**16  # Rows that are looked at together where all are
 
 
 def as_csr(matrix: Any) -> sp.csr_array:

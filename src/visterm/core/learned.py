@@ -29,17 +29,11 @@ import scipy.sparse as sp
 from visterm.core.checks import all_finite
 from visterm.core.errors import DataError
 
-Size: TypeAlias = "int | str | None"
-"""A number, a word, a word and a number (``"n_leaves + 1"``), or None for any."""
-
-MOST = 2**53
-"""Largest whole number that is taken where nothing smaller is declared."""
-
+Size: TypeAlias = "int | str | None"  # A number, a word, a word and a number (``"n_leaves + 1"``), or None for any
+MOST = 2**53  # Largest whole number that is taken where nothing smaller is declared
 ANY_TEXT = "(?s).*"
-HASH = "[0-9a-f]{64}"
+HASH = "[0-9a-f]{64}"  # The form of a text, as FILE_NAME is
 FILE_NAME = r"[^\x00]*"
-"""Forms of texts."""
-
 BOUNDS = {
     "least": ("at least", operator.ge),
     "above": ("above", operator.gt),

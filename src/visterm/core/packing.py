@@ -22,12 +22,8 @@ from visterm.core.registry import Registry
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 
-INSIDE = "."
-"""Parts the names on the way to an array of an inner estimator: ``members_.0.tag_rows_``."""
-
-DEEPEST = 8
-"""Estimators inside estimators are read down to here."""
-
+INSIDE = "."  # Parts the names on the way to an array of an inner estimator: ``members_.0.tag_rows_``
+DEEPEST = 8  # Estimators inside estimators are read down to here
 PARAM_TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
@@ -39,9 +35,7 @@ PARAM_TYPES: dict[str, tuple[type, ...]] = {
 """Types in constructors that JSON holds as they are; a `RandomState` is saved if it is a number."""
 
 
-SECONDS = "seconds"
-"""The key of a record that holds them."""
-
+SECONDS = "seconds"  # The key of a record that holds them
 Times: TypeAlias = dict[str, list[float | None]]
 """By learned attribute (``members_.0.history_`` of an inner estimator): the seconds of each of its records."""
 

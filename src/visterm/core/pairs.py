@@ -16,11 +16,8 @@ from visterm.kernels.pairs import PairTerms, pair_ranks, pair_terms, top_pairs
 
 Floats: TypeAlias = NDArray[np.float32]
 
-LARGEST = 1e37
-"""Three such numbers have a sum in float32."""
-
-EXAMPLES_A_PART = 16
-"""Fixed, so that threads share out the same parts however many they are."""
+LARGEST = 1e37  # Three such numbers have a sum in float32
+EXAMPLES_A_PART = 16  # Fixed, so that threads share out the same parts however many they are
 
 
 def label_terms(F: Any) -> PairTerms:

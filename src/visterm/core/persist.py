@@ -38,14 +38,10 @@ from visterm.core.writing import check_space, is_alive, storage_error, sync, tem
 LOG = logging.getLogger("visterm")
 MANIFEST = "manifest.json"
 FORMAT = 1
-MOST_JSON = GB
-"""Bytes of a JSON file of a run or of another folder: the vocabulary of millions of tags is the largest."""
-
+MOST_JSON = GB  # Bytes of a JSON file of a run or of another folder: the vocabulary of millions of tags is the largest
 HOW_TO_MEND = "Restore it from a backup or make it anew."
 
-TIMES = ".times.json"
-"""The end of files that say how long things took: the manifest has no checksums of them."""
-
+TIMES = ".times.json"  # The end of files that say how long things took: the manifest has no checksums of them
 MALFORMED = (
     ArithmeticError,
     AttributeError,

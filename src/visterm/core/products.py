@@ -21,15 +21,9 @@ Floats: TypeAlias = NDArray[np.float32]
 SCREEN_FROM = 10
 """Images from which on a matrix product, and the limit put on BLAS for it, pays (measured at width 100)."""
 
-PART_WORK = 2**20
-"""Multiplications that are worth one more thread: about 50 µs."""
-
-TILE_FLOATS = 2**17
-"""Floats of a tile of V, and of the block of scores that it makes: both stay in the second cache."""
-
-PARTS_PER_THREAD = 4
-"""Parts of V a thread, so that a thread that is held up does not hold up the others."""
-
+PART_WORK = 2**20  # Multiplications that are worth one more thread: about 50 µs
+TILE_FLOATS = 2**17  # Floats of a tile of V, and of the block of scores that it makes: both stay in the second cache
+PARTS_PER_THREAD = 4  # Parts of V a thread, so that a thread that is held up does not hold up the others
 IMAGES_AT_ONCE = 4096
 ROUNDING = 2.0**-24
 

@@ -8,8 +8,7 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-Say: TypeAlias = Callable[[str], None]
-"""Takes a line for people."""
+Say: TypeAlias = Callable[[str], None]  # Takes a line for people
 
 
 def silent(line: str) -> None:

@@ -16,8 +16,7 @@ COMBINATIONS = ("sum", "product", CONFIDENCE)
 """How words may be combined: by the weighted sum of their scores, where these are probabilities by their product, and
 where a run has a calibration by how likely an image is meant."""
 
-LEAST = 1e-9
-"""Probabilities below this count as this: no single word may keep an image from ever being shown."""
+LEAST = 1e-9  # Probabilities below this count as this: no single word may keep an image from ever being shown
 
 
 def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:

@@ -12,8 +12,7 @@ from typing import Any
 
 from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
 
-_LISTED = 40
-"""Names that a message lists before it says how many more there are."""
+_LISTED = 40  # Names that a message lists before it says how many more there are
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,7 @@ class Skipped:
         return {"image": self.image, "reason": self.reason}
 
 
-CHUNK = 512
-"""Images encoded and annotated at a time: bounds the memory of long work."""
+CHUNK = 512  # Images encoded and annotated at a time: bounds the memory of long work
 
 
 class Chunk(NamedTuple):

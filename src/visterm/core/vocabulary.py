@@ -19,12 +19,8 @@ from visterm.core.queries import Query, Word, quoted, split_query
 from visterm.core.registry import known_names, unknown
 from visterm.core.wording import BIDI_CONTROLS, has_seen_letters
 
-MOST_TAGS = 100
-"""Tags that one image may be given at once, whoever gives them: a person, another program, a tag file."""
-
-MOST_LETTERS = 200
-"""Letters of a tag that comes in; those that a run knows already may be longer."""
-
+MOST_TAGS = 100  # Tags that one image may be given at once, whoever gives them: a person, another program, a tag file
+MOST_LETTERS = 200  # Letters of a tag that comes in; those that a run knows already may be longer
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REJECTED = -1.0
 _GIVEN = 1.0

@@ -6,9 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-REPLACEMENT = "\ufffd"
-"""What stands for a character that cannot be shown."""
-
+REPLACEMENT = "\ufffd"  # What stands for a character that cannot be shown
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Letters that turn the direction of writing, and that nobody sees (Unicode's property Bidi_Control)."""
 

@@ -30,13 +30,9 @@ from visterm.tagging.tagger import Tagger
 
 N_BY_LENGTH = {3: 1, 2: 4, 1: 2}
 """How many searches of three, two and one words are shown, beside one that excludes a word."""
-FEWEST = 8
-"""Right pictures from which on a search is shown: they fill the row."""
-COMMON = 0.3
-"""Words of more than this share of the pictures ("sky") are neither searched by nor compared with others."""
-FEWEST_SPELT = 3
-"""Training pictures from which on a spelling counts as one."""
-
+FEWEST = 8  # Right pictures from which on a search is shown: they fill the row
+COMMON = 0.3  # Words of more than this share of the pictures ("sky") are neither searched by nor compared with others
+FEWEST_SPELT = 3  # Training pictures from which on a spelling counts as one
 BASELINES = ("knn", "ridge", "prior")
 METRICS = ("map", "p@5", "r@5", "n_plus@5", "word_map")
 HEADER = ("model", "MAP", "p@5", "r@5", "tags recalled", "one-word MAP", "query MAP")
@@ -45,8 +41,7 @@ N_CHIPS = 6
 N_FOUND = FEWEST
 N_TAGS = 12
 N_BESIDE = 8
-MIN_COUNT = 2
-"""Tags that fewer training pictures have are left out."""
+MIN_COUNT = 2  # Tags that fewer training pictures have are left out
 KIND = "demo"
 
 

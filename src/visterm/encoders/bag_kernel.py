@@ -34,18 +34,12 @@ from visterm.kernels.texture import N_PATTERNS
 BAG_KERNELS = ("match", "expected_likelihood", "visterm")
 
 MAX_KERNEL_BYTES = 2**32
-BYTES_A_PAIR = 12
-"""Of two training images: the kernel, and what it is computed in."""
-
-NARROW = 3.0
-"""γ of the rbf, times the mean squared distance between blocks: best matches are nearer than most."""
-
+BYTES_A_PAIR = 12  # Of two training images: the kernel, and what it is computed in
+NARROW = 3.0  # γ of the rbf, times the mean squared distance between blocks: best matches are nearer than most
 BLOCK_PARAMS = ("block", "scales", "overlap", "colours", "colour_space", "root", "texture_weight", "max_side")
 WORD_PARAMS = ("codebook", "neighbours", "root_terms", "sample_blocks", "random_state", "batch_size", "n_jobs")
 
-DESCRIPTORS = f"n_colours + {N_PATTERNS}"
-"""Columns of points: texture, then colours."""
-
+DESCRIPTORS = f"n_colours + {N_PATTERNS}"  # Columns of points: texture, then colours
 OF_ALL_BAGS = {"kernel_", "marks_", "own_", "colours_", "start_"}
 LEARNED = {
     "match": {*OF_ALL_BAGS, "points_", "gamma_"},

@@ -16,17 +16,14 @@ from visterm.kernels.bags import Minor, best_matches
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
-TILE_POINTS = 640
-"""Points of the bags that are compared at once: their products, 640 × 640, stay in the second cache."""
-
+TILE_POINTS = 640  # Points of the bags that are compared at once: their products, 640 × 640, stay in the second cache
 MARK_BYTES = 16
 
 _Tile: TypeAlias = "tuple[Floats, NDArray[np.int64], Floats]"
 """Bags that are compared at once: their points, where each bag begins, and half the squared lengths of the points."""
 
 MINORS = {"rbf": Minor.RBF, "linear": Minor.LINEAR, "polynomial": Minor.POLYNOMIAL}
-TILES_AT_ONCE = 16
-"""Rows of tiles between two reports of progress."""
+TILES_AT_ONCE = 16  # Rows of tiles between two reports of progress
 
 
 class Bags(NamedTuple):

@@ -26,8 +26,7 @@ Pixels: TypeAlias = "NDArray[np.uint8]"
 
 T = TypeVar("T")
 
-DEFAULT_BATCH = 32
-"""Images encoded at a time by encoders without a setting `batch_size`."""
+DEFAULT_BATCH = 32  # Images encoded at a time by encoders without a setting `batch_size`
 
 
 class Encoder(AnyEncoder):
@@ -37,8 +36,7 @@ class Encoder(AnyEncoder):
     ``_`` and are saved with the run.
     """
 
-    fit_images: int = 5000
-    """Images, at most, that are read to learn from; ``random_state`` draws them."""
+    fit_images: int = 5000  # Images, at most, that are read to learn from; ``random_state`` draws them
 
     @abstractmethod
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:

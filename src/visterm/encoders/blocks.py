@@ -13,11 +13,8 @@ from visterm.kernels.colour import colour_codes, gray_levels
 from visterm.kernels.histograms import block_edges, block_histograms
 from visterm.kernels.texture import N_PATTERNS, lbp_codes
 
-MOST_CELLS = 8
-"""Along the side of a block: a pixel is then in 64 blocks of each scale."""
-
-ROUNDED = 1e-3
-"""How far from 1 - 1/n an overlap may be written."""
+MOST_CELLS = 8  # Along the side of a block: a pixel is then in 64 blocks of each scale
+ROUNDED = 1e-3  # How far from 1 - 1/n an overlap may be written
 
 
 class Codes(NamedTuple):

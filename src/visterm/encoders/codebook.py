@@ -17,17 +17,12 @@ from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_co
 PART = 8 * TILE
 """Points that a thread takes at a time: never by the number of threads, on which the last bits would then depend."""
 
-SPACES = ("lab", "rgb")
-"""Where colours are compared."""
-
+SPACES = ("lab", "rgb")  # Where colours are compared
 PIXELS_AN_IMAGE = 100
 PALETTE_STEPS = 20
 
-MOST_COLOURS = 256
-"""A pixel's colour is kept in a byte."""
-
-LARGEST = 1e6
-"""Of colours and words that are read from files: beyond it float32 would not hold what is made of them."""
+MOST_COLOURS = 256  # A pixel's colour is kept in a byte
+LARGEST = 1e6  # Of colours and words that are read from files: beyond it float32 would not hold what is made of them
 
 
 def learn_codebook(

@@ -35,8 +35,7 @@ class Encoded(NamedTuple):
     """Feature rows with the images that they belong to."""
 
     rows: Matrix  # array or CSR of float32, shape (n_readable, n_features)
-    kept: NDArray[np.int64]
-    """shape (n_readable,): the position of each row's image among those given."""
+    kept: NDArray[np.int64]  # shape (n_readable,): the position of each row's image among those given
     skipped: list[Skipped]  # The images that could not be read, or that an encoder of names does not know
 
 

@@ -16,14 +16,9 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.encoders.bags import Doubles, Floats, in_turn
 from visterm.kernels.bags import log_expected_likelihoods
 
-COVARIANCES = {"diagonal": "diag", "full": "full"}
-"""What scikit-learn calls them."""
-
-STEPS = 100
-"""Of expectation maximisation, at most."""
-
-ROWS_AT_ONCE = 32
-"""Training images between two reports of progress."""
+COVARIANCES = {"diagonal": "diag", "full": "full"}  # What scikit-learn calls them
+STEPS = 100  # Of expectation maximisation, at most
+ROWS_AT_ONCE = 32  # Training images between two reports of progress
 
 
 class Mixtures(NamedTuple):
@@ -31,8 +26,7 @@ class Mixtures(NamedTuple):
 
     weights: Doubles  # float64, shape (n_components,). Their logarithms.
     means: Doubles  # float64, shape (n_components, n_features)
-    spreads: Doubles
-    """float64, shape (n_components, n_features, n_features or 1). Covariances, or variances."""
+    spreads: Doubles  # float64, shape (n_components, n_features, n_features or 1). Covariances, or variances.
     start: NDArray[np.int64]  # shape (n_mixtures + 1,): where the components of each mixture begin
 
     @classmethod

@@ -29,8 +29,7 @@ MOST_TEXTONS = 65_536
 MOST_SCALES = 32
 MOST_COLUMNS = 2**24
 SMALL_SIDE = 256
-MAX_FILTER_BYTES = 2**29
-"""What filtering a photo of `SMALL_SIDE` pixels a side may take."""
+MAX_FILTER_BYTES = 2**29  # What filtering a photo of `SMALL_SIDE` pixels a side may take
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -24,11 +24,8 @@ from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 from visterm.encoders.nested import NestedEncoder
 from visterm.kernels.rows import dense_rows, embed
 
-PART = 16
-"""Rows that a thread projects at a time."""
-
-RANK = 1e-6
-"""Eigenvalues below this share of the largest are taken for the rounding of a float32 kernel."""
+PART = 16  # Rows that a thread projects at a time
+RANK = 1e-6  # Eigenvalues below this share of the largest are taken for the rounding of a float32 kernel
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -213,8 +210,7 @@ class Components(NamedTuple):
 
     centre: NDArray[np.float64]  # shape (n_landmarks,): mean kernel values of the training rows
     weights: NDArray[np.float64]  # shape (n_landmarks, n_components)
-    variances: NDArray[np.float64]
-    """shape (n_components,): of the training rows' coordinates, falling."""
+    variances: NDArray[np.float64]  # shape (n_components,): of the training rows' coordinates, falling
 
 
 def kernel_components(K: NDArray[np.float32], dim: int) -> Components:

@@ -19,8 +19,7 @@ SPARSE_BELOW = 0.1
 
 Below a twentieth that is also faster; at a tenth it takes twice as long, 0.4 ms for an image and 2,048 landmarks."""
 
-PART = 32
-"""Rows that a thread takes at a time."""
+PART = 32  # Rows that a thread takes at a time
 
 
 class Kernel(NamedTuple):

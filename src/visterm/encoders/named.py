@@ -14,8 +14,7 @@ if TYPE_CHECKING:  # which loads scikit-learn
 
 DEFAULT_ENCODER = "visterms"
 
-JOIN = "+"
-"""Stands between the encoders of a chain."""
+JOIN = "+"  # Stands between the encoders of a chain
 
 
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> AnyEncoder:

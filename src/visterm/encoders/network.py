@@ -31,8 +31,7 @@ To fit a chain, to measure its parts and then to encode the photos would show ea
 is hashed in about a hundredth of the time that a small network (MobileNetV2) takes. Outputs are only kept of networks
 that give a picture the same bytes in any company."""
 
-MAX_SIDE = 3
-"""Photos are reduced on reading to this many times the longer side of the network's pictures."""
+MAX_SIDE = 3  # Photos are reduced on reading to this many times the longer side of the network's pictures
 
 
 class OpenNetwork(Protocol):
@@ -78,9 +77,7 @@ class NetworkEncoder(Encoder):
     location_attributes = ("network_path_",)
     fit_images = 1000
 
-    file_parameter: str = "path"
-    """The constructor parameter that says where the network's file is."""
-
+    file_parameter: str = "path"  # The constructor parameter that says where the network's file is
     views: str
     root: bool
     centre: bool

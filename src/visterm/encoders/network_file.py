@@ -10,8 +10,7 @@ from visterm.core.errors import EncoderMismatchError, StorageError
 from visterm.core.files import GB, read_regular
 from visterm.core.persist import file_hash
 
-MOST_GRAPH = 2 * GB
-"""Bytes of an ONNX file: protocol buffers end there, and larger weights lie in files beside it."""
+MOST_GRAPH = 2 * GB  # Bytes of an ONNX file: protocol buffers end there, and larger weights lie in files beside it
 
 
 def network_hash(path: str | os.PathLike[str]) -> str:

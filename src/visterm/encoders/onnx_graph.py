@@ -28,8 +28,7 @@ _NODE_INPUT, _NODE_OUTPUT, _NODE_OP = 1, 2, 4
 _NAME = 1
 _EXTERNAL_DATA, _KEY, _VALUE = 13, 1, 2
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-"""Wire types of protocol buffers."""
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # Wire types of protocol buffers
 
 
 class Node(NamedTuple):

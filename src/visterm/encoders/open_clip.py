@@ -23,8 +23,7 @@ from visterm.encoders.open_clip_model import (
     weights_config,
 )
 
-TEMPLATES = ("a photo of a {}.",)
-"""What is said of a word to the text tower, as open_clip does."""
+TEMPLATES = ("a photo of a {}.",)  # What is said of a word to the text tower, as open_clip does
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -22,8 +22,7 @@ from visterm.data.feature_files import FeatureTable, read_features
 from visterm.data.image_names import PathsByEnd, name_key
 from visterm.encoders.contract import AnyEncoder, Encoded, name_of
 
-BLOCK = 4096
-"""Rows read at a time where all are gone through."""
+BLOCK = 4096  # Rows read at a time where all are gone through
 
 
 class NamesMatched(NamedTuple):

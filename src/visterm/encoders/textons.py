@@ -15,15 +15,9 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.encoders.codebook import learn_codebook
 from visterm.kernels.nearest import nearest_words, prepare_codebook
 
-ELONGATION = 3
-"""How many times longer than wide the oriented filters are (Leung and Malik 1999)."""
-
-REACH = 3
-"""Widths of a filter beyond which it is taken for zero: pictures are continued so far by mirroring."""
-
-KEPT_SHAPES = 16
-"""Picture shapes whose transfer functions are kept; photos mostly come in two."""
-
+ELONGATION = 3  # How many times longer than wide the oriented filters are (Leung and Malik 1999)
+REACH = 3  # Widths of a filter beyond which it is taken for zero: pictures are continued so far by mirroring
+KEPT_SHAPES = 16  # Picture shapes whose transfer functions are kept; photos mostly come in two
 STEPS = 20
 
 

@@ -19,8 +19,7 @@ from visterm.encoders.torch_network import TorchNetwork
 
 timm = torch_library("timm")
 
-HUB_FILES = ("model.safetensors", "pytorch_model.bin")
-"""The names of weights in timm's hub repositories."""
+HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # The names of weights in timm's hub repositories
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

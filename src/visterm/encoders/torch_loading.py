@@ -14,13 +14,10 @@ from safetensors import SafetensorError
 
 from visterm.core.errors import StorageError
 
-_OPERATORS: Final = ("nms", "qnms")
-"""What torchvision's Python part expects its compiled part to have declared."""
+_OPERATORS: Final = ("nms", "qnms")  # What torchvision's Python part expects its compiled part to have declared
 _SCHEMA: Final = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
-_LENGTH = 400
-"""Characters of a library's message that are passed on: lists of weights are long."""
-
+_LENGTH = 400  # Characters of a library's message that are passed on: lists of weights are long
 # What torch, safetensors, timm and open_clip raise for files that are broken, hostile or of another network.
 _ERRORS = (
     *(AssertionError, AttributeError, EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError),

@@ -39,13 +39,10 @@ from visterm.kernels.colour import colour_table
 from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.texture import N_PATTERNS
 
-COLOUR_IMAGES = 500
-"""Images, at most, from whose pixels the colours are learned."""
+COLOUR_IMAGES = 500  # Images, at most, from whose pixels the colours are learned
 CODEBOOK_STEPS = 10
-BLOCKS_A_WORD = 10
-"""The least number of sampled blocks for each word of the codebook."""
-OVERLAP = 0.5
-"""The overlap of the papers."""
+BLOCKS_A_WORD = 10  # The least number of sampled blocks for each word of the codebook
+OVERLAP = 0.5  # The overlap of the papers
 MOST_SCALES = 32
 LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None}
 """Settings that were added later, with the values that do what was done before."""

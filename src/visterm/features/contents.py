@@ -13,12 +13,8 @@ from visterm.core.learned import HASH, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import folder_kind, read_json, refusing
 from visterm.core.remote import as_path
 
-FEATURES = "features folder"
-"""The kind in the manifest."""
-
-UNFINISHED = ".unfinished"
-"""What a job keeps its shards in until all are done."""
-
+FEATURES = "features folder"  # The kind in the manifest
+UNFINISHED = ".unfinished"  # What a job keeps its shards in until all are done
 ENTRY = Record({"file": Text(pattern=r"[^/\x00.][^/\x00]*"), "rows": Whole(), "sha256": Text(pattern=HASH)})
 NOTE = Record(
     {

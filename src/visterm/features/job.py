@@ -24,8 +24,7 @@ from visterm.features.folder import FeatureFolder, naming_a_full_disk
 from visterm.features.remote_folder import feature_folder
 from visterm.features.shard_work import EncodeJob, KnownRows, ShardDone
 
-SHARD_SIZE = 512
-"""Images in a shard, about: what a kill loses, and what is held in memory at a time."""
+SHARD_SIZE = 512  # Images in a shard, about: what a kill loses, and what is held in memory at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,7 @@ from visterm.core.errors import StorageError
 from visterm.core.remote import RemotePath
 from visterm.core.writing import is_alive
 
-RENEWED = 30.0
-"""Seconds after which the object is written anew."""
-
+RENEWED = 30.0  # Seconds after which the object is written anew
 ABANDONED = 180.0
 """Seconds without that after which another process may take over: clocks of machines may differ by a minute."""
 

@@ -31,11 +31,8 @@ from visterm.features.lease import Lease
 
 LOCK, BEGUN = "lock.json", "begun"
 
-SHARE = 0.5
-"""Of what is free on the disk of temporary files (TMPDIR), taken at most."""
-
-LEAST = 8
-"""Shards that are kept whatever their size: they are being read."""
+SHARE = 0.5  # Of what is free on the disk of temporary files (TMPDIR), taken at most
+LEAST = 8  # Shards that are kept whatever their size: they are being read
 
 
 def feature_folder(path: str | os.PathLike[str]) -> FeatureFolder:
@@ -236,5 +233,4 @@ class ShardCache:
             self._place(oldest).unlink(missing_ok=True)
 
 
-CACHE = ShardCache()
-"""That of this process; it goes with it."""
+CACHE = ShardCache()  # That of this process; it goes with it

@@ -15,8 +15,7 @@ from visterm.features.contents import Contents
 from visterm.features.folder import FeatureFolder
 from visterm.store.rows import stack_rows
 
-HELD = 4
-"""Shards kept in memory: rows are mostly read in the order of the names, as they lie."""
+HELD = 4  # Shards kept in memory: rows are mostly read in the order of the names, as they lie
 
 
 class Place(NamedTuple):

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 
-LEARNED, HELD_OUT = "train", "valid"
-"""The splits that are learned from, and that say when to stop."""
-
+LEARNED, HELD_OUT = "train", "valid"  # The splits that are learned from, and that say when to stop
 NONE_HELD_OUT = "Fewer than 50 validation images: early stopping is off, all epochs were run."
 
 

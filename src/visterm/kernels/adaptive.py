@@ -16,8 +16,7 @@ from visterm.kernels.sorted_lists import contains, nth_absent
 class SortedTags(NamedTuple):
     """One list of tags a dimension."""
 
-    order: np.ndarray
-    """int64, shape (dim, n_tags). The tags by their value, largest first, ties by the smaller tag."""
+    order: np.ndarray  # int64, shape (dim, n_tags). The tags by their value, largest first, ties by the smaller tag.
     sigmas: np.ndarray  # float64, shape (dim,). Deviation of the values over the tags (Eq. 8).
     scale: float  # λ |A|, by which ranks are drawn
 

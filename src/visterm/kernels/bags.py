@@ -8,8 +8,7 @@ from enum import IntEnum
 import numpy as np
 from numba import njit
 
-LOGS = 8
-"""Sums of variances that are multiplied before one logarithm is taken: far from the ends of float64."""
+LOGS = 8  # Sums of variances that are multiplied before one logarithm is taken: far from the ends of float64
 
 
 class Minor(IntEnum):
@@ -18,12 +17,9 @@ class Minor(IntEnum):
     Products of histograms are not below 0, where powers grow too.
     """
 
-    LINEAR = 0
-    """``x · y``; own is 0."""
-    RBF = 1
-    """``exp(-γ |x - y|²)``; own is half the squared length."""
-    POLYNOMIAL = 2
-    """``(x · y + offset)^degree``; own is 0."""
+    LINEAR = 0  # ``x · y``; own is 0
+    RBF = 1  # ``exp(-γ |x - y|²)``; own is half the squared length
+    POLYNOMIAL = 2  # ``(x · y + offset)^degree``; own is 0
 
 
 @njit(cache=True, nogil=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LEVELS = 32
-"""Levels a channel of the colour table: its 32,768 bytes stay in the first cache."""
-
+LEVELS = 32  # Levels a channel of the colour table: its 32,768 bytes stay in the first cache
 XYZ_FROM_RGB = np.array(
     [[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]]
 )
 """Linear sRGB to CIE XYZ (ITU-R BT.709 primaries, D65)."""
 
-WHITE = np.array([0.95047, 1.0, 1.08883])
-"""CIE XYZ of the white point D65, 2° observer."""
+WHITE = np.array([0.95047, 1.0, 1.08883])  # CIE XYZ of the white point D65, 2° observer
 
 
 def gray_levels(pixels):

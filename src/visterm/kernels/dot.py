@@ -13,12 +13,8 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 8
-"""Running sums of one accumulator."""
-
-CHAINS = 4
-"""Accumulators, so that no addition waits for the one before."""
-
+LANES = 8  # Running sums of one accumulator
+CHAINS = 4  # Accumulators, so that no addition waits for the one before
 FLOAT = ir.FloatType()
 INT = ir.IntType(32)
 

@@ -9,8 +9,7 @@ from numba import njit
 
 from visterm.kernels.random import draw_below, draw_unit, stream_of
 
-CHUNK = 64
-"""Scores that are compared at once, in vector registers."""
+CHUNK = 64  # Scores that are compared at once, in vector registers
 
 
 @njit(cache=True, nogil=True)

@@ -7,8 +7,7 @@ from numba import njit
 
 from visterm.kernels.texture import N_PATTERNS
 
-MIN_CELL = 4
-"""Pixels of the smallest cell, so that a block has something to count."""
+MIN_CELL = 4  # Pixels of the smallest cell, so that a block has something to count
 
 
 def block_edges(length, stride):

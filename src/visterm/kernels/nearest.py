@@ -11,17 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-TILE = 256
-"""Points a product: enough for BLAS to be at full speed."""
-
-WORDS = 1024
-"""Codebook rows a product: its 256 × 1024 scores stay in the second cache."""
-
+TILE = 256  # Points a product: enough for BLAS to be at full speed
+WORDS = 1024  # Codebook rows a product: its 256 × 1024 scores stay in the second cache
 LANES = 64
 """Interleaved lanes in which words are looked through: NumPy finds their maxima side by side in vector registers."""
 
-NEVER = np.float32(-1e30)
-"""Score of the columns that fill the codebook up to whole lanes."""
+NEVER = np.float32(-1e30)  # Score of the columns that fill the codebook up to whole lanes
 
 
 def prepare_codebook(codebook):

@@ -13,22 +13,16 @@ from enum import IntEnum
 import numpy as np
 from numba import njit
 
-FEATURES = 32
-"""Features of a tile of the landmarks ..."""
-
-LANDMARKS = 2048
-"""... and landmarks: 256 KiB, which stay in the second cache while the rows of a part pass."""
+FEATURES = 32  # Features of a tile of the landmarks ..
+LANDMARKS = 2048  # ... and landmarks: 256 KiB, which stay in the second cache while the rows of a part pass.
 
 
 class Overlap(IntEnum):
     """What one feature adds to the sum."""
 
-    SMALLER = 0
-    """``min(x, y)``, for values that are not negative."""
-    PRODUCT = 1
-    """``x y``."""
-    HARMONIC = 2
-    """``x y / (x + y)``, for values that are not negative."""
+    SMALLER = 0  # ``min(x, y)``, for values that are not negative
+    PRODUCT = 1  # ``x y``
+    HARMONIC = 2  # ``x y / (x + y)``, for values that are not negative
 
 
 @njit(cache=True, nogil=True)

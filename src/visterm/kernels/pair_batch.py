@@ -15,10 +15,8 @@ import numpy as np
 class Loss(IntEnum):
     """What a pair (true tag y, other tag ȳ) costs, by the gap f_y - f_ȳ."""
 
-    HINGE = 0
-    """``|1 - gap|₊``: nothing from a gap of 1 on."""
-    LOGISTIC = 1
-    """``log(1 + exp(-gap))``: less and less, never nothing."""
+    HINGE = 0  # ``|1 - gap|₊``: nothing from a gap of 1 on
+    LOGISTIC = 1  # ``log(1 + exp(-gap))``: less and less, never nothing
 
 
 class PairBatch(NamedTuple):

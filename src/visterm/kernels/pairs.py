@@ -19,18 +19,12 @@ from numba import njit
 
 from visterm.kernels.topk import _select_rows, _sift_down
 
-ROWS = 64
-"""Rows of F that stay in the second cache while the examples of a group pass."""
-
-EXAMPLES = 8
-"""Examples of a group."""
-
+ROWS = 64  # Rows of F that stay in the second cache while the examples of a group pass
+EXAMPLES = 8  # Examples of a group
 FIRST_ROWS = 8, 64
 """Rows that are looked at first, at least and at most: otherwise as many as there are best pairs to find."""
 
-COLUMNS = 64
-"""Columns of a block: pairs that share a bound and are scored in vector registers."""
-
+COLUMNS = 64  # Columns of a block: pairs that share a bound and are scored in vector registers
 _LOWEST, _HIGHEST, _SHIFT = np.int32(-(2**31)), np.int32(2**31 - 1), np.int32(31)
 
 

@@ -14,15 +14,11 @@ from numba import njit
 from visterm.kernels.dot import dot
 from visterm.kernels.topk import _sift_down
 
-CHUNK = 64
-"""Scores that are compared with the root at once, in vector registers."""
-
+CHUNK = 64  # Scores that are compared with the root at once, in vector registers
 ROWS = 4096
 """Rows of V that are scored for one image before they are compared: short loops run faster than one that does both."""
 
-SHARED_ROWS = 1024
-"""The same for several images: rows that stay in the second cache from image to image."""
-
+SHARED_ROWS = 1024  # The same for several images: rows that stay in the second cache from image to image
 STREAMS = 4
 """Places of V that are read in turn: the processor fetches ahead for each (a fifth faster than from one place)."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-FEW = 8
-"""Numbers up to which looking at each in turn costs less than a search whose turns no processor foresees."""
+FEW = 8  # Numbers up to which looking at each in turn costs less than a search whose turns no processor foresees
 
 
 @njit(cache=True, nogil=True)

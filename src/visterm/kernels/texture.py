@@ -17,8 +17,7 @@ from numba import njit
 
 N_PATTERNS = 59
 MARGIN = 2
-DIAGONAL = 1.41421
-"""2·cos 45°, rounded to five digits as in scikit-image."""
+DIAGONAL = 1.41421  # 2·cos 45°, rounded to five digits as in scikit-image
 
 
 def lbp_codes(gray):

@@ -12,11 +12,8 @@ from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.rows import add_row, row_dot, row_length, row_of
 from visterm.kernels.sorted_lists import nth_absent
 
-DRAWS = 3
-"""Draws of a step: the query, the relevant image, the other."""
-
-ALIKE = 1e-6
-"""Squared distances below this share of the squared lengths are the rounding of a float32 kernel."""
+DRAWS = 3  # Draws of a step: the query, the relevant image, the other
+ALIKE = 1e-6  # Squared distances below this share of the squared lengths are the rounding of a float32 kernel
 
 
 class JudgedQueries(NamedTuple):

@@ -44,8 +44,7 @@ Learn: TypeAlias = Callable[[Matrix, sp.csr_array, np.random.Generator, "tuple[M
 MAX_SCORE_BYTES = 2**31
 BLOCK_BYTES = 2**25
 
-MAX_FEATURE = 1e15
-"""Largest feature taken: the squares of rows of such are still far from the end of float32."""
+MAX_FEATURE = 1e15  # Largest feature taken: the squares of rows of such are still far from the end of float32
 
 
 class Annotator(Estimator, ABC):

@@ -18,8 +18,7 @@ class FeatureShares(NamedTuple):
     """A score taken apart: ``Σ shares + constant + elsewhere``."""
 
     shares: NDArray[np.float64]  # shape (n_features,): the image's features times `weights`
-    weights: NDArray[np.float64]
-    """shape (n_features,): what the tag's score gains with each feature."""
+    weights: NDArray[np.float64]  # shape (n_features,): what the tag's score gains with each feature
     constant: float  # What the tag scores on an image without any feature: its bias
     elsewhere: float = 0.0
     """From members of a blend whose scores are no sums over features, because they compare whole images."""

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.estimator import Estimator
 from visterm.core.types import Matrix
 
-MIN_HELD_OUT = 50
-"""Fewer held-out images say more about chance than about the model: then none are held out."""
-
+MIN_HELD_OUT = 50  # Fewer held-out images say more about chance than about the model: then none are held out
 OnEpoch: TypeAlias = Callable[[dict[str, Any]], str | None]
 """Sees the record of each epoch, as `history_` has it; what returns "stop" ends the training there."""
 

@@ -21,16 +21,11 @@ from visterm.models.confidence.cutoffs import cutoff_for_precision
 from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
 from visterm.models.stopping import visible_columns
 
-SHARE = 0.2
-"""Of the images, left out of the fit of a copy where the model itself holds none out."""
-
+SHARE = 0.2  # Of the images, left out of the fit of a copy where the model itself holds none out
 MOST_IMAGES = 2000
-MOST_SCORES = 2**24
-"""Held at a time: where there are very many tags, fewer images are looked at."""
-
+MOST_SCORES = 2**24  # Held at a time: where there are very many tags, fewer images are looked at
 RIGHT_OF_5 = "right of 5 tags"
-SURE_TAGS = "tags at precision 0.9"
-"""Names of what new images can expect, among the facts of a run."""
+SURE_TAGS = "tags at precision 0.9"  # Names of what new images can expect, among the facts of a run
 
 
 class HeldOutScores(NamedTuple):

@@ -14,8 +14,7 @@ from visterm.core.writing import whole_file
 from visterm.tagging.explain import Explanation
 from visterm.tagging.picture_files import QUALITY, format_of
 
-SIDE = 640
-"""Long side of the photo in the drawing, in pixels."""
+SIDE = 640  # Long side of the photo in the drawing, in pixels
 ADDS: Final = np.array([214, 72, 10], np.float64)
 TAKES: Final = np.array([20, 90, 190], np.float64)
 PAPER: Final = (255, 255, 255)

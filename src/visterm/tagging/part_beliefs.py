@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from visterm.tagging.relations import WordRelations
     from visterm.tagging.run import Run
 
-BLOCK = 256
-"""Wholes whose parts are scored at a time."""
-
+BLOCK = 256  # Wholes whose parts are scored at a time
 NEVER = np.float32(-np.inf)
 
-MIN_OTHERS = 2
-"""Others of a kind that it takes to say what the kind has."""
+MIN_OTHERS = 2  # Others of a kind that it takes to say what the kind has
 
 
 class Believed(NamedTuple):

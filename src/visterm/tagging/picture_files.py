@@ -11,8 +11,7 @@ from visterm.core.errors import UserError
 FORMATS: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 """Pillow's name of each format, by the endings of its files."""
 
-QUALITY: Final = 95
-"""Of the formats that lose some of a picture: thin lines and small letters stay clean."""
+QUALITY: Final = 95  # Of the formats that lose some of a picture: thin lines and small letters stay clean
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

@@ -21,9 +21,7 @@ TITLES = {
 }
 """What models keep of each epoch, in the order of the panels."""
 
-BEST = {"map": max, "mean_rank": min}
-"""Measures on validation images, and which of their values is the best."""
-
+BEST = {"map": max, "mean_rank": min}  # Measures on validation images, and which of their values is the best
 OF_THE_EPOCH = ("epoch",)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 """Okabe and Ito's palette, from the easiest to the hardest to distinguish on white."""

@@ -36,12 +36,8 @@ from visterm.tagging.word_places import WordPlaces
 
 T = TypeVar("T")
 
-FINGERPRINT = "fingerprint"
-"""The key of the manifest for what `Run.fingerprint` was when the run was saved."""
-
-GIVEN = "given.safetensors"
-"""In a run of images known by number: the tags that it learned from."""
-
+FINGERPRINT = "fingerprint"  # The key of the manifest for what `Run.fingerprint` was when the run was saved
+GIVEN = "given.safetensors"  # In a run of images known by number: the tags that it learned from
 LEARNED_IMAGES, SKIPPED = "learned_images.safetensors", "skipped.jsonl"
 REFERENCE = "reference.json"
 CALIBRATION = "calibration.safetensors"

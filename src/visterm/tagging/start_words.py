@@ -18,11 +18,8 @@ from visterm.models.base import Annotator
 from visterm.tagging.word_places import WordPlaces
 from visterm.tagging.word_sources import FILE, GIVEN, LEARNED, SENTENCES, WordSource
 
-SETTING = "word_vectors"
-"""The setting of models that start from vectors of the tags."""
-
-LEARNED_DIM = 100
-"""Numbers of vectors learned from the tags, where the model does not say how many."""
+SETTING = "word_vectors"  # The setting of models that start from vectors of the tags
+LEARNED_DIM = 100  # Numbers of vectors learned from the tags, where the model does not say how many
 
 
 class StartWords(NamedTuple):

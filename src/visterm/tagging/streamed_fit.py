@@ -33,9 +33,7 @@ from visterm.models.abilities import FitsStreams
 from visterm.models.base import Annotator
 from visterm.tagging.run import Run
 
-MOST_COUNTED = 20_000
-"""Images in whose tags the calibration counts how frequent tags are."""
-
+MOST_COUNTED = 20_000  # Images in whose tags the calibration counts how frequent tags are
 VALID_SHARE = 0.1
 
 

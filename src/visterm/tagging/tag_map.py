@@ -14,11 +14,8 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.models.base import Annotator
 from visterm.models.blend.stacked import tag_vectors
 
-MOST_TAGS = 2000
-"""Tags on a map: more cannot be read, and take minutes to place."""
-
-COMPONENTS = 50
-"""Principal components that neighbours are found by (van der Maaten, Hinton 2008, section 4.2)."""
+MOST_TAGS = 2000  # Tags on a map: more cannot be read, and take minutes to place
+COMPONENTS = 50  # Principal components that neighbours are found by (van der Maaten, Hinton 2008, section 4.2)
 
 
 class PlacedTag(NamedTuple):

@@ -16,9 +16,7 @@ from visterm.data.word_vectors import WordVectors, read_word_vectors, write_word
 
 FILE, SENTENCES, LEARNED, GIVEN = "file", "sentences", "learned", "given"
 
-KEPT = "word_vectors.safetensors"
-"""In a run that was given vectors in Python: these."""
-
+KEPT = "word_vectors.safetensors"  # In a run that was given vectors in Python: these
 HOW_TO_NAME = f"a file (GloVe, word2vec, fastText .vec, safetensors), {LEARNED}, {LEARNED}:skipgram or {SENTENCES}"
 
 

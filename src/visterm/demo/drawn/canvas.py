@@ -16,9 +16,7 @@ from visterm.demo.drawn.materials import Material
 
 Points: TypeAlias = Sequence[tuple[float, float]]
 
-SCALE = 2
-"""Pictures are painted this many times larger and then reduced, which smooths edges."""
-
+SCALE = 2  # Pictures are painted this many times larger and then reduced, which smooths edges
 RGB: TypeAlias = tuple[int, int, int]
 RGBA: TypeAlias = tuple[int, int, int, int]
 Fill: TypeAlias = RGB | RGBA

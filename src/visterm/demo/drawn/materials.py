@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-TILE = 384
-"""Side of a tile in pixels; pictures take a crop at a random offset, so tiles are larger than pictures."""
+TILE = 384  # Side of a tile in pixels; pictures take a crop at a random offset, so tiles are larger than pictures
 
 
 class Material(IntEnum):

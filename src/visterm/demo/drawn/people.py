@@ -247,9 +247,7 @@ def _read(table: str) -> dict[str, Spellings]:
     return spellings
 
 
-SPELLINGS: dict[str, Spellings] = _read(_TABLE)
-"""The spellings of every true tag."""
-
+SPELLINGS: dict[str, Spellings] = _read(_TABLE)  # The spellings of every true tag
 GROUPS: dict[str, str] = {tag: tag for tag in SPELLINGS} | {
     word.casefold(): tag for tag, spellings in SPELLINGS.items() for word in spellings.all()
 }

@@ -22,14 +22,11 @@ Box: TypeAlias = tuple[int, int, int, int]
 
 SIZES: tuple[tuple[int, int], ...] = ((160, 120), (192, 128), (176, 132), (120, 160), (128, 192))
 SMALLEST_SIDE = 48
-PART_PIXELS = 8
-"""A part is in the truth from this many visible pixels on."""
-OBJECT_SHARE = 0.004
-"""An object is in the truth from this visible share of the picture on."""
+PART_PIXELS = 8  # A part is in the truth from this many visible pixels on
+OBJECT_SHARE = 0.004  # An object is in the truth from this visible share of the picture on
 OBJECT_TAG_SHARE = 0.009
 """An object is also a tag of the scene from this visible share of the picture on, `TAG_SHARE` aside."""
-PART_TAG_SHARE = 0.012
-"""A part is also a tag of the scene from this visible share of the picture on."""
+PART_TAG_SHARE = 0.012  # A part is also a tag of the scene from this visible share of the picture on
 TAG_SHARE: dict[str, float] = {
     "sky": 0.25,
     "grass": 0.1,
@@ -47,8 +44,7 @@ SEASONAL: dict[str, set[str]] = {
     "winter": {"snow", "forest", "house", "oak", "pine"},
 }
 """What shows that it is autumn or winter."""
-ATTRIBUTE_SHARE = 0.02
-"""A colour is a tag from this visible share of the picture on."""
+ATTRIBUTE_SHARE = 0.02  # A colour is a tag from this visible share of the picture on
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,7 @@ from visterm.models.ranking.streamed_fit import Checkpoint
 
 HANDED_OVER, HELD_OUT = "handed_over.json", "held_out.npy"
 
-EVERY = 20.0
-"""Seconds between checkpoints, at least, and 20 times as long as one takes."""
-
+EVERY = 20.0  # Seconds between checkpoints, at least, and 20 times as long as one takes
 CHECKPOINT = "checkpoint.safetensors"
 OF, FACTS = "of", "facts"
 

@@ -31,16 +31,13 @@ from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.tag_rows import BITS, PAIRS, TagPairs, TagRows, tag_hash
 from visterm.features.training_rows import splits_not_learned
 
-BYTES_A_WORD = 256
-"""What a counted word takes."""
-
+BYTES_A_WORD = 256  # What a counted word takes
 NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
 """Bits of an image: what its rows in the table say of splits; 0 where it has none."""
 
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 
-ROWS = 2**14
-"""Rows of the table taken at a time."""
+ROWS = 2**14  # Rows of the table taken at a time
 
 
 class JoinedTags(TagRows):

@@ -9,18 +9,12 @@ from typing import NamedTuple
 
 from visterm.core.errors import UserError
 
-SHARE = 0.5
-"""Of the machine's memory, taken where nothing is said."""
-
+SHARE = 0.5  # Of the machine's memory, taken where nothing is said
 COPIES = 3
 """Times that features are held at most by a fit in memory: all, those not held out, and as the model scales them."""
 
-BYTES_AN_IMAGE = 2048
-"""What names and tags of one image take in memory, about."""
-
-WINDOWS = 8
-"""A window is this part of the memory: two are held, some models copy one, and the rest is for all else."""
-
+BYTES_AN_IMAGE = 2048  # What names and tags of one image take in memory, about
+WINDOWS = 8  # A window is this part of the memory: two are held, some models copy one, and the rest is for all else
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 

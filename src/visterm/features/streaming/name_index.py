@@ -13,8 +13,7 @@ from visterm.core.writing import new_map
 from visterm.features.learned_images import name_hashes
 from visterm.features.streaming.shards import Shards
 
-BUCKET = 2**20
-"""Names sorted at a time, about."""
+BUCKET = 2**20  # Names sorted at a time, about
 
 
 class NameIndex:

@@ -19,8 +19,7 @@ from visterm.features.streaming.name_index import index_names
 from visterm.features.streaming.shards import Shards, read_ahead
 from visterm.store.rows import stack_rows
 
-ROWS = 4096
-"""Rows of a chunk, about: what goes along with a chunk is then little beside its rows."""
+ROWS = 4096  # Rows of a chunk, about: what goes along with a chunk is then little beside its rows
 
 
 def stored_chunks(

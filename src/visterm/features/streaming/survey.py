@@ -22,8 +22,7 @@ from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
 from visterm.store.rows import stack_rows
 
-MOST_VALID = 5000
-"""Rows that say when to stop, at most: more say it hardly better, and each epoch waits for them."""
+MOST_VALID = 5000  # Rows that say when to stop, at most: more say it hardly better, and each epoch waits for them
 
 
 class Survey(NamedTuple):

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.writing import new_map
 
-PAIRS = 2**20
-"""Pairs sorted at a time."""
-
+PAIRS = 2**20  # Pairs sorted at a time
 STARTS, TAGS = "starts.npy", "tags.npy"
 
 _PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
@@ -101,8 +99,7 @@ def ones_at(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[in
 class TagRows:
     """Which images are learned from, and their tags."""
 
-    bits: NDArray[np.uint8]
-    """shape (n_images,): what is known of the splits of each image; a memory map."""
+    bits: NDArray[np.uint8]  # shape (n_images,): what is known of the splits of each image; a memory map
     learned: int  # The bit of the images to learn from
     n_tags: int
     _pairs: TagPairs

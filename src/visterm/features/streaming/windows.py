@@ -19,8 +19,7 @@ from visterm.store.rows import stack_rows
 
 ROWS_FILE = "rows.f32"
 
-SPARE = 2
-"""Times the size of the copy that must be free on the disk: otherwise none is made."""
+SPARE = 2  # Times the size of the copy that must be free on the disk: otherwise none is made
 
 
 class ShardWindows:

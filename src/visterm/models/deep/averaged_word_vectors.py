@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.models.deep.base import DeepTagger
 
-BLOCK_IMAGES = 4096
-"""Images whose tags' correlations with all tags are held at a time."""
+BLOCK_IMAGES = 4096  # Images whose tags' correlations with all tags are held at a time
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

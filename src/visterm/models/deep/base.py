@@ -30,14 +30,10 @@ from visterm.models.epochs import EpochAnnotator, Floats, Validation
 from visterm.models.ranking.embedding_ranking import mean_length
 from visterm.models.stopping import OnEpoch
 
-PENALTY = 1.0
-"""Of words that follow the tags (`move_words`)."""
-
+PENALTY = 1.0  # Of words that follow the tags (`move_words`)
 MAX_LAYERS = 1000
 
-MAX_TRAINED_BYTES = 2**34
-"""Weights and vectors with their gradients and what the optimisers keep."""
-
+MAX_TRAINED_BYTES = 2**34  # Weights and vectors with their gradients and what the optimisers keep
 NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "random_state", "word_vectors")
 """Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
 
@@ -109,9 +105,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         "l2": partial(check_number, least=0),
         "dropout": partial(check_number, least=0, below=1),
     }
-    start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
-    """Settings that only a fit needs: they are not saved."""
-
+    start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)  # Settings that only a fit needs: they are not saved
     _together: DataParallel = ALONE
 
     def fit_together(

@@ -24,8 +24,7 @@ from visterm.models.deep.word_table import WordTable
 from visterm.models.epochs import Course, Measure, Validation, Weights
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
-HOLDING_OUT, FIRST, SECOND = 0, 1, 2
-"""What random draws of the fit are keyed by, beside its seed."""
+HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # What random draws of the fit are keyed by, beside its seed
 
 
 class EpochLoss(NamedTuple):

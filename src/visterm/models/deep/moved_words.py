@@ -14,9 +14,7 @@ from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import RandomState
 
-BLOCK_FLOATS = 2**21
-"""Relations that are held at a time: 8 MB of each of the few matrices that they are made from."""
-
+BLOCK_FLOATS = 2**21  # Relations that are held at a time: 8 MB of each of the few matrices that they are made from
 RIDGE = 1e-6
 """Of the mean square of the partners' coordinates, added to all: directions in which no partner lies stay unmoved."""
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from visterm.models.epochs import EpochSettings
 
-HIDDEN = (4096, 8192, 2048)
-"""Hidden layers of the paper (section 2)."""
+HIDDEN = (4096, 8192, 2048)  # Hidden layers of the paper (section 2)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -14,9 +14,7 @@ from visterm.core.errors import DataError, ShapeError, UserError
 
 Floats = NDArray[np.float32]
 
-DIM = 300
-"""Numbers of a vector where nothing says how many: those of the paper."""
-
+DIM = 300  # Numbers of a vector where nothing says how many: those of the paper
 BLOCK_ROWS = 16_384
 
 

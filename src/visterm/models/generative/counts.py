@@ -15,8 +15,7 @@ from visterm.models.base import Annotator
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-Counts = Any
-"""Array or CSR of float64, shape (n_images, n_features), nothing below 0."""
+Counts = Any  # Array or CSR of float64, shape (n_images, n_features), nothing below 0
 
 
 class CountingAnnotator(Annotator):

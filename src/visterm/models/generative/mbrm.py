@@ -16,11 +16,8 @@ from visterm.core.types import Matrix, RandomState
 from visterm.models.generative.relevance import Floats, RelevanceAnnotator
 from visterm.models.neighbours.distances import row_squares, squared_distances
 
-TILE_BYTES = 2**26
-"""Kernels between regions held at a time."""
-
-MAX_TILE_BYTES = 2**29
-"""Those of one image."""
+TILE_BYTES = 2**26  # Kernels between regions held at a time
+MAX_TILE_BYTES = 2**29  # Those of one image
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -19,9 +19,7 @@ from visterm.models.stopping import OnEpoch
 
 Floats = NDArray[np.float64]
 
-MOST_FOLDS = 10_000
-"""Rounds for a new image, which each search and annotation waits for."""
-
+MOST_FOLDS = 10_000  # Rounds for a new image, which each search and annotation waits for
 DENSE_FROM = 0.02
 """Share of stored counts from which on all products through BLAS are faster than those at the stored places."""
 

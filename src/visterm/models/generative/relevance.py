@@ -20,9 +20,7 @@ from visterm.models.generative.counts import count_tags
 
 Floats = NDArray[np.float64]
 
-CHOICE_ROWS = 1000
-"""The most training images, each left out in turn, that choose the settings."""
-
+CHOICE_ROWS = 1000  # The most training images, each left out in turn, that choose the settings
 BLOCK_BYTES = 2**25
 
 
@@ -62,8 +60,7 @@ class RelevanceAnnotator(Annotator):
     """Parameter that says how sharp the likelihood is; the value used gets the same name with ``_``."""
     likelihood_choices: ClassVar[tuple[float, ...]]
 
-    caption_setting: ClassVar[str]
-    """Parameter that says how smooth P(t|j) is."""
+    caption_setting: ClassVar[str]  # Parameter that says how smooth P(t|j) is
     caption_choices: ClassVar[tuple[float, ...]]
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:

@@ -23,19 +23,14 @@ from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
 Doubles = NDArray[np.float64]
 
 GAMMAS = (1.0, 3.0)
-ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)
-"""Settings tried, penalties from strong to weak."""
-
+ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)  # Settings tried, penalties from strong to weak
 DEFAULT_GAMMA, DEFAULT_ALPHA = 1.0, 0.3
 
-CHOICE_ROWS = 2000
-"""The most images that choose the settings: the time grows with their cube."""
-
+CHOICE_ROWS = 2000  # The most images that choose the settings: the time grows with their cube
 BLOCK_BYTES = 2**25
 MAX_KERNEL_BYTES = 2**33
 
-ROUNDING = 1e-8
-"""Added to the diagonal of the landmarks' kernel as a share of 1, its values there."""
+ROUNDING = 1e-8  # Added to the diagonal of the landmarks' kernel as a share of 1, its values there
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -19,20 +19,13 @@ DIRECT_SIZE = 6000
 
 CG_TOLERANCE = 1e-5
 CG_ITERATIONS = 500
-CG_COLUMNS = 256
-"""Targets solved together by conjugate gradients, to bound the memory."""
-
-ROUNDING = 1e-6
-"""Differences of this share of a float32 number are rounding."""
-
+CG_COLUMNS = 256  # Targets solved together by conjugate gradients, to bound the memory
+ROUNDING = 1e-6  # Differences of this share of a float32 number are rounding
 RANK_SHARE = 1e-10
 """Directions in which the features vary by less than this share of the most (in squares) count as none."""
 
-CENTRING_SHARE = 1e-13
-"""What is left of the squares by centring features that never vary."""
-
-SMALLEST_SHARE = 1e-12
-"""Guards the division where a row alone decides its own prediction."""
+CENTRING_SHARE = 1e-13  # What is left of the squares by centring features that never vary
+SMALLEST_SHARE = 1e-12  # Guards the division where a row alone decides its own prediction
 
 
 class LinearFit(NamedTuple):

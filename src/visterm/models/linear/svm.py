@@ -24,17 +24,11 @@ from visterm.models.stopping import OnEpoch, hold_out
 
 Doubles = NDArray[np.float64]
 
-PENALTIES = (0.1, 1.0, 10.0, 100.0)
-"""Values of C tried, for features of mean squared length 1."""
-
+PENALTIES = (0.1, 1.0, 10.0, 100.0)  # Values of C tried, for features of mean squared length 1
 DEFAULT_C = 1.0
 
-LEAST_GAIN = 1e-9
-"""By less than this no tag leaves the C that is best for all."""
-
-ROUNDING = 1e-12
-"""Variances of less than this share of the mean square are rounding."""
-
+LEAST_GAIN = 1e-9  # By less than this no tag leaves the C that is best for all
+ROUNDING = 1e-12  # Variances of less than this share of the mean square are rounding
 ROWS_AT_ONCE = 1024
 TAGS_AT_ONCE = 64
 

@@ -17,8 +17,7 @@ from visterm.core.types import Matrix
 from visterm.encoders.landmarks import Landmarks, landmark_columns
 from visterm.models.neighbours.knn import unit_rows
 
-TILE_ROWS = 2048
-"""Training rows that are brought to float64 at a time."""
+TILE_ROWS = 2048  # Training rows that are brought to float64 at a time
 
 
 def read_blocks(blocks: Any, n_features: int) -> list[slice]:

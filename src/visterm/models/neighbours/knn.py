@@ -27,16 +27,13 @@ POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 LONGEST = 1.001
 
-CHOICE_ROWS = 1000
-"""The most training images, each left out in turn, that choose the settings."""
-
+CHOICE_ROWS = 1000  # The most training images, each left out in turn, that choose the settings
 BLOCK_BYTES = 2**25
 
 UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-LONGEST, most=LONGEST, canonical=False)
 """Training features of unit length, up to rounding."""
 
-TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0, most=1)
-"""1 for each tag that a training image has."""
+TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0, most=1)  # 1 for each tag that a training image has
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

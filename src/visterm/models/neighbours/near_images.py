@@ -22,14 +22,9 @@ from visterm.models.neighbours.knn import BLOCK_BYTES, TAGS_OF_IMAGES, Ids
 T = TypeVar("T")
 Floats = NDArray[np.float32]
 
-SAMPLE_ROWS = 1000
-"""The most training images that set the scale of distances and choose settings."""
-
-SHORTEST = 1e-38
-"""Distances below this have no inverse in float32."""
-
-PART_ROWS = 128
-"""The most images that one thread compares at a time."""
+SAMPLE_ROWS = 1000  # The most training images that set the scale of distances and choose settings
+SHORTEST = 1e-38  # Distances below this have no inverse in float32
+PART_ROWS = 128  # The most images that one thread compares at a time
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

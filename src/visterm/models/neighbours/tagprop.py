@@ -26,21 +26,12 @@ Doubles = NDArray[np.float64]
 
 WEIGHTS = ("distance", "rank")
 
-LEARN_ROWS = 5000
-"""The most training images, each left out in turn, that teach the weights and sigmoids."""
-
-ROUNDS = 3
-"""Times that weights and sigmoids are learned in turn; what more bring is below the third digit."""
-
+LEARN_ROWS = 5000  # The most training images, each left out in turn, that teach the weights and sigmoids
+ROUNDS = 3  # Times that weights and sigmoids are learned in turn; what more bring is below the third digit
 MAX_STEPS = 100
-START_WEIGHT = 10.0
-"""Where the weights of distances begin, shared among the blocks: distances are about 1 at most."""
-
-ROOM = 1e-5
-"""ε of the paper (equation 2): the chance of a tag that no neighbour has."""
-
-PART = 64
-"""Images whose votes a thread looks at in one go."""
+START_WEIGHT = 10.0  # Where the weights of distances begin, shared among the blocks: distances are about 1 at most
+ROOM = 1e-5  # ε of the paper (equation 2): the chance of a tag that no neighbour has
+PART = 64  # Images whose votes a thread looks at in one go
 
 
 class Neighbourhoods(NamedTuple):

@@ -13,11 +13,8 @@ from visterm.models.epochs import Floats
 MAX_IMAGES = 1024
 """Training images in use, at even distances; more change the intercepts by less than the noise of the tags."""
 
-HALVINGS = 32
-"""Of the bracket around each intercept: ten digits."""
-
-BLOCK_TAGS = 2048
-"""Tags handled together, so that memory does not grow with them."""
+HALVINGS = 32  # Of the bracket around each intercept: ten digits
+BLOCK_TAGS = 2048  # Tags handled together, so that memory does not grow with them
 
 
 def set_intercepts(rows: Floats, X: Matrix, positives: sp.csr_array) -> None:

@@ -21,9 +21,7 @@ from visterm.models.linear.base import LinearAnnotator
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")
-"""Kernels for which the model keeps training images."""
-
+KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")  # Kernels for which the model keeps training images
 MAX_KERNEL_BYTES = 2**33
 
 UNEVEN = 1e-3

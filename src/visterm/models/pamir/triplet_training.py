@@ -12,9 +12,7 @@ from visterm.kernels.triplets import JudgedQueries, rank_triplets, rank_triplets
 from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.separate_training import image_rows
 
-TOP = 10
-"""Places that count for "p10"."""
-
+TOP = 10  # Places that count for "p10"
 TOP_LOSSES = ("p10", "warp", "ndcg")
 
 

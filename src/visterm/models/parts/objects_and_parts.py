@@ -28,8 +28,7 @@ from visterm.models.ranking.warp import block_size
 
 VALIDATION_QUADRUPLETS = 2000
 IMPOSSIBLE = np.float32(-1e30)
-MAX_PAIR_TAGS = 20_000
-"""Tags up to which the scores of all pairs of tags are made at once: 1.6 GB."""
+MAX_PAIR_TAGS = 20_000  # Tags up to which the scores of all pairs of tags are made at once: 1.6 GB
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

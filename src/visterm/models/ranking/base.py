@@ -39,8 +39,7 @@ Images: TypeAlias = NDArray[np.int64]
 
 Judged = TypeVar("Judged")
 
-MIX_ROWS = 4096
-"""Rows of weights that one thread averages at a time."""
+MIX_ROWS = 4096  # Rows of weights that one thread averages at a time
 
 
 class Training(Protocol):
@@ -59,8 +58,7 @@ class Setup(NamedTuple):
     block: int  # Pairs that share one state of the weights, for models whose `block` is None
 
 
-Begin: TypeAlias = Callable[[Weights, Team], Training]
-"""Begins a training that changes the given weights."""
+Begin: TypeAlias = Callable[[Weights, Team], Training]  # Begins a training that changes the given weights
 
 
 class RankingCourse(Course):
@@ -94,9 +92,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         ``draws`` (mean number a pair), ``violated`` (share of the pairs that made a step) and ``seconds``.
     """
 
-    scale_: float
-    """The factor of the features, by `row_length`."""
-
+    scale_: float  # The factor of the features, by `row_length`
     limits: ClassVar[dict[str, Limit]] = {"average": check_count}
 
     # -- what callers use beside the contract of every model ----------------------------------------------------------

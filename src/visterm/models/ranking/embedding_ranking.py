@@ -43,8 +43,7 @@ DRAW_LIMITS: dict[str, Limit] = {
 }
 """Settings of the draws of negatives, and of the weight of the rank that they tell."""
 
-START_ROWS = 16_384
-"""Rows of start values that one thread draws at a time."""
+START_ROWS = 16_384  # Rows of start values that one thread draws at a time
 
 
 class EmbeddingAnnotator(LinearScores):
@@ -175,8 +174,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     bias: float = 0.0
     block: int | None = None
 
-    pair_training: ClassVar[type[PairTraining]] = PairTraining
-    """What goes over the pairs."""
+    pair_training: ClassVar[type[PairTraining]] = PairTraining  # What goes over the pairs
 
     def _recipe(self) -> dict[str, Any]:
         """Return the parts of the model's `Recipe` that are its own."""

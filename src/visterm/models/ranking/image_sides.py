@@ -23,8 +23,7 @@ DENSE_SHARE = 128
 class ImageSide:
     """What training in blocks asks of the image's side; here nothing moves."""
 
-    U: Floats
-    """shape (block, width) or (0, 0). Image rows of the block, where they are held as an array."""
+    U: Floats  # shape (block, width) or (0, 0). Image rows of the block, where they are held as an array.
     rows: Rows  # Image rows, for the kernels
     steps: Floats
     """shape (block, width) or (block, 0). Steps of the image rows, for the block to fill; no
@@ -32,8 +31,7 @@ class ImageSide:
     rate: float = 0.0  # Learning rate of the steps
     n_shares: int = 0  # Parts that may be moved at the same time
     grain: int = 1  # How much larger parts are, where a pair is so little work that the calls would count
-    squares: Floats
-    """shape (n_features,) or (0,). What "adagrad" slows the steps of the map down by."""
+    squares: Floats  # shape (n_features,) or (0,). What "adagrad" slows the steps of the map down by.
     tabled: bool = False
     """Whether all scores of a few pairs may be made by one product. Not for linear scorers: sparse rows would be slower
     by it, and dense ones have to learn the same from the same draws."""

@@ -18,23 +18,14 @@ from visterm.models.epochs import Floats
 from visterm.models.ranking.image_sides import ImageSide
 from visterm.models.ranking.recipe import Negatives, Recipe
 
-TABLE_FLOATS = 2**20
-"""Scores that one matrix product makes, of all tags for a few pairs: they stay in the third cache."""
-
+TABLE_FLOATS = 2**20  # Scores that one matrix product makes, of all tags for a few pairs: they stay in the third cache
 TABLE_ROWS = 32
 """Pairs that such a product needs to run at BLAS speed: with more tags than that leaves room for, there is none."""
 
-TABLE_FROM = 0.2
-"""Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay."""
-
-POOL = 256
-"""Tags of a pool: one matrix product scores them for a whole part."""
-
-POOL_FROM = 8
-"""Mean draws a pair in the epoch before from which on a pool pays."""
-
-REDRAWS = 100
-"""Draws of tags that the image has after which an adaptive draw becomes a uniform one."""
+TABLE_FROM = 0.2  # Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay
+POOL = 256  # Tags of a pool: one matrix product scores them for a whole part
+POOL_FROM = 8  # Mean draws a pair in the epoch before from which on a pool pays
+REDRAWS = 100  # Draws of tags that the image has after which an adaptive draw becomes a uniform one
 
 
 class UniformDraws:

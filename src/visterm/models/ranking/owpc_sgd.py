@@ -14,8 +14,7 @@ from visterm.models.ranking.recipe import Negatives
 from visterm.models.ranking.streamed_fit import StreamedFit
 from visterm.models.ranking.warp import PairTraining
 
-TAG_SHARE = 128
-"""Tags that one BLAS call moves, as every tag does: fixed, for the same bytes."""
+TAG_SHARE = 128  # Tags that one BLAS call moves, as every tag does: fixed, for the same bytes
 
 
 class ExactRankTraining(PairTraining):

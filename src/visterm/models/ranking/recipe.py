@@ -16,25 +16,18 @@ from visterm.kernels.pair_batch import Loss
 class Negatives(Enum):
     """Which other tags ȳ a true tag is compared with."""
 
-    UNTIL_VIOLATION = auto()
-    """Draw uniformly until one is within the margin (WARP)."""
-    POOL = auto()
-    """The same law; many images are scored at once against one pool of drawn tags."""
-    UNIFORM = auto()
-    """One draw (AUC)."""
-    ADAPTIVE = auto()
-    """One draw from tags that are likely to score high for the image (VSE-ens)."""
-    ALL = auto()
-    """All tags within the margin, none drawn (OWPC)."""
+    UNTIL_VIOLATION = auto()  # Draw uniformly until one is within the margin (WARP)
+    POOL = auto()  # The same law; many images are scored at once against one pool of drawn tags
+    UNIFORM = auto()  # One draw (AUC)
+    ADAPTIVE = auto()  # One draw from tags that are likely to score high for the image (VSE-ens)
+    ALL = auto()  # All tags within the margin, none drawn (OWPC)
 
 
 class Step(Enum):
     """How a gradient becomes a step."""
 
-    SGD = auto()
-    """Times the learning rate."""
-    ADAGRAD = auto()
-    """Times the learning rate over the root of one plus the mean squares that the row has seen."""
+    SGD = auto()  # Times the learning rate
+    ADAGRAD = auto()  # Times the learning rate over the root of one plus the mean squares that the row has seen
 
 
 WEIGHTS = ("harmonic", "constant", "top", "truncated")

@@ -16,9 +16,7 @@ from visterm.kernels.rows import Rows, dense_rows, row_squares, sparse_rows
 from visterm.kernels.topk import top_k
 from visterm.models.epochs import EpochSums, Floats
 
-SHARES = 64
-"""Parts that the tags fall into, so that a thread with frequent tags does not hold up the others."""
-
+SHARES = 64  # Parts that the tags fall into, so that a thread with frequent tags does not hold up the others
 BAR_RANK = 3
 """A new tag counts as given to an image where it beats the image's third best old tag: photos have about three tags."""
 

@@ -26,9 +26,7 @@ from visterm.models.ranking.recipe import Negatives, Recipe, Step, rank_weights
 PART = 64
 """Pairs that one thread scores at a time, at least: from the block alone, so that BLAS gives the same bytes always."""
 
-PARTS = 16
-"""Parts that a block falls into, at most."""
-
+PARTS = 16  # Parts that a block falls into, at most
 SMALLEST_BLOCK = 16
 LARGEST_TAG_BLOCK = 256
 LARGEST_BLOCK = 4096

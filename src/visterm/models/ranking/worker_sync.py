@@ -20,16 +20,12 @@ from visterm.core.errors import UserError
 from visterm.kernels.row_moves import limit_norms
 from visterm.models.epochs import EpochSums, Floats
 
-COMPARED = 4096
-"""Rows compared at a time."""
-
+COMPARED = 4096  # Rows compared at a time
 SYNCS = 16
 """Syncs an epoch, at least: on held-out images of Corel5k and NUS-WIDE 64 did no better, and 8 were 2 % worse (of
 NUS-WIDE by number, four workers)."""
 
-MOST_PAIRS = 65_536
-"""Pairs of all workers between two syncs, at most."""
-
+MOST_PAIRS = 65_536  # Pairs of all workers between two syncs, at most
 WAYS = "ways"
 
 

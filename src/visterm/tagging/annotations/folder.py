@@ -24,8 +24,7 @@ from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
 from visterm.tagging.annotating import ChunkTags
 from visterm.tagging.annotations.pieces import Piece, PieceReader
 
-ANNOTATIONS = "folder of annotations"
-"""The kind in the manifest."""
+ANNOTATIONS = "folder of annotations"  # The kind in the manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,7 @@ from visterm.core.writing import writing
 from visterm.models.base import Annotator
 from visterm.tagging.tuning.validation import Parts, fit_judged
 
-MAX_REDRAWS = 100
-"""Draws in a row that bring no new setting, after which all are taken to have been drawn."""
-
+MAX_REDRAWS = 100  # Draws in a row that bring no new setting, after which all are taken to have been drawn
 Choices: TypeAlias = "Sequence[Any] | Range"
 
 

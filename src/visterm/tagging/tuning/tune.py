@@ -27,9 +27,7 @@ from visterm.tagging.tagger import Tagger
 from visterm.tagging.tuning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
 from visterm.tagging.tuning.validation import Parts, all_rows, fit_on_all, part_rows
 
-FORMAT = 1
-"""Of the trials; raised when they would come out otherwise, so that older ones are made anew."""
-
+FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
 DEFAULT_MODEL = "wsabie"
 VALID_SHARE = 0.1
 _UNUSED = (
