@@ -210,7 +210,7 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
         (["search", "CATALOGUE", "xyzzy"], "xyzzy"),
         (["search", "CATALOGUE", ""], "The search is empty"),
         (["search", "CATALOGUE", "tree -tree"], "cancel each other out"),
-        (["search", "CATALOGUE"], "Missing argument 'words'"),
+        (["search", "CATALOGUE"], "Missing argument 'WORDS'"),
         (["annotate", "RUN", "IMAGES", "-k", "x"], "-k is x; expected a whole number of 0 or more"),
         (["annotate", "RUN", "EMPTY"], "has no files"),
         (["index", "RUN", "EMPTY", "-o", "OUT"], "has no files"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from command_line import visterm
-from visterm.cli.command_line import COMMANDS, own_command
+from visterm.cli.command_line import COMMANDS, PANELS_OF_COMMANDS, own_command
 
 WITHOUT_EXAMPLES = {"models", "encoders", "metrics"}
 
@@ -28,6 +29,20 @@ def test_the_help_of_a_command_fits_on_a_screen_of_100_by_50(command: str, tmp_p
     lines = visterm(f"{command} --help", tmp_path)[1].splitlines()
     assert len(lines) <= 50
     assert [line for line in lines if len(line) > 100] == []
+
+
+def test_the_list_of_commands_says_what_each_is_for_in_one_line_by_purpose(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = visterm("--help", tmp_path)[1]
+    assert [summary for _, summary in COMMANDS.values() if len(summary) > 60] == []
+    assert all(f"{name:10}  {summary}\n" in listed for name, (_, summary) in COMMANDS.items())
+    assert [f"\n{panel}:\n" in listed for panel in PANELS_OF_COMMANDS] == [True] * 5
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_values_are_named_in_words_and_not_by_types_of_a_programming_language(command, tmp_path):
+    shown = visterm(f"{command} --help", tmp_path)[1]
+    assert not re.search(r"<\w+|\bint\b|\blist\[|x>=|\[required", shown)
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - WITHOUT_EXAMPLES))

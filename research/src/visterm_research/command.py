@@ -96,7 +96,10 @@ def reproduce(
     jobs: Jobs = None,
     json: Json = False,
 ) -> None:
-    """Run a paper's comparison again: settings chosen on validation rows, test rows evaluated once."""
+    """Run a paper's comparison again.
+
+    Settings are chosen on validation rows; test rows are evaluated once.
+    """
     from visterm.encoders.named import make_encoder
     from visterm_research.comparison.run import Options, Study
     from visterm_research.comparison.run import reproduce as run

@@ -81,7 +81,8 @@ def annotate(
 ) -> None:
     """Tag photos, and say how likely each tag is right.
 
-    Prints the best tags of each photo with their confidences. The exit code is 3 if photos were skipped.
+    The confidence, in percent, is the chance that people would give the photo this tag. The exit code is 3 if
+    photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped
     from visterm.core.types import Skipped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
@@ -14,6 +15,9 @@ from typer.main import get_command
 
 from visterm.core.errors import MissingExtraError
 from visterm.core.object_stores import only_named_stores
+
+_LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")
+"""A least value, which the text says where it isn't plain."""
 
 GROUP: Final = "visterm.commands"
 """Each entry point names a `typer.Typer` that has one command."""
@@ -35,6 +39,14 @@ COMMON: Final = {
 """Parameters of a `LongCommand` that its ``--help`` lists; ``--help-all`` lists all."""
 
 
+METAVARS: Final = {
+    "set_": "NAME=VALUE", "encoder_set": "NAME=VALUE", "grid": "NAME=VALUES", "model": "NAME", "encoder": "NAME",
+    "metric": "NAME", "tags": "SOURCE", "tag_file": "SOURCE", "tag": "TAG", "without": "TAG", "predicted": "TAG",
+    "object_tag": "TAG", "part_tag": "TAG", "image_column": "COLUMN", "tags_column": "COLUMN", "user_column": "COLUMN",
+    "from_": "DATE", "min_size": "SIZE", "max_size": "SIZE", "budget": "TIME", "like": "PHOTO", "folder": "FOLDER",
+}  # fmt: skip
+"""What stands for the value of some options in help texts; of others it follows from their type."""
+
 Examples: TypeAlias = Sequence[tuple[str, str]]
 """Commands, and what each does."""
 
@@ -49,42 +61,42 @@ def in_lines(examples: Examples) -> str | None:
     return "\n".join(["Examples:", *(f"  {command:{width}}  # {what}" for command, what in examples)])
 
 
-COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "fit": ("fit", "Learn a library's tags from photos that have them, and write a run."),
-    "tune": ("tune", "Try settings of a model on held-out photos, and fit the best on all."),
-    "encode": (
-        "encode",
-        "Encode a folder of photos once, into a features folder that other commands take instead of photos.",
-    ),
-    "annotate": ("annotate", "Tag photos: print the best tags of each, with their scores and confidences."),
-    "pair": ("relations", "Tag a picture of an object together with a picture of its part."),
-    "explain": ("explain", "Show how much each feature and each place of a photo adds to a tag's score."),
-    "evaluate": (
-        "evaluate",
-        "Measure a run on photos with known tags that it has not learned from, or compare several runs.",
-    ),
-    "index": ("index", "Put photos into a catalogue, so that you can search them by words."),
-    "search": ("search", "Find photos by words or by another photo, best first, among those that pass all filters."),
-    "union": ("index", "Join several catalogues, so that `visterm search` finds photos of all of them."),
-    "serve": ("serve", "Serve a catalogue: a page to search, tag and review, and an API for programs (/api/v1/docs)."),
-    "duplicates": (
-        "duplicates",
-        "Group pictures that look the same, the one to keep first. visterm never deletes a picture.",
-    ),
-    "export": ("export", "Write people's tags and confident predictions where other programs find them."),
-    "neighbours": ("tags", "Show the tags that are most similar to a tag, by the cosine of their vectors."),
-    "tags": ("tags", "List the tags of a run with their numbers of photos and aliases, suggest aliases, or add words."),
-    "relations": (
-        "relations",
-        "Show which tags a run predicts to be parts of which, without the known relations, best first.",
-    ),
-    "info": ("info", "Show what is in a run, a catalogue or a features folder."),
-    "models": ("lists", "List the models."),
-    "encoders": ("lists", "List the encoders, which turn photos into features."),
-    "metrics": ("lists", "List the metrics of `visterm evaluate`."),
-    "demo": ("lists", "Draw a small photo library, learn its tags, tag and search new pictures, and write a report."),
+PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Learn": {
+        "fit": ("fit", "Learn tags from photos that have them."),
+        "tune": ("tune", "Try settings of a model, and learn with the best ones."),
+        "evaluate": ("evaluate", "Measure how well a run tags photos, or compare runs."),
+        "encode": ("encode", "Compute the features of photos once, to use them again."),
+    },
+    "Tag photos": {
+        "annotate": ("annotate", "Tag photos, and say how likely each tag is right."),
+        "explain": ("explain", "Show which places in a photo a tag comes from."),
+        "pair": ("relations", "Tag a picture of an object and a picture of its part."),
+        "export": ("export", "Write tags where other programs find them."),
+    },
+    "Search": {
+        "index": ("index", "Put photos into a catalogue, to search them by words."),
+        "search": ("search", "Find photos by words, a similar photo, or filters."),
+        "union": ("index", "Join several catalogues, to search them as one."),
+        "duplicates": ("duplicates", "Find pictures that look the same; nothing is deleted."),
+        "serve": ("serve", "Serve a catalogue as a web page and an API."),
+    },
+    "Look inside": {
+        "info": ("info", "Show what is in a run, a catalogue or a features folder."),
+        "tags": ("tags", "List the tags of a run, suggest aliases, or add words."),
+        "neighbours": ("tags", "Show the tags that are most similar to a tag."),
+        "relations": ("relations", "Show which tags a run predicts to be parts of which."),
+    },
+    "Lists and demo": {
+        "models": ("lists", "List the models."),
+        "encoders": ("lists", "List the encoders, which turn photos into features."),
+        "metrics": ("lists", "List the metrics of `visterm evaluate`."),
+        "demo": ("lists", "Draw a small photo library, and try everything on it."),
+    },
 }
 """The file of each command, and the first paragraph of its docstring: listing the commands imports none of them."""
+
+COMMANDS: Final = {name: entry for panel in PANELS_OF_COMMANDS.values() for name, entry in panel.items()}
 
 
 class PackageCommand(NamedTuple):
@@ -103,10 +115,7 @@ class PackageCommand(NamedTuple):
 
 
 PACKAGE_COMMANDS: Final = {
-    "reproduce": PackageCommand(
-        "visterm-research",
-        "Run a paper's comparison again: settings chosen on validation rows, test rows evaluated once.",
-    ),
+    "reproduce": PackageCommand("visterm-research", "Run a paper's comparison again."),
 }
 
 
@@ -148,6 +157,16 @@ class CommandLine(PlainEpilog, TyperGroup):
         summary = known.summary if known else f"From {installed[cmd_name].partition(':')[0].partition('.')[0]}."
         return TyperCommand(cmd_name, help=summary)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by what they are for, then those of packages."""
+        names = self.list_commands(ctx)
+        others = [name for name in names if name not in COMMANDS]
+        width = max(map(len, names))
+        for title, panel in {**PANELS_OF_COMMANDS, "Other packages": others}.items():
+            if panel:
+                with formatter.section(title):
+                    formatter.write_dl([(f"{name:{width}}", self.get_command(ctx, name).help) for name in panel])
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command to run, imported now if another package has it.
 
@@ -179,7 +198,20 @@ def own_command(name: str) -> Any:
     kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)
     app = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command(name, epilog=in_lines(examples), cls=kind)(getattr(module, name))
-    return get_command(app)
+    command = get_command(app)
+    for param in command.params:
+        if param.metavar is None and not getattr(param, "is_flag", False):
+            param.metavar = _metavar(param)
+    return command
+
+
+def _metavar(param: Any) -> str:
+    """Return what stands for the value of an option or argument in a help text: ``PATH``, ``N``, ``IMAGES``."""
+    if param.param_type_name == "argument":
+        return str(param.name.upper())
+    kinds = {"int": "N", "float": "NUMBER", "path": "PATH"}
+    described = param.display_type(None).lower()
+    return METAVARS.get(param.name, next((kinds[kind] for kind in kinds if kind in described), "TEXT"))
 
 
 def _installed() -> dict[str, str]:
@@ -199,14 +231,27 @@ def _installed() -> dict[str, str]:
 class Command(PlainEpilog, TyperCommand):
     """A command whose help lists options in panels, as plain text: ``Input:``, ``Model:``, and so on."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the pieces of the usage line: ``[OPTIONS]``, then ``RUN``, ``[WORDS]`` or ``IMAGES...``."""
+        pieces = [self.options_metavar] if self.options_metavar else []
+        for param in self.get_params(ctx):
+            if param.param_type_name == "argument":
+                name = f"{param.metavar}{'...' if param.nargs != 1 else ''}"
+                pieces.append(name if param.required else f"[{name}]")
+        return pieces
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the panels."""
         panels: dict[str, list[tuple[str, str]]] = {title: [] for title in PANELS}
         for param in self.listed(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
-                plain = "Arguments" if param.param_type_name == "argument" else "Options"
-                panels.setdefault(getattr(param, "rich_help_panel", None) or plain, []).append(record)
+            if record is None:
+                continue
+            name, text = record[0], _LEAST.sub("", record[1]).replace("  [required]", "").replace("<=x<=", " to ")
+            if param.param_type_name == "argument":
+                panels["Arguments"].append((param.metavar or name, text))
+            else:
+                panels.setdefault(param.rich_help_panel or "Options", []).append((name, text))
         for title, records in panels.items():
             if records:
                 with formatter.section(title):

@@ -34,9 +34,10 @@ def duplicates(
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Group pictures that look the same, the one to keep first. visterm never deletes a picture.
+    """Find pictures that look the same; nothing is deleted.
 
-    Shots of a series and screenshots look alike and are no copies: their groups come last, and you choose.
+    The picture to keep comes first in its group. Shots of a series and screenshots look alike and are no copies:
+    their groups come last, and you choose.
     """
     from visterm.library.duplicates import find_duplicates
     from visterm.store.catalogue import StoredCatalogue

@@ -53,8 +53,9 @@ def encode(
     jobs: options.Jobs = None,
     ray: options.Ray = None,
 ) -> None:
-    """Encode a folder of photos once, into a features folder that other commands take instead of photos.
+    """Compute the features of photos once, to use them again.
 
+    Other commands take the features folder instead of the photos, and are faster.
     Run it again to go on after a kill, and to encode new and changed photos. The exit code is 3 if photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped

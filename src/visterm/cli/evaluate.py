@@ -101,9 +101,10 @@ def evaluate(
     memory: options.Memory = None,
     jobs: options.Jobs = None,
 ) -> None:
-    """Measure a run on photos with known tags that it has not learned from, or compare several runs.
+    """Measure how well a run tags photos, or compare runs.
 
-    Runs are compared on the photos that all can read and the tags that all know.
+    Use tagged photos that the run has not learned from. Runs are compared on the photos that all can read and the
+    tags that all know.
     """
     from visterm.cli.evaluation_tables import show_measured
     from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run

@@ -34,8 +34,9 @@ def explain(
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Show how much each feature and each place of a photo adds to a tag's score.
+    """Show which places in a photo a tag comes from.
 
+    Prints how much each feature and each place adds to the tag's score.
     For models whose scores are sums over features (ridge, wsabie, warp_linear, ...), on visterms or
     networks with average pooling.
     """

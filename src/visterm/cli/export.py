@@ -97,9 +97,10 @@ def export(
     jobs: options.Jobs = None,
     skipped: options.SkippedFile = None,
 ) -> None:
-    """Write people's tags and confident predictions where other programs find them.
+    """Write tags where other programs find them.
 
-    visterm adds tags, marks them as its own, and keeps what people wrote. The exit code is 3 if photos were skipped.
+    Writes people's tags and confident predictions. visterm adds tags, marks them as its own, and keeps what people
+    wrote. The exit code is 3 if photos were skipped.
     """
     from visterm.library.export.items import Parents
     from visterm.library.export.sources import Limits, open_source

@@ -67,9 +67,9 @@ def fit(
     verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> None:
-    """Learn a library's tags from photos that have them, and write a run.
+    """Learn tags from photos that have them.
 
-    The exit code is 3 if photos were skipped.
+    Writes a run, the folder that other commands tag and search with. The exit code is 3 if photos were skipped.
     """
     if catalogue is not None:
         _fit_catalogue(context, catalogue)
@@ -116,9 +116,7 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     sources = {name: context.get_parameter_source(name) for name in context.params if name not in WITH_A_CATALOGUE}
     if given := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
         name = {"out": "-o", "images": "IMAGES", "set_": "--set"}.get(given[0], "--" + given[0].replace("_", "-"))
-        raise UserError(
-            f"{name} is for a new run, but --catalogue learns with the catalogue's own run. Leave {name} out."
-        )
+        raise UserError(f"{name} is for a new run; --catalogue learns with the catalogue's own. Leave {name} out.")
     from visterm.library.catalogue import Catalogue
     from visterm.library.learn import in_words
 

@@ -73,7 +73,7 @@ def index(
     separator: options.Separator = None,
     json: options.Json = False,
 ) -> None:
-    """Put photos into a catalogue, so that you can search them by words.
+    """Put photos into a catalogue, to search them by words.
 
     Run it again to go on after a kill, and to find new, changed, moved and deleted photos. Another run replaces the
     catalogue's own. The exit code is 3 if photos were skipped.
@@ -120,7 +120,7 @@ def union(
     out: Annotated[Path, typer.Option("-o", "--out", help="The union to write, a new folder.")],
     json: options.Json = False,
 ) -> None:
-    """Join several catalogues, so that `visterm search` finds photos of all of them.
+    """Join several catalogues, to search them as one.
 
     Nothing is copied. Results are those of one catalogue with all photos.
     """

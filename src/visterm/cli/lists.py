@@ -58,7 +58,10 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same library.")] = 0,
     jobs: options.Jobs = None,
 ) -> None:
-    """Draw a small photo library, learn its tags, tag and search new pictures, and write a report."""
+    """Draw a small photo library, and try everything on it.
+
+    Learns the drawn library's tags, tags and searches new pictures, and writes a report to look at.
+    """
     from visterm.demo.run import run_demo
 
     result = run_demo(out, n_scenes=scenes, seed=seed, n_jobs=jobs, progress=Bars())

@@ -44,10 +44,10 @@ def relations(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Show which tags a run predicts to be parts of which, without the known relations, best first.
+    """Show which tags a run predicts to be parts of which.
 
-    Known relations are those of the run and of --part-of. The score is f_L of the objects-and-parts paper; higher is
-    better.
+    Leaves out known relations: those of the run and of --part-of. The score is f_L of the objects-and-parts paper;
+    higher is better.
     """
     from visterm.tagging.part_relations import believed_relations, known_relations, write_relations
     from visterm.tagging.relations import RelationSources
@@ -92,7 +92,7 @@ def pair(
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Tag a picture of an object together with a picture of its part.
+    """Tag a picture of an object and a picture of its part.
 
     Needs a run with parts: visterm fit --model objects_and_parts --part-of FILE.
     """

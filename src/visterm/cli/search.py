@@ -51,7 +51,10 @@ def search(
     scores: options.Scores = False,
     json: options.Json = False,
 ) -> None:
-    """Find photos by words or by another photo, best first, among those that pass all filters."""
+    """Find photos by words, a similar photo, or filters.
+
+    The percentage is the chance that a photo shows what you look for.
+    """
     from visterm.library.search_request import SearchRequest, opened_for_search, search_run
 
     among = which.filter_of(

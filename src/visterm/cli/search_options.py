@@ -51,8 +51,8 @@ Expand = Annotated[
     list[str] | None,
     search_option(
         "--expand",
-        help="Also show photos of related tags: parts (the wheels of a car) or siblings (a bus is a vehicle, too). "
-        "Needs a run with relations. Repeat for both.",
+        help="Also show photos of related tags: parts (the wheels of a car) or siblings (a bus, like a car, is a "
+        "vehicle). Repeat for both.",
     ),
 ]
 Groups = Annotated[

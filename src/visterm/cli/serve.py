@@ -43,9 +43,10 @@ def serve(
         int, typer.Option("--jobs", min=1, help="Threads per search: more for one user, 1 for many.")
     ] = 1,
 ) -> None:
-    """Serve a catalogue: a page to search, tag and review, and an API for programs (/api/v1/docs).
+    """Serve a catalogue as a web page and an API.
 
-    By default it can be reached from this machine only. It never connects to other hosts.
+    On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be reached
+    from this machine only. It never connects to other hosts.
     """
     try:
         import fastapi  # noqa: F401

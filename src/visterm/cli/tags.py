@@ -67,7 +67,7 @@ def tags(
     tags_column: options.TagsColumn = None,
     separator: options.Separator = None,
 ) -> None:
-    """List the tags of a run with their numbers of photos and aliases, suggest aliases, or add words.
+    """List the tags of a run, suggest aliases, or add words.
 
     Suggestions compare spellings and vectors. With IMAGES and --tags they also find tags of the same meaning on
     similar photos.
@@ -127,7 +127,10 @@ def neighbours(
     k: Annotated[int, typer.Option("-k", min=0, help="Tags to show; 0 for all.")] = 10,
     json: options.Json = False,
 ) -> None:
-    """Show the tags that are most similar to a tag, by the cosine of their vectors."""
+    """Show the tags that are most similar to a tag.
+
+    Similarity is the cosine of the tags' vectors, at most 1.
+    """
     from visterm.tagging.tagger import Tagger
 
     near = Tagger.load(run).neighbours(tag, k)

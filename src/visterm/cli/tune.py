@@ -60,10 +60,10 @@ def tune(
     ray: options.Ray = None,
     json: options.Json = False,
 ) -> None:
-    """Try settings of a model on held-out photos, and fit the best on all.
+    """Try settings of a model, and learn with the best ones.
 
-    Finished trials are stored in RUN.tune.jsonl; run the same command again to go on. The exit code is 3 if photos were
-    skipped.
+    Compares the settings on held-out photos, then learns from all photos. Finished trials are stored in
+    RUN.tune.jsonl; run the same command again to go on. The exit code is 3 if photos were skipped.
     """
     from visterm.tagging.fit_request import FitRequest
     from visterm.tagging.tuning.tune import tune_run
