@@ -36,7 +36,8 @@ def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
     `words`, (n_queries, n_words), is 1 where the query has the word, -1 where it asks for images without. Where `idf`
     is 0 for all words of a query, they weigh alike; a query without words stays empty.
     """
-    plain = words if _is_canonical(words) else as_csr(words)
+    right = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
+    plain = words if right and words.data.all() else as_csr(words)  # most queries come one by one, and are made so
     owner = np.repeat(np.arange(plain.shape[0]), np.diff(plain.indptr))
     values = plain.data * np.asarray(idf, np.float32)[plain.indices]
     silent = _squares(values, owner, plain.shape[0]) == 0
@@ -51,12 +52,6 @@ def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
 def _squares(values: NDArray[np.float32], owner: NDArray[np.int64], n: int) -> NDArray[np.float64]:
     """Return the squared lengths of `n` rows."""
     return np.bincount(owner, values.astype(np.float64) ** 2, minlength=n).astype(np.float64, copy=False)
-
-
-def _is_canonical(words: Any) -> bool:
-    """Return whether there is nothing to check: most queries come one by one, and are made so."""
-    right = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
-    return bool(right and words.data.all())
 
 
 def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:

@@ -214,7 +214,9 @@ class ShardCache:
             return None
         with self._lock:
             place = self._place(sha256)
-            self._make_room(len(content))
+            while len(self._sizes) >= LEAST and sum(self._sizes.values()) + len(content) > (self._most or 0):
+                oldest, _ = self._sizes.popitem(last=False)
+                self._place(oldest).unlink(missing_ok=True)
             place.write_bytes(content)
             self._sizes[sha256] = len(content)
             return place
@@ -226,11 +228,6 @@ class ShardCache:
             if self._most is None:
                 self._most = int(SHARE * shutil.disk_usage(self._folder).free)
         return self._folder / f"{sha256}.parquet"
-
-    def _make_room(self, n_bytes: int) -> None:
-        while len(self._sizes) >= LEAST and sum(self._sizes.values()) + n_bytes > (self._most or 0):
-            oldest, _ = self._sizes.popitem(last=False)
-            self._place(oldest).unlink(missing_ok=True)
 
 
 CACHE = ShardCache()  # That of this process; it goes with it

@@ -102,7 +102,8 @@ def annotate_each(
 
 def _chunks(encoder: AnyEncoder, images: Photos, progress: Progress) -> Iterator[Chunk]:
     """Yield images with their rows, some at a time: encoded now, or before."""
-    if is_features(images) or _several_features(images):
+    several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
+    if several or is_features(images):
         from visterm.features.streaming.stored_chunks import stored_chunks  # which loads pyarrow
 
         yield from stored_chunks(encoder, cast("str | list[str]", images), progress)
@@ -113,10 +114,6 @@ def _chunks(encoder: AnyEncoder, images: Photos, progress: Progress) -> Iterator
     for start in range(0, len(items), CHUNK):
         X, kept, skipped = encoder.encode(items[start : start + CHUNK], progress=Steps(progress))
         yield Chunk([names[start + place] for place in kept], X, skipped)
-
-
-def _several_features(images: Photos) -> bool:
-    return isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
 
 
 def _rankings(

@@ -96,7 +96,10 @@ def fit_on_machines(model: Annotator, rows: TrainingRows, executor: Executor, fo
         group = group._replace(n_workers=max(1, min(group.n_workers, model.batch_size // 2)))  # the least of a batch
         _sweep(folder, kept=of)
         try:
-            _write_rows(folder / ROWS, given)
+            (folder / ROWS).mkdir(parents=True)
+            for name, matrix in given.items():
+                if matrix is not None:
+                    write_matrix(folder / ROWS, name, matrix)
             sent = _unfitted(model, folder / f"{STATE}.{of}")
             found = executor.run_together(DeepFit(sent, folder / ROWS).run, group, folder, progress)
         finally:
@@ -148,14 +151,6 @@ def _unfitted(model: Annotator, state: Path) -> Any:
     params = model.get_params(deep=False)
     changed = {"word_vectors": None, "device": "cpu", "checkpoint": os.path.abspath(params["checkpoint"] or state)}
     return type(model)(**{**params, **changed})
-
-
-def _write_rows(folder: Path, given: Mapping[str, Any]) -> None:
-    """Write all matrices that the workers read."""
-    folder.mkdir(parents=True)
-    for name, matrix in given.items():
-        if matrix is not None:
-            write_matrix(folder, name, matrix)
 
 
 def _sweep(folder: Path, *, kept: str) -> None:

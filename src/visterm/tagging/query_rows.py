@@ -79,22 +79,18 @@ def query_corpus(
     if not isinstance(images, str | os.PathLike):
         names, items = as_images(images)
         return Corpus.of(list(items), names, [[] for _ in names]), lines
-    corpus = features_of(images).corpus() if is_features(images) else _untagged(Path(images))
-    return corpus, _named_as_in(corpus, lines)
-
-
-def _untagged(folder: Path) -> Corpus:
-    paths = images_in(folder)
-    names = [path.relative_to(folder).as_posix() for path in paths]
-    return Corpus.joined(folder, paths, TagsFound([record(name, [], None) for name in names], []))
-
-
-def _named_as_in(corpus: Corpus, lines: Sequence[QueryRow]) -> list[QueryRow]:
-    """Call the images of queries as the corpus does, where a name means one of its files."""
-    paths = [Path(name) for name in corpus.names]
+    if is_features(images):
+        corpus = features_of(images).corpus()
+    else:
+        folder = Path(images)
+        paths = images_in(folder)
+        records = [record(path.relative_to(folder).as_posix(), [], None) for path in paths]
+        corpus = Corpus.joined(folder, paths, TagsFound(records, []))
     given = list(dict.fromkeys(row.image for row in lines))
-    meant = dict(zip(given, ImageNames(Path(), paths).match(given), strict=True))
-    return [row if (match := meant[row.image]) is None else row._replace(image=match.path.as_posix()) for row in lines]
+    found = dict(zip(given, ImageNames(Path(), list(map(Path, corpus.names))).match(given), strict=True))
+    return corpus, [
+        row if (match := found[row.image]) is None else row._replace(image=match.path.as_posix()) for row in lines
+    ]
 
 
 class Judged(NamedTuple):

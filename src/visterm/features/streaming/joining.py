@@ -75,7 +75,9 @@ class JoinedTags(TagRows):
         self.understood = TagsRead.of(words.counts())
         self.understood.check(columns.get("separator"))
         self.remarks.append(self.understood.line())
-        self.learned = TRAIN if split is None and _any(self.bits, TRAIN | VALID | OTHER) else NO_SPLIT
+        blocks = (self.bits[start : start + PAIRS] for start in range(0, n, PAIRS))
+        with_split = split is None and any(bool((bits & (TRAIN | VALID | OTHER)).any()) for bits in blocks)
+        self.learned = TRAIN if with_split else NO_SPLIT
         self._keys = sorted({tag_key(word) for word in words.counts()})
         self._pairs.sort(self._keys)
         self.vocabulary = self._choose(words, min_count, aliases or {}, meant)
@@ -173,11 +175,6 @@ class JoinedTags(TagRows):
             values, counts = np.unique(self.bits[start : start + PAIRS], return_counts=True)
             found.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
         return found
-
-
-def _any(bits: NDArray[np.uint8], requested: int) -> bool:
-    """Return whether an image has one of some bits."""
-    return any(bool((bits[start : start + PAIRS] & requested).any()) for start in range(0, len(bits), PAIRS))
 
 
 def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:

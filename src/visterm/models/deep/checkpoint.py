@@ -83,13 +83,11 @@ def matrix_fingerprint(matrix: Matrix) -> str:
     """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
     digest = hashlib.sha256(str(matrix.shape).encode())
     csr: Any = matrix
-    parts = (csr.indptr, csr.indices, csr.data) if sp.issparse(matrix) else (_some_rows(matrix),)
+    if sp.issparse(matrix):
+        parts = [csr.indptr, csr.indices, csr.data]
+    else:
+        places = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
+        parts = [np.asarray(matrix[places])]
     for part in parts:
         digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()[:16]
-
-
-def _some_rows(matrix: Any) -> NDArray[Any]:
-    places = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
-    rows: NDArray[Any] = np.asarray(matrix[places])
-    return rows
