@@ -26,21 +26,10 @@ class Minor(IntEnum):
 def best_matches(products, own_x, own_y, start_x, start_y, minor, gamma, degree, offset, out):
     """Average the best matches of the bags of some images with those of others (PAMIR paper, section IV-C).
 
-    ``k̂(p, p') = Σ_i max_j k(p_i, p'_j) / |p|``, and the kernel is ``(k̂(p, p') + k̂(p', p)) / 2``. Sums are
-    float64, in the order of the points.
-
-    Parameters
-    ----------
-    products : ndarray of float32, shape (n_points_x, n_points_y)
-        Of all points with all.
-    own_x, own_y : ndarray of float32, shape (n_points_x,) and (n_points_y,)
-        See `Minor`.
-    start_x, start_y : ndarray of int64, shape (n_x + 1,) and (n_y + 1,)
-        Where each bag's points begin, none without a point.
-    minor : Minor
-    gamma, degree, offset : float
-    out : ndarray of float64, shape (n_x, n_y)
-        Overwritten.
+    ``k̂(p, p') = Σ_i max_j k(p_i, p'_j) / |p|``, and the kernel is ``(k̂(p, p') + k̂(p', p)) / 2``. Sums are float64,
+    in the order of the points. `products`, (n_points_x, n_points_y), are of all points with all; for `own_x` and
+    `own_y`, one a point, and the settings see `Minor`. The points of each bag, at least one, begin at `start_x`, (n_x +
+    1,), and `start_y`, (n_y + 1,). `out`, float64 (n_x, n_y), is overwritten.
     """
     widest = 0
     for y in range(out.shape[1]):

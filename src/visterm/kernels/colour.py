@@ -38,19 +38,10 @@ def lab_from_rgb(rgb):
 
 
 def colour_table(colours, lab):
-    """Find the nearest codebook colour of each of the 32 × 32 × 32 boxes that the RGB cube is cut into.
+    """Find the nearest codebook colour of each of the 32 × 32 × 32 boxes that the RGB cube is cut into, uint8 (32768,).
 
-    Parameters
-    ----------
-    colours : ndarray of float32, shape (n_colours, 3)
-        At most 256 of them, in CIELAB or in RGB from 0 to 255.
-    lab : bool
-        Whether they are, and distances are measured, in CIELAB.
-
-    Returns
-    -------
-    ndarray of uint8, shape (32768,)
-        Nearest to the box's middle, the first of equals. A pixel is at most 7 levels from its box's middle.
+    `colours`, at most 256, are in CIELAB with `lab`, where distances are then measured, or in RGB from 0 to 255. A box
+    takes the colour nearest to its middle, the first of equals. A pixel is at most 7 levels from its box's middle.
     """
     step = 256 // LEVELS
     middle = np.arange(LEVELS) * step + (step - 1) / 2

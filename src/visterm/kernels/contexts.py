@@ -13,19 +13,9 @@ from visterm.kernels.row_moves import limit_norm
 def draw_contexts(examples, tags, first_partner, partners, seed, epoch, contexts, places):
     """Draw for each example one of the tags that its tag is related to, all with the same chance.
 
-    Parameters
-    ----------
-    examples : ndarray of int64, shape (n,)
-        Numbers of the examples: they key the draws.
-    tags : ndarray of int64, shape (n,)
-    first_partner : ndarray of int64, shape (n_tags + 1,)
-    partners : ndarray of int64
-        ``partners[first_partner[t]:first_partner[t + 1]]`` are the tags related to t.
-    seed, epoch : int
-    contexts : ndarray of int64, shape (n,)
-        Overwritten: the related tag, or -1 where there is none.
-    places : ndarray of int64, shape (n,)
-        Overwritten where there is one: which entry of `partners` it is.
+    The numbers in `examples` key the draws. ``partners[first_partner[t]:first_partner[t + 1]]`` are the tags related to
+    t. All arrays are int64; `contexts` are overwritten with the related tag, or -1 where there is none, and `places`
+    with which entry of `partners` it is.
     """
     for p in range(examples.shape[0]):
         first, last = first_partner[tags[p]], first_partner[tags[p] + 1]

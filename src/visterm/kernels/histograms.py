@@ -23,22 +23,10 @@ def block_edges(length, stride):
 def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     """Count texture and colour codes in all blocks of some × some neighbouring cells.
 
-    Parameters
-    ----------
-    texture : ndarray of uint8, shape (height, width)
-        Codes below 59.
-    colour : ndarray of uint8, shape (height, width)
-        Codes below `n_colours`.
-    n_colours : int
-    rows, cols : ndarray of int64
-        Edges of the cells, from `block_edges`. Where a side has fewer cells than a block, blocks have all of them.
-    block_cells : int
-        Cells along the side of a block, at least 1: with 2, blocks overlap by half.
-
-    Returns
-    -------
-    ndarray of float32, shape (n_blocks, 59 + n_colours)
-        Shares: the texture columns of a block add up to 1, and so do the colour columns. Blocks go row by row.
+    Texture codes are below 59, colour codes below `n_colours`. Both are uint8 (height, width); the edges of the cells, `rows` and `cols`, come from `block_edges`. Blocks have
+    `block_cells` cells along a side (with 2 they overlap by half); where a side has fewer, blocks have all of them.
+    Returns float32 (n_blocks, 59 + n_colours), row by row: the texture columns of a block add up to 1, and so do the
+    colour columns.
     """
     down, across = len(rows) - 1, len(cols) - 1
     cells = np.zeros((down, across, N_PATTERNS + n_colours), np.int32)
@@ -76,19 +64,9 @@ def _count_cells(texture, colour, rows, cols, cells):
 def pyramid_histograms(codes, n_codes, levels):
     """Count the codes of an image as a whole, in its quarters, in its sixteenths, ...
 
-    Parameters
-    ----------
-    codes : ndarray of uint16, shape (height, width)
-        Below `n_codes`; at least one pixel.
-    n_codes : int
-    levels : int
-        Grids of 1 × 1, 2 × 2, ..., 2^(levels - 1) cells a side.
-
-    Returns
-    -------
-    list of ndarray of float32, shapes (4^level · n_codes,)
-        One a level, each with a sum of 1: shares of all pixels, cell after cell, row by row. Cells of images that are
-        smaller than the grid may be empty.
+    `codes`, uint16 (height, width), are below `n_codes`; grids have 1 × 1, 2 × 2, ..., 2^(levels - 1) cells a side.
+    Returns a float32 array (4^level · n_codes,) for each level with a sum of 1: shares of all pixels, cell after cell,
+    row by row. Cells of images that are smaller than the grid may be empty.
     """
     n = 2 ** (levels - 1)
     counts = np.zeros((n, n, n_codes), np.int32)
@@ -116,24 +94,11 @@ def _count_pyramid_cells(codes, rows, cols, counts):
 
 @njit(cache=True, nogil=True)
 def bag_row(words, shares, idf, root):
-    """Add up an image's words and weight them.
+    """Add up an image's words and weigh them; return weights above 0 (float32) and their words, increasing (int32).
 
-    Parameters
-    ----------
-    words : ndarray of int32, shape (n_blocks, n_nearest)
-        Below n_words; others are left out.
-    shares : ndarray of float32, shape (n_blocks, n_nearest)
-        What the block counts for each of its words.
-    idf : ndarray of float32, shape (n_words,)
-    root : bool
-        Weigh by the square root of the term frequency.
-
-    Returns
-    -------
-    weights : ndarray of float32
-        Above 0. Their squares add up to 1; none are given where no word has weight.
-    columns : ndarray of int32
-        Their words, increasing.
+    `words` and `shares`, (n_blocks, n_nearest), say how much a block counts for each of its words; words beyond `idf`,
+    (n_words,), are left out. With `root`, they weigh by the square root of the term frequency. The squares of the
+    weights add up to 1; there are none where no word has weight.
     """
     n_words = idf.shape[0]
     terms = np.zeros(n_words)

@@ -34,23 +34,10 @@ def prepare_codebook(codebook):
 
 
 def nearest_words(points, prepared, n_nearest=1):
-    """Find the nearest codebook rows of each point.
+    """Find the `n_nearest` nearest codebook rows of each point, finite float32 (n, n_features).
 
-    Parameters
-    ----------
-    points : ndarray of float32, shape (n, n_features)
-        Finite.
-    prepared : ndarray of float32
-        From `prepare_codebook`.
-    n_nearest : int
-        At least 1 and at most the number of words.
-
-    Returns
-    -------
-    words : ndarray of int32, shape (n, n_nearest)
-        Nearest first, of equals the smaller index.
-    scores : ndarray of float32, shape (n, n_nearest)
-        ``x·c - |c|²/2``: half of what the squared distance lacks to ``|x|²``.
+    `prepared` is from `prepare_codebook`. Returns words, int32 (n, n_nearest), nearest first, of equals the smaller
+    index; and float32 scores ``x·c - |c|²/2``: half of what the squared distance lacks to ``|x|²``.
     """
     words = np.zeros((len(points), n_nearest), np.int32)
     scores = np.full((len(points), n_nearest), -np.inf, np.float32)

@@ -27,18 +27,10 @@ class Overlap(IntEnum):
 
 @njit(cache=True, nogil=True)
 def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
-    """Add what the rows `first` .. `last` - 1 have in common with dense landmarks.
+    """Add what the rows `first` .. `last` - 1 have in common with dense landmarks, (n_features, n_landmarks).
 
-    Parameters
-    ----------
-    kind : Overlap
-    start, cols, vals : ndarray, ndarray, ndarray of float32
-        The rows, as the three arrays of a canonical CSR matrix with columns below n_features.
-    landmarks : ndarray of float32, shape (n_features, n_landmarks)
-    first, last : int
-        The rows meant.
-    sums : ndarray of float32, shape (n_rows, n_landmarks)
-        Changed in these rows.
+    `start`, `cols` and `vals` are the rows as the three arrays of a canonical CSR matrix with columns below n_features;
+    `sums` are float32 (n_rows, n_landmarks).
     """
     n_features, n_landmarks = landmarks.shape
     for left in range(0, n_landmarks, LANDMARKS):
@@ -69,17 +61,8 @@ def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
 def add_sparse_overlaps(kind, start, cols, vals, l_start, l_cols, l_vals, first, last, sums):
     """Add what the rows `first` .. `last` - 1 have in common with sparse landmarks.
 
-    Parameters
-    ----------
-    kind : Overlap
-    start, cols, vals : ndarray, ndarray, ndarray of float32
-        The rows, as in `add_dense_overlaps`.
-    l_start, l_cols, l_vals : ndarray, ndarray, ndarray of float32
-        The landmarks as the three arrays of a CSR matrix (n_features, n_landmarks): the landmarks that have a feature.
-    first, last : int
-        The rows meant.
-    sums : ndarray of float32, shape (n_rows, n_landmarks)
-        Changed in these rows.
+    As `add_dense_overlaps`, but the landmarks are the three arrays of a CSR matrix (n_features, n_landmarks): the
+    landmarks that have a feature.
     """
     for i in range(first, last):
         out = sums[i]

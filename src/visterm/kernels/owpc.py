@@ -10,25 +10,13 @@ from numba import njit
 def weigh_all(pairs, first, last, positives, rank_weights, scores):
     """Turn scores into the factors of Eq. 6: each violator weighs L(rank) / rank, the true tag L(rank).
 
-    The rank of y counts the tags ȳ that the image does not have with 1 + f_ȳ(x) > f_y(x) (Eq. 7).
+    The rank of y counts the tags ȳ that the image does not have with 1 + f_ȳ(x) > f_y(x) (Eq. 7). `rank_weights`,
+    (n_tags + 1,), are L(k) of each rank. `scores`, float32 (n, n_tags), are overwritten by the factors: L(rank) at y,
+    -L(rank) / rank at its violators, else 0.
 
     Fills in `violators`, by the rank or -1 where nothing violates, and `trials`, by the candidates, all of which were
-    scored, for the pairs first .. last-1.
-
-    Parameters
-    ----------
-    rank_weights : ndarray of float32, shape (n_tags + 1,)
-        L(k) of each rank.
-    scores : ndarray of float32, shape (n, n_tags)
-        Scores; overwritten by the factors: L(rank) at y, -L(rank) / rank at its violators, else 0.
-
-    Returns
-    -------
-    total : float
-        Sum over the pairs of Eq. 6.
-    n_trials : int
-    n_steps : int
-        Pairs with a violator.
+    scored, for the pairs first .. last-1. Returns the sum over the pairs of Eq. 6, the sum of the trials, and how many
+    pairs have a violator.
 
     References
     ----------

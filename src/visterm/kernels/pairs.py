@@ -96,19 +96,9 @@ def _float(key):
 def top_pairs(A, B, terms, twins, first, last, ids, scores):
     """Fill `ids` and `scores` with the k best pairs of the examples `first` .. `last` - 1, ties by the smaller number.
 
-    Parameters
-    ----------
-    A, B : ndarray of float32, shape (n, K)
-        Scores of each tag for the object's image and for the part's; finite, as are all sums with F.
-    terms : PairTerms
-    twins : bool
-        Whether a tag with itself is a pair too.
-    first, last : int
-        Within 0 and n.
-    ids : ndarray of int64, shape (n, k)
-        Changed in these rows: numbers of pairs, ``i * K + j``. k at least 1 and at most the number of pairs.
-    scores : ndarray of float32, shape (n, k)
-        Changed in these rows.
+    `A` and `B`, float32 (n, K), score each tag for the object's image and for the part's; they are finite, as are all
+    sums with F. With `twins`, a tag with itself is a pair too. `ids`, int64 (n, k), get numbers of pairs, ``i * K +
+    j``; k is at least 1 and at most the number of pairs.
     """
     n = terms.F.shape[0]
     k = ids.shape[1]
@@ -161,16 +151,9 @@ def top_pairs(A, B, terms, twins, first, last, ids, scores):
 
 @njit(cache=True, nogil=True)
 def pair_ranks(A, B, terms, twins, objects, parts, first, last, ranks):
-    """Fill `ranks` with how many pairs stand before one, in the order of `top_pairs`.
+    """Fill `ranks`, int64 (n,), with how many pairs stand before one, in the order of `top_pairs`; 0 is best.
 
-    Parameters
-    ----------
-    A, B, terms, twins, first, last
-        As for `top_pairs`.
-    objects, parts : ndarray of int64, shape (n,)
-        The pair of each example; of two tags, if `twins` is false.
-    ranks : ndarray of int64, shape (n,)
-        Changed for these examples; 0 is best.
+    The pair of each example is `objects` and `parts`, int64 (n,): two tags, if `twins` is false.
     """
     n = terms.F.shape[0]
     if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):

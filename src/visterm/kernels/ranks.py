@@ -24,16 +24,9 @@ def first_non_finite_row(scores):
 def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
     """Fill `ranks` and `mid_ranks`: where in its row each relevant entry stands. O(relevant × m) a row, no sort.
 
-    Parameters
-    ----------
-    scores : ndarray of float32 or float64, shape (n, m), C order
-        Higher is better; no NaN. An entry of minus infinity is never above nor level with a finite one.
-    indptr, indices : ndarray of int64, shapes (n + 1,) and (n_relevant,)
-        CSR pattern of the relevant entries; columns below m.
-    ranks : ndarray of int64, shape (n_relevant,)
-        1 is best; of equal scores the smaller column ranks first.
-    mid_ranks : ndarray of float64, shape (n_relevant,)
-        Equal scores share the mean of their ranks.
+    `scores`, (n, m) in C order without NaN: higher is better, and minus infinity is never above nor level with a finite
+    one. `indptr` and `indices` are the CSR pattern of the relevant entries. In `ranks` 1 is best, and of equal scores
+    the smaller column ranks first; in `mid_ranks` equal scores share the mean of their ranks.
     """
     n, m = scores.shape
     for i in range(n):
@@ -62,18 +55,10 @@ def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
 def count_irrelevant_above(scores, first_row, indptr, best, ids, n_above):
     """Add to `n_above`, for some rows of a score matrix, how many irrelevant ones stand in each gap of a column.
 
-    Parameters
-    ----------
-    scores : ndarray of float32 or float64, shape (n, m), C order
-        Rows `first_row` to `first_row + n` of the matrix; no NaN. Minus infinity: left out of the ranking.
-    first_row : int
-        Id of the first row.
-    indptr : ndarray of int64, shape (m + 1,)
-        Where the relevant entries of each column begin.
-    best, ids : ndarray of float64 and int64, shape (n_relevant,)
-        Scores and row ids of the relevant entries of each column, best first, ties by the smaller id.
-    n_above : ndarray of int64, shape (n_relevant,)
-        Gains the irrelevant rows that stand just above each relevant entry, below the one before it.
+    `scores`, (n, m) in C order without NaN, are the rows `first_row` to `first_row + n` of the matrix; minus infinity
+    is left out of the ranking. `indptr`, (m + 1,), says where the relevant entries of each column begin; `best` and
+    `ids` are their scores and row ids, best first, ties by the smaller id. `n_above` gains the irrelevant rows that
+    stand just above each relevant entry, below the one before it.
     """
     n, m = scores.shape
     for i in range(n):

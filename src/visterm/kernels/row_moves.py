@@ -121,25 +121,10 @@ def move_row(row, gradient, rate, sums, place):
 
 @njit(cache=True, nogil=True)
 def move_drawn_rows(table, sums, tags, order, gradients, rate):
-    """Step those rows of a table that were drawn, each once, by the sum of its gradients.
+    """Step those rows of a table that were drawn, each once, by the sum of its gradients; return how many moved.
 
-    Parameters
-    ----------
-    table : ndarray of float32, shape (n_tags, width)
-        Rows of `tags` are changed.
-    sums : ndarray of float32, shape (n_tags,)
-        What Adagrad remembers; entries of `tags` are changed.
-    tags : ndarray of int64, shape (n_draws,)
-        Within 0 .. n_tags - 1; may be repeated.
-    order : ndarray of int64, shape (n_draws,)
-        Sorts `tags`, stably.
-    gradients : ndarray of float32, shape (n_draws, width)
-    rate : float
-
-    Returns
-    -------
-    int
-        Rows that were moved.
+    `table`, (n_tags, width), and `sums`, (n_tags,), what Adagrad remembers, are changed in the rows `tags`, int64
+    (n_draws,), which may be repeated. `order` sorts `tags`, stably; `gradients` are (n_draws, width).
     """
     moved, place, total = 0, 0, np.empty(table.shape[1], np.float32)
     while place < order.shape[0]:

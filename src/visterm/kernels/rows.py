@@ -39,14 +39,8 @@ def sparse_rows(data, indices, indptr):
 def embed(rows, chosen, weights, out):
     """Multiply rows by weights: ``out[p] = x(chosen[p]) · weights``.
 
-    Parameters
-    ----------
-    rows : Rows
-        With columns below n_features.
-    chosen : ndarray of int64, shape (n,)
-    weights : ndarray of float32, shape (n_features, width)
-    out : ndarray of float32, shape (n, width) or wider
-        The first columns are overwritten.
+    The rows have columns below n_features, `weights` are (n_features, width). The first columns of `out`, (n, width) or
+    wider, are overwritten.
     """
     width = weights.shape[1]
     for p in range(chosen.shape[0]):
@@ -204,22 +198,9 @@ def copy_rows(weights, chosen, out):
 def add_steps(chosen, active, steps, first, last, rule, squares, weights):
     """Add a block of steps to the rows that they belong to, then bring those rows back under the norm limit.
 
-    ``weights[j] += Σ_p steps[p]`` over the active p with ``chosen[p] == j``, in the order of p, for the rows
-    first .. last-1: `add_outer` for features that are 1 in one place and 0 elsewhere. Threads with ranges of rows that
-    do not meet change different rows.
-
-    Parameters
-    ----------
-    chosen : ndarray of int32 or int64, shape (n,)
-        Row of each step.
-    active, steps, rule
-        As for `add_outer`.
-    first, last : int
-        The range of rows.
-    squares : ndarray of float32, shape (n_rows,) or (0,)
-        Entries first .. last-1 are changed: one plus the mean squares of the row's gradients so far. Empty for SGD.
-    weights : ndarray of float32, shape (n_rows, width)
-        Rows first .. last-1 are changed.
+    ``weights[j] += Σ_p steps[p]`` over the active p with ``chosen[p] == j``, in the order of p, for the rows first ..
+    last-1: `add_outer` for features that are 1 in one place and 0 elsewhere, with arguments as there. Threads with
+    ranges of rows that do not meet change different rows.
     """
     adaptive = squares.shape[0] > 0
     if adaptive or rule.keep < 1.0:

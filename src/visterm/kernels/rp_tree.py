@@ -35,20 +35,9 @@ def grow_tree(rows, seed, order, bounds, thresholds):
     """Split rows level by level at the median of their projections, which keeps the tree balanced.
 
     Of m images the floor(m / 2) with the smallest projections go left (at equal ones those that came first), and the
-    threshold lies in the middle between the two sides.
-
-    Parameters
-    ----------
-    rows : Rows
-        At least as many as there are leaves.
-    seed : int
-        Not negative.
-    order : ndarray of int64, shape (n_rows,)
-        Overwritten: the rows, leaf after leaf, ascending within each.
-    bounds : ndarray of int64, shape (2^levels + 1,)
-        Overwritten: leaf l holds ``order[bounds[l]:bounds[l + 1]]``.
-    thresholds : ndarray of float64, shape (2^levels,)
-        Overwritten: of node m in entry m; entry 0 is not used.
+    threshold lies in the middle between the two sides. There are at least as many rows as leaves. `order`, (n_rows,),
+    is overwritten with the rows, leaf after leaf, ascending within each; leaf l holds ``order[bounds[l]:bounds[l +
+    1]]``. `thresholds`, (2^levels,), are overwritten: of node m in entry m; entry 0 is not used.
     """
     n = order.shape[0]
     n_leaves = thresholds.shape[0]
@@ -99,19 +88,8 @@ def find_leaves(rows, seed, thresholds, leaves):
 def products_within(postings, first, stop, rows, members, out):
     """Multiply some rows by all images of a leaf: ``out[a, b] = rows[members[a]] · image(first + b)``.
 
-    The images lie by their features: only those of the leaf that share a feature with the row are visited.
-
-    Parameters
-    ----------
-    postings : Rows
-        Row j holds the values of feature j: columns are images, in growing order.
-    first, stop : int
-        The images of the leaf.
-    rows : Rows
-        With columns below the number of features.
-    members : ndarray of int64, shape (n,)
-    out : ndarray of float32, shape (n, stop - first)
-        Overwritten.
+    The images first .. stop-1 of the leaf lie by their features: row j of `postings` holds the values of feature j, and
+    columns are images, in growing order. So only those of the leaf that share a feature with the row are visited.
     """
     if out.shape[0] < members.shape[0] or out.shape[1] < stop - first:
         raise IndexError("out has fewer places than there are products")

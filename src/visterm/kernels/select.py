@@ -49,18 +49,9 @@ def largest_norm(rows):
 
 @njit(cache=True, nogil=True)
 def start_heaps(U, V, first, ids, scores):
-    """Fill `ids` and `scores` with the heaps of the first k tags from `first`.
+    """Fill `ids` and `scores`, (n, k), with the heaps of the first k tags from `first`, which is at most n_tags - k.
 
-    Parameters
-    ----------
-    U : ndarray of float32, shape (n, width)
-        Image rows, finite.
-    V : ndarray of float32, shape (n_tags, width)
-        Tag rows, finite.
-    first : int
-        At most n_tags - k.
-    ids : ndarray of int64, shape (n, k)
-    scores : ndarray of float32, shape (n, k)
+    `U`, image rows, and `V`, tag rows, are finite float32 of one width.
     """
     k = ids.shape[1]
     if first < 0 or first + k > V.shape[0] or U.shape[1] != V.shape[1]:
@@ -75,14 +66,9 @@ def start_heaps(U, V, first, ids, scores):
 
 @njit(cache=True, nogil=True)
 def stream_best(U, V, first, stop, ids, scores):
-    """Bring tags `first` to `stop` into heaps of earlier tags; V is read once for all images.
+    """Bring tags `first` to `stop` into heaps that `start_heaps` began; V is read once for all images.
 
-    Parameters
-    ----------
-    U, V, ids, scores
-        As in `start_heaps`, which began the heaps; k at least 1.
-    first, stop : int
-        Within 0 and n_tags; tags come in ascending order, so that the smaller of equals stays.
+    k is at least 1; tags come in ascending order, so that the smaller of equals stays.
     """
     k = ids.shape[1]
     if first < 0 or stop > V.shape[0] or U.shape[1] != V.shape[1] or k < 1:
@@ -114,18 +100,9 @@ def score_chosen(u, V, chosen, out):
 
 @njit(cache=True, nogil=True)
 def best_of_chosen(U, V, chosen, ids, scores):
-    """Fill heaps with the best of some rows of V, which are read where they lie, once for all of U.
+    """Fill heaps, (n, k), with the best of some rows of V, which are read where they lie, once for all of U.
 
-    Parameters
-    ----------
-    U : ndarray of float32, shape (n, width)
-    V : ndarray of float32, shape (n_rows, width)
-    chosen : ndarray of int64, shape (m,)
-        Rows of V, ascending, so that the smaller of equals stays.
-    ids : ndarray of int64, shape (n, k)
-        Overwritten; k from 1 to m.
-    scores : ndarray of float32, shape (n, k)
-        Overwritten.
+    The rows are `chosen` in ascending order, so that the smaller of equals stays; k is from 1 to their number.
     """
     m, k = chosen.shape[0], ids.shape[1]
     if k < 1 or k > m or chosen[0] < 0 or chosen[m - 1] >= V.shape[0] or U.shape[1] != V.shape[1]:
@@ -153,15 +130,9 @@ def best_of_chosen(U, V, chosen, ids, scores):
 def screen_best(block, U, V, first, slack, ids, scores):
     """Bring the tags of a block of approximate scores into heaps of earlier tags.
 
-    Parameters
-    ----------
-    block : ndarray of float32, shape (n, m)
-        Products of U with tags `first` to `first + m`, as any BLAS rounds them.
-    U, V, ids, scores
-        As in `start_heaps`; k at least 1.
-    first : int
-    slack : ndarray of float32, shape (n,)
-        How far the scores of each row may be from those of `score_rows`; NaN: looks at every tag of the row.
+    `block`, (n, m), are products of U with tags `first` to `first + m`, as any BLAS rounds them. `slack`, (n,), says
+    how far the scores of each row may be from those of `score_rows`; NaN: looks at every tag of the row. The rest is as
+    in `start_heaps`, with k at least 1.
     """
     n, m = block.shape
     k = ids.shape[1]

@@ -16,28 +16,11 @@ def skipgram_epoch(starts, tags, ends, words, contexts, n_contexts, n_negatives,
     """Go once over the lists, one after the other: a step for each pair drawn and for each of its negatives.
 
     The steps climb ``log σ(w·c) + Σ log σ(-w·c')``, with w the vector of a tag, c the context vector of another one of
-    its list and c' those of tags drawn by `ends`; a negative that is c itself is passed over, as in word2vec.
-
-    Parameters
-    ----------
-    starts : ndarray of int64, shape (n_lists + 1,)
-    tags : ndarray of int32
-        List i is ``tags[starts[i] : starts[i + 1]]``, no tag twice.
-    ends : ndarray of float64, shape (n_tags,)
-        Running sums of the chances of negatives; the last is their total.
-    words, contexts : ndarray of float32, shape (n_tags, dim)
-        Changed in place.
-    n_contexts : int
-        Others that each tag of a list predicts: drawn with replacement where there are more, else each once.
-    n_negatives : int
-    rate, last_rate : float
-        Learning rate at the first list, and what it falls to after the last, in a line.
-    seed, epoch : int
-
-    Returns
-    -------
-    float
-        Sum of the losses, before each step.
+    its list and c' those of tags drawn by `ends`; a negative that is c itself is passed over, as in word2vec. List i is
+    ``tags[starts[i] : starts[i + 1]]``, no tag twice. `ends`, (n_tags,), are running sums of the chances of negatives;
+    the last is their total. `words` and `contexts`, (n_tags, dim), are changed in place. Each tag of a list predicts
+    `n_contexts` others: drawn with replacement where there are more, else each once. The learning rate falls from
+    `rate` to `last_rate` in a line. Returns the sum of the losses, before each step.
     """
     n_lists, n_tags, dim = starts.shape[0] - 1, words.shape[0], words.shape[1]
     step = np.empty(dim, np.float32)

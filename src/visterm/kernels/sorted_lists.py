@@ -45,21 +45,10 @@ def intersect_lists(start, members, query_start, query_lists, counts, out_start,
     """Find the members that all the lists of each query share; a query of no list has none.
 
     The shortest list is gone through and the others are searched, so a query costs about as much as its rarest word.
-
-    Parameters
-    ----------
-    start : ndarray of int64, shape (n_lists + 1,)
-    members : ndarray of int32 or int64
-        ``members[start[t]:start[t + 1]]`` is list t, sorted, without repetitions.
-    query_start : ndarray of int64, shape (n_queries + 1,)
-    query_lists : ndarray of int32 or int64
-        ``query_lists[query_start[q]:query_start[q + 1]]`` are the lists of query q, below n_lists.
-    counts : ndarray of int64, shape (n_queries,)
-        Overwritten: members found.
-    out_start : ndarray of int64, shape (n_queries + 1,) or (0,)
-        Where the members of each query go, as the counts of an earlier call say; empty to count only.
-    out : ndarray of int32
-        Overwritten, unless the call only counts: the members, sorted.
+    ``members[start[t]:start[t + 1]]`` is list t, sorted, without repetitions;
+    ``query_lists[query_start[q]:query_start[q + 1]]`` are the lists of query q. `counts` are overwritten with how many
+    members were found. An empty `out_start` only counts; else it says, from the counts of an earlier call, where in
+    `out` the sorted members of each query go.
     """
     for q in range(counts.shape[0]):
         counts[q] = 0

@@ -21,19 +21,12 @@ DIAGONAL = 1.41421  # 2·cos 45°, rounded to five digits as in scikit-image
 
 
 def lbp_codes(gray):
-    """Return the code of every pixel.
+    """Return the code of every pixel of `gray`, uint8 (height, width).
 
-    Parameters
-    ----------
-    gray : ndarray of uint8, shape (height, width)
-        Beyond its edges the image is taken to repeat its outermost pixels (scikit-image takes zeros, so that the two
-        agree only from two pixels inwards).
-
-    Returns
-    -------
-    ndarray of uint8, shape (height, width)
-        0 to 58: 0 is all darker, 57 none darker, 58 all patterns that are not uniform; 1 + 8 (m - 1) + s stands for a
-        run of m neighbours not darker, that begins s steps clockwise of the one on the right.
+    Beyond its edges the image is taken to repeat its outermost pixels (scikit-image takes zeros, so that the two agree
+    only from two pixels inwards). Codes are 0 to 58: 0 is all darker, 57 none darker, 58 all patterns that are not
+    uniform; 1 + 8 (m - 1) + s stands for a run of m neighbours not darker, that begins s steps clockwise of the one on
+    the right.
     """
     codes = np.empty(gray.shape, np.uint8)
     if codes.size:
