@@ -23,10 +23,10 @@ def block_edges(length, stride):
 def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     """Count texture and colour codes in all blocks of some × some neighbouring cells.
 
-    Texture codes are below 59, colour codes below `n_colours`. Both are uint8 (height, width); the edges of the cells, `rows` and `cols`, come from `block_edges`. Blocks have
-    `block_cells` cells along a side (with 2 they overlap by half); where a side has fewer, blocks have all of them.
-    Returns float32 (n_blocks, 59 + n_colours), row by row: the texture columns of a block add up to 1, and so do the
-    colour columns.
+    Texture codes are below 59, colour codes below `n_colours`. Both are uint8 (height, width); the edges of the
+    cells, `rows` and `cols`, come from `block_edges`. Blocks have `block_cells` cells along a side (with 2 they
+    overlap by half); where a side has fewer, blocks have all of them. Returns float32 (n_blocks, 59 + n_colours),
+    row by row: the texture columns of a block add up to 1, and so do the colour columns.
     """
     down, across = len(rows) - 1, len(cols) - 1
     cells = np.zeros((down, across, N_PATTERNS + n_colours), np.int32)
