@@ -132,7 +132,7 @@ def evaluate(library, *options):
     return CliRunner().invoke(app, [str(part) for part in ("evaluate", library / "run", *tags, *options)])
 
 
-def test_the_command_says_bands_in_words_and_in_json_only_where_they_are_asked_for(library):
+def test_the_command_says_bands_in_words_and_in_json_only_where_they_are_requested(library):
     metric = ("--metric", "tag_r@1")
     answer = json.loads(evaluate(library, *metric, "--bands", "--json").stdout)
     assert set(answer) == {"tag_r@1", "bands"}

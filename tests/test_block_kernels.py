@@ -86,7 +86,7 @@ def test_each_pixel_gets_the_colour_nearest_to_the_middle_of_its_box():
     np.testing.assert_array_equal(colour_codes(pixels, colour_table(colours, False)), expected)
 
 
-def test_colours_are_compared_in_lab_where_that_is_asked():
+def test_colours_are_compared_in_lab_on_request():
     rgb = np.array([[20, 20, 20], [200, 30, 30], [240, 240, 240]])
     table = colour_table(lab_from_rgb(rgb).astype(np.float32), True)
     np.testing.assert_array_equal(colour_codes(rgb[None].astype(np.uint8), table), [[0, 1, 2]])

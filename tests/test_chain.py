@@ -63,7 +63,7 @@ def test_each_block_is_its_encoders_rows_times_one_factor(scenes):
         np.testing.assert_allclose(block, rows * factor, rtol=1e-5)
 
 
-def test_a_chain_says_how_wide_its_blocks_are_and_models_that_compare_by_blocks_are_told(scenes):
+def test_a_chain_passes_the_widths_of_its_blocks_to_models_that_compare_by_blocks(scenes):
     both = ("histograms", {"colours": 6, "textons": 5, "orientations": 2, "levels": 2, "sample_pixels": 300})
     tagger = Tagger(encoder="chain", encoder_params={"encoders": [WORDS, both]}, model="jec")
     tagger.fit(scenes, [["stripes"] if i % 2 == 0 else ["dots"] for i in range(len(scenes))])
@@ -285,6 +285,6 @@ def test_what_cannot_be_chained_is_named_with_what_can(scenes, params, message):
         Chain(**params).fit(scenes[:3])
 
 
-def test_an_unknown_name_in_a_chain_is_told_with_the_nearest():
+def test_an_unknown_name_in_a_chain_is_reported_with_the_nearest():
     with pytest.raises(UnknownNameError, match=r"Unknown encoder 'histogram'\. Did you mean 'histograms'"):
         make_encoder("chain:visterms+histogram", {}, {})._make_parts()

@@ -155,7 +155,7 @@ def test_a_loose_name_that_fits_several_files_is_an_error(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file names are text on this system")
-def test_tags_of_folders_that_are_not_utf8_can_be_written_and_are_told(tmp_path):
+def test_tags_of_folders_that_are_not_utf8_can_be_written_and_are_reported(tmp_path):
     folder = tmp_path / "images" / os.fsdecode(b"caf\xe9")
     try:
         folder.mkdir(parents=True)

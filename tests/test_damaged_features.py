@@ -55,7 +55,7 @@ def test_a_manifest_of_other_types_is_refused(name, value, features):
 
 
 @pytest.mark.parametrize("value", [5, {"fingerprint": "x"}, {"fingerprint": "x", "shard_size": "big"}])
-def test_a_damaged_note_of_what_was_asked_for_is_refused(value, features):
+def test_a_damaged_note_of_what_was_requested_is_refused(value, features):
     folder = features.path / "encoder"
     (folder / "asked.json").write_text(json.dumps(value))
     manifest = json.loads((folder / MANIFEST).read_text())

@@ -67,7 +67,7 @@ def test_a_generator_goes_on_from_scene_to_scene():
 
 
 @pytest.mark.parametrize("size", [(48, 48), (100, 210), (384, 384)])
-def test_a_scene_has_the_size_that_was_asked_for(size):
+def test_a_scene_has_the_size_that_was_requested(size):
     for index in range(12):
         scene = draw_scene((1, index), size)
         assert scene.image.shape == (size[1], size[0], 3)

@@ -604,7 +604,7 @@ def test_photos_that_are_gone_are_skipped_and_if_all_have_moved_it_is_said_what_
     assert len(Catalogue(tagger).add(tmp_path / "F")) == N - 1
 
 
-def test_features_of_another_encoder_than_the_one_asked_for_are_refused(encode, tagged, tmp_path):
+def test_features_of_another_encoder_than_the_one_requested_are_refused(encode, tagged, tmp_path):
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     Tagger(encoder="visterms", encoder_params=WORDS, model="ridge", n_jobs=1).fit(tmp_path / "F", tags=tagged)
     for encoder, settings in (("visterms", None), ("ids", None), (None, WORDS | {"colours": 9})):

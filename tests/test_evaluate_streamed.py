@@ -74,7 +74,7 @@ def test_word_precision_of_a_hand_computed_case(tmp_path):
     assert found == pytest.approx({"word_map": (1 / 2 + 2 / 3) / 2, "word_p@2": 0.5})
 
 
-def test_nothing_to_average_is_told_as_in_memory(tmp_path):
+def test_nothing_to_average_is_reported_as_in_memory(tmp_path):
     scores, Y = np.ones((3, 2), np.float32), np.zeros((3, 2), np.float32)
     for name in ("map", "tag_r@1", "word_map", "n_plus@1"):
         with pytest.raises(DataError) as whole:

@@ -40,7 +40,7 @@ def test_results_come_in_the_order_of_the_parts_and_steps_are_counted():
     assert progress.steps == 3
 
 
-def test_a_part_is_done_when_its_result_is_asked_for():
+def test_a_part_is_done_when_its_result_is_requested():
     progress = Counting()
     results = LocalExecutor(2).run(Squares(), [3, 1], progress)
     assert (next(results), progress.steps) == (9, 1)

@@ -145,7 +145,7 @@ def test_a_tag_that_is_rejected_later_is_taken_back(to, tmp_path):
     assert list(files(tmp_path)) == ["1.jpg"]
 
 
-def test_a_broken_sidecar_is_told_of_and_left_as_it_is(tmp_path):
+def test_a_broken_sidecar_is_reported_and_left_as_it_is(tmp_path):
     good, bad = photo(tmp_path / "1.jpg"), photo(tmp_path / "2.jpg")
     (tmp_path / "2.jpg.xmp").write_bytes(b"<x:xmpmeta>")
     first, second = export(ExportItem(bad, (), (SEA,)), ExportItem(good, (), (SEA,)))
@@ -375,7 +375,7 @@ def test_undo_keeps_the_original_of_a_photo_that_another_program_has_changed_sin
     assert sorted(files(tmp_path)) == ["1.jpg"]  # taking back makes no backup
 
 
-def test_originals_are_kept_unless_told_and_what_exiftool_cannot_write_is_told_of(exiftool, tmp_path):
+def test_originals_are_kept_unless_told_and_what_exiftool_cannot_write_is_reported(exiftool, tmp_path):
     image, broken = photo(tmp_path / "1.jpg"), tmp_path / "2.jpg"
     broken.write_bytes(b"no image")
     target = make_target("embed", keep_originals=False)

@@ -46,7 +46,7 @@ def test_overlaps_with_dense_and_sparse_landmarks_equal_those_of_their_slow_twin
     np.testing.assert_array_equal(sparse, dense)
 
 
-def test_only_the_rows_asked_for_are_changed():
+def test_only_the_rows_requested_are_changed():
     rows, landmarks = sp.csr_array(filled((3, 5), 1.0)), filled((5, 2), 1.0)
     sums = np.zeros((3, 2), np.float32)
     add_dense_overlaps(Overlap.PRODUCT, rows.indptr, rows.indices, rows.data, landmarks, 1, 2, sums)

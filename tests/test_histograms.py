@@ -93,7 +93,7 @@ def test_flat_pictures_have_one_texton():
     assert np.isfinite(textons.spread).all()
 
 
-def test_the_palette_holds_colours_of_the_space_asked_for(scenes):
+def test_the_palette_holds_colours_of_the_space_requested(scenes):
     red = [np.full((9, 9, 3), (255, 0, 0), np.uint8)]
     np.testing.assert_array_equal(learn_palette(red, 3, "rgb", np.random.default_rng(0)), [[255, 0, 0]])
     lab = learn_palette(red, 3, "lab", np.random.default_rng(0))

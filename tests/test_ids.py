@@ -164,7 +164,7 @@ def test_python_takes_names_and_numbers_and_tags_side_by_side(pairs):
     assert evaluate_tagger(tagger, held, ["map"]).values["map"] > 0.9
 
 
-def test_new_tags_can_only_be_asked_for_of_images_known_by_number(small_library):
+def test_new_tags_can_only_be_requested_of_images_known_by_number(small_library):
     tagger = Tagger(model="prior", encoder_params={"codebook": 16})
     tagger.fit(sorted(small_library.images.iterdir())[:3], [["a"], ["b"], ["a"]])
     with pytest.raises(UserError, match="fit with --encoder ids"):
@@ -175,7 +175,7 @@ def test_new_tags_can_only_be_asked_for_of_images_known_by_number(small_library)
         Tagger(encoder="ids").fit(None, [["a"]])
 
 
-def test_saved_and_loaded_a_run_knows_what_it_was_told(run):
+def test_saved_and_loaded_a_run_knows_what_it_learned(run):
     tagger = Tagger.load(run)
     assert tagger.given.shape == (90, 12)
     assert (run / "given.safetensors").is_file()

@@ -90,7 +90,7 @@ def test_counts_agree_with_their_nouns():
         ),
     ],
 )
-def test_rows_of_other_splits_are_told_of(splits, told):
+def test_rows_of_other_splits_are_reported(splits, told):
     names = [f"{i}.jpg" for i in range(len(splits))]
     assert not_learned(Corpus.of(names, names, [["sea"]] * len(names), splits)) == told
 

@@ -64,7 +64,7 @@ def test_tidying_keeps_rows_and_their_order_and_the_version_before(tmp_path, row
     assert table.at(before).count_rows() == 190
 
 
-def test_a_table_or_a_version_that_is_gone_is_told_of(tmp_path):
+def test_a_table_or_a_version_that_is_gone_is_reported(tmp_path):
     table = LanceTable(str(tmp_path), "rows")
     with pytest.raises(CorruptFileError, match="The table rows of rows cannot be opened"):
         table.writable()

@@ -190,7 +190,7 @@ def test_spellings_repetitions_aliases_and_rows_of_one_image_join_to_one_tag(tmp
     assert tags.remarks == ["1 row of the tags (such as of 'gone.jpg') is of images without features; left out."]
 
 
-def test_only_the_training_split_is_counted_and_another_can_be_asked_for(tmp_path, drawn):
+def test_only_the_training_split_is_counted_and_another_can_be_requested(tmp_path, drawn):
     splits = ["train", "train", "valid", "test", None]
     rows = [{"file_name": name_of(i), "tags": ["sea", f"of {s}"], "split": s} for i, s in enumerate(splits)]
     write_table(drawn / "split.jsonl", rows)
@@ -427,7 +427,7 @@ def test_fit_and_annotate_stream_what_does_not_fit_and_say_so(tmp_path, drawn, m
     ]
 
 
-def test_what_fits_stays_in_memory_and_is_told(tmp_path, drawn):
+def test_what_fits_stays_in_memory_and_is_reported(tmp_path, drawn):
     fitted = ["fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--set", "epochs=1", "--model", "pamir_ia"]
     done = run(*fitted, "-o", tmp_path / "run", "--memory", "1G", "--json")
     assert done.exit_code == 0, done.output

@@ -31,7 +31,7 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
-def test_a_link_out_of_the_folder_is_indexed_only_when_asked_for(run, photos, tmp_path):
+def test_a_link_out_of_the_folder_is_indexed_only_on_request(run, photos, tmp_path):
     catalogue = Catalogue.create(tmp_path / "catalogue", Tagger.load(run, n_jobs=1))
     done = catalogue.index(photos)
     assert (done.new, done.skipped) == (3, [Skipped(str(photos / "link.png"), LEADS_OUT)])

@@ -24,7 +24,7 @@ def test_names_are_those_of_the_images_found_sorted_and_nothing_hidden(tmp_path,
     assert images_in(".") == [Path(name) for name in expected]
 
 
-def test_a_listed_image_is_a_path_when_it_is_asked_for(tmp_path):
+def test_a_listed_image_is_a_path_when_it_is_requested(tmp_path):
     listed = ListedImages(tmp_path, ["a.jpg", "b/c.jpg", "d.jpg"])
     assert len(listed) == 3
     assert listed[np.int64(1)] == tmp_path / "b/c.jpg"

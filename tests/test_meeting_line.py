@@ -67,7 +67,7 @@ def test_who_does_not_know_the_key_is_not_let_in_and_disturbs_nobody():
         assert [one.result(30) for one in met] == [[0, 1], [0, 1]]
 
 
-def test_a_place_that_is_gone_is_told_of():
+def test_a_place_that_is_gone_is_reported():
     line = open_line(MeetingPlace(2), "127.0.0.1")
     with pytest.raises(LeftAloneError, match="gone"):
         Caller(line._replace(port=1)).meet(0, "gather", 1)

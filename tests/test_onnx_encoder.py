@@ -90,7 +90,7 @@ def test_maps_with_channels_first_of_pictures_with_channels_last_are_averaged_ov
     np.testing.assert_allclose(Onnx(output="maps_first", **settings).fit_transform(photos), expected, atol=1e-5)
 
 
-def test_where_nothing_says_which_axis_of_a_map_is_the_channels_it_is_asked_for(tmp_path, photos):
+def test_the_layout_is_requested_where_nothing_says_which_axis_of_a_map_is_the_channels(tmp_path, photos):
     path = colour_network(tmp_path / "net.onnx", outputs=("features", "maps_first"), weights=SQUARE)
     with pytest.raises(UserError, match=r"maps of the axes \(8, 8, 8\), and nothing says .*--encoder-set 'layout="):
         Onnx(path=path, output="maps_first").fit(photos)

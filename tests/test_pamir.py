@@ -58,7 +58,7 @@ def test_it_can_learn_queries():
     assert not isinstance(PamirIa(), LearnsQueries)
 
 
-def test_a_word_that_is_not_wanted_turns_its_order_round():
+def test_a_word_that_is_excluded_turns_its_order_round():
     X, Q = np.eye(4), [[1.0, 0.0], [0.0, -1.0]]
     R = [[1, 1, 0, 0], [1, 0, 1, 0]]
     scores = Pamir(epochs=50, average=1).fit_queries(X, Q, R).decision_function(X)

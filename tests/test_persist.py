@@ -145,7 +145,7 @@ DAMAGED_ARRAYS = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED_ARRAYS)
-def test_damaged_arrays_are_told_of_in_one_line(tmp_path, damage):
+def test_damaged_arrays_are_reported_in_one_line(tmp_path, damage):
     (tmp_path / "x.safetensors").write_bytes(DAMAGED_ARRAYS[damage])
     with pytest.raises(CorruptFileError, match=r"cannot be read as safetensors: .* Restore it from a backup"):
         load_arrays(tmp_path / "x.safetensors")
@@ -163,7 +163,7 @@ def test_arrays_may_be_read_by_whom_the_umask_lets_as_all_files_of_a_run(mask, t
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{", "9" * 5000, "\xff"], ids=["deep", "cut", "huge", "no UTF-8"])
-def test_damaged_json_is_told_of_in_one_line(tmp_path, text):
+def test_damaged_json_is_reported_in_one_line(tmp_path, text):
     (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(CorruptFileError, match=r"cannot be read as JSON: .* Restore it from a backup"):
         read_json(tmp_path / "x.json")

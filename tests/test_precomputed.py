@@ -165,7 +165,7 @@ def pickled(folder):
         (lambda f: write_parquet(f, "a", b=ROWS.tolist()), {}, DataError, "2 columns of lists.*column=NAME"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_of(make, options, error, message, tmp_path):
+def test_a_file_that_cannot_be_used_is_reported(make, options, error, message, tmp_path):
     with pytest.raises(error, match=message):
         read_features(make(tmp_path), **options)
 

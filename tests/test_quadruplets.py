@@ -82,7 +82,7 @@ def test_relations_without_images_are_left_out():
     assert Quadruplets(only_one_shows_both, [(0, 1), (1, 0), (0, 2)]).relations.tolist() == [[0, 2]]
 
 
-def test_negative_tags_are_not_borne_and_sparse_is_as_dense():
+def test_negative_tags_do_not_count_and_sparse_is_as_dense():
     signed = SINGLE.copy()
     signed[0] = [-1, 1, -1, 0, 0]
     signed[7, 3] = -1

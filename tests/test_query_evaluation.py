@@ -193,7 +193,7 @@ def test_a_product_of_probabilities_finds_what_a_search_by_it_finds(tmp_path):
     assert found.values[0]["AvgP"][query] == pytest.approx(expected)
 
 
-def test_a_file_of_queries_needs_no_tags_and_images_learned_from_are_told_of(library, runs, tmp_path):
+def test_a_file_of_queries_needs_no_tags_and_images_learned_from_are_reported(library, runs, tmp_path):
     folder, _ = library
     file = tmp_path / "clicks.csv"
     file.write_text("query,image\nworda,200.jpg\nworda,3.jpg\nwordb,201.jpg\n", encoding="utf-8")
@@ -208,7 +208,7 @@ def test_a_file_of_queries_needs_no_tags_and_images_learned_from_are_told_of(lib
     assert "learned from" not in split.stderr
 
 
-def test_usual_metrics_that_are_not_defined_of_one_tag_are_left_out_unless_asked_for(library, tmp_path):
+def test_usual_metrics_that_are_not_defined_of_one_tag_are_left_out_unless_requested(library, tmp_path):
     folder, _ = library
     (tmp_path / "one.csv").write_text("image,tags\n" + "".join(f"{i}.jpg,worda\n" for i in range(4)), encoding="utf-8")
     tagger = Tagger(encoder=f"precomputed:{folder / 'features.npy'}", model="prior", n_jobs=1)

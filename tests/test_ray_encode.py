@@ -180,7 +180,7 @@ def test_one_shard_is_made_here_without_an_engine(encode, photos, network, tmp_p
     assert "--ray ignored" in said.stderr
 
 
-def test_an_address_without_an_engine_is_told_of(encode, tmp_path, monkeypatch):
+def test_an_address_without_an_engine_is_reported(encode, tmp_path, monkeypatch):
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     with pytest.raises(UserError, match=r"no Ray engine at '127\.0\.0\.1:1'"):
         encode(tmp_path / "F", executor=RayExecutor("127.0.0.1:1"))

@@ -92,7 +92,7 @@ def test_no_more_than_the_next_batch_is_decoded_ahead(decoded):
     MeanColour(batch_size=30, when_encoding=look).transform(plain(300))
 
 
-def test_one_thread_decodes_each_image_when_it_is_asked_for(decoded):
+def test_one_thread_decodes_each_image_when_it_is_requested(decoded):
     before = threading.active_count()
     results = decode_images(plain(20), n_jobs=1, ahead=10)
     for taken in range(1, 6):

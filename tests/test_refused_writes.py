@@ -68,7 +68,7 @@ def check_one_line(done):
         (errno.EIO, DiskError, "input/output error"),
     ],
 )
-def test_what_the_system_refuses_is_told_with_its_place_and_the_way_out(code, kind, told, tmp_path):
+def test_what_the_system_refuses_is_reported_with_its_place_and_the_way_out(code, kind, told, tmp_path):
     with pytest.raises(kind, match=r"\S") as raised, writing(tmp_path):
         raise OSError(code, os.strerror(code))
     assert told in str(raised.value)
@@ -82,7 +82,7 @@ def test_libraries_in_rust_and_c_tell_of_a_full_disk_by_text_alone(tmp_path):
     assert storage_error(RuntimeError("a bug"), tmp_path) is None
 
 
-def test_space_that_is_missing_is_told_in_figures_before_anything_is_written(tmp_path):
+def test_space_that_is_missing_is_reported_in_figures_before_anything_is_written(tmp_path):
     with pytest.raises(OutOfSpaceError, match=r"1000000\.0 GB needed, .* free"):
         check_space(tmp_path / "file", 10**15)
     with pytest.raises(OutOfSpaceError, match="needed"):
@@ -126,7 +126,7 @@ def test_a_file_beyond_the_largest_size_ends_a_fit_clean(made, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_many_open_files_are_told_in_one_line(made):
+def test_too_many_open_files_are_reported_in_one_line(made):
     assert run_command(["search", made / "catalogue", "red"]).returncode == 0
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
@@ -160,13 +160,13 @@ def pages(made):
     return (made / "catalogue" / "catalogue.sqlite").stat().st_size // PAGE
 
 
-def test_a_zeroed_page_of_the_database_is_told_in_one_line(made, tmp_path):
+def test_a_zeroed_page_of_the_database_is_reported_in_one_line(made, tmp_path):
     for page in random.Random(0).sample(range(pages(made)), 4):
         check_zeroed(made, tmp_path, page)
 
 
 @pytest.mark.slow
-def test_any_zeroed_page_of_the_database_is_told_in_one_line(made, tmp_path):
+def test_any_zeroed_page_of_the_database_is_reported_in_one_line(made, tmp_path):
     for page in range(pages(made)):
         check_zeroed(made, tmp_path, page)
 
@@ -225,7 +225,7 @@ def test_a_service_answers_507_on_a_full_disk_and_writes_again_once_there_is_spa
     assert not any(record.exc_info for record in caplog.records)
 
 
-def test_a_read_only_disk_is_told_in_one_line(disk, made):
+def test_a_read_only_disk_is_reported_in_one_line(disk, made):
     disk.mount_again("ro")
     try:
         done = run_command(["index", made / "run", made / "photos", "-o", disk.folder / "catalogue"])

@@ -182,7 +182,7 @@ def test_the_word_wordnet_is_wordnet_at_its_usual_place(place, tmp_path, monkeyp
     assert "Relations: 2 tags with siblings" in err
 
 
-def test_a_model_of_parts_without_relations_is_told_of(place, tmp_path):
+def test_a_model_of_parts_without_relations_is_reported(place, tmp_path):
     code, _, err = visterm(fit(tmp_path / "run"), place)
     assert code == 0, err
     assert "'objects_and_parts' is given no relations (--part-of FILE)" in err
@@ -250,7 +250,7 @@ def test_a_search_is_expanded_by_what_the_model_believes_and_says_which_is_known
     assert len(answers("search planted_catalogue wheel -k 1 --expand parts --json", place)) == 1
 
 
-def test_siblings_are_what_has_the_same_parent_and_both_kinds_may_be_asked_for(place):
+def test_siblings_are_what_has_the_same_parent_and_both_kinds_may_be_requested(place):
     code, out, err = visterm("search ridge_catalogue car -k 1 --expand siblings --expand parts --groups 1", place)
     assert code == 0, err
     assert out.startswith("images/car")  # of the search itself; photos of related tags stand under their tag

@@ -173,7 +173,7 @@ def test_a_store_that_cannot_be_reached_stops_the_job_and_skips_no_image(server,
         forget_stores()
 
 
-def test_a_bucket_that_is_not_there_is_told_of_when_written_to(server):
+def test_a_bucket_that_is_not_there_is_reported_when_written_to(server):
     with pytest.raises(StorageError, match=r"s3://no-such-bucket/x cannot be written.*bucket"):
         as_path("s3://no-such-bucket/x").write_bytes(b"1")
     assert as_path("s3://no-such-bucket/x").files() == []

@@ -33,7 +33,7 @@ def asked(stored, **how):
     return [(item.image_id - first, item.tag) for item in review_queue(stored, **how)]
 
 
-def test_the_least_sure_answers_are_asked_for_first():
+def test_the_least_sure_answers_are_requested_first():
     stored = catalogue([{"sea": 0.9}, {"sky": 0.55}, {"tree": 0.2}])
     assert asked(stored) == [(1, "sky"), (2, "tree"), (0, "sea")]
 

@@ -101,7 +101,7 @@ def test_an_error_of_one_trial_ends_the_search_and_is_not_tried_again(ray_engine
     assert (tmp_path / "starts").read_text() == "x"
 
 
-def test_one_setting_left_starts_no_engine_and_is_told_of(no_engine, tmp_path):
+def test_one_setting_left_starts_no_engine_and_is_reported(no_engine, tmp_path):
     search(tmp_path / "run", grid={"dim": [2]})
     said = []
     tuned = search(tmp_path / "run", grid={"dim": [2, 3]}, executor=RayExecutor("local"), say=said.append)

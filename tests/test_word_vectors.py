@@ -74,14 +74,14 @@ def test_every_form_gives_all_words_and_numbers(form, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_only_the_rows_of_the_words_asked_for_are_kept(form, tmp_path):
+def test_only_the_rows_of_the_words_requested_are_kept(form, tmp_path):
     # "DOG" is "dog" and "Dog" in the file; of "ice cream" the file has the words; a tag nobody has is no error.
     vectors = read_word_vectors(write(tmp_path, form), ["DOG", "ice cream", "E\u0301te\u0301", "walrus"])
     assert vectors.words == ["dog", "Dog", "été", "ice", "cream"]
     assert np.array_equal(vectors.matrix, ROWS[[1, 2, 4, 5, 6]])
 
 
-def test_no_word_asked_for_is_there(tmp_path):
+def test_no_word_requested_is_there(tmp_path):
     vectors = read_word_vectors(write(tmp_path, "glove.txt"), ["walrus"])
     assert (len(vectors), vectors.width) == (0, 3)
 

@@ -75,7 +75,7 @@ def test_senses_come_with_their_words_and_what_they_are_kinds_or_instances_of(fo
     assert len(wordnet) == 18
 
 
-def test_relations_of_a_vocabulary_use_the_first_senses_asked_for(folder):
+def test_relations_of_a_vocabulary_use_the_first_senses_requested(folder):
     wordnet, tags = WordNet(folder), Vocabulary(["polar bears", "Brown bear", "bear", "geese", "penguin", "peak"])
     one = is_a_relations(wordnet, tags)
     assert [(child, parent.split(" [")[0]) for child, parent in one] == [

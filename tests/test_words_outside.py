@@ -106,7 +106,7 @@ def test_fit_says_once_which_tags_have_no_vector_and_the_run_knows_its_source(pl
     [("fast0tag", {}, True), ("average_word_vector", {}, True), ("sampled_tagger", {}, False), ("ridge", {}, False),
      ("sampled_tagger", {"fixed_vectors": True}, True), ("fast0tag", {"fixed_vectors": False}, False)],
 )  # fmt: skip
-def test_vectors_that_are_random_and_stay_so_are_told_of(model, params, random):
+def test_vectors_that_are_random_and_stay_so_are_reported(model, params, random):
     told = random_vectors_warning(MODELS.create(model, **params))
     assert told == "" if not random else "does not move the vectors of tags, and none were given" in told
 
@@ -390,7 +390,7 @@ def test_options_that_do_not_go_together_are_refused(line, message, own):
     assert message in err
 
 
-def test_added_words_are_given_to_images_only_when_asked_for_and_marked(place):
+def test_added_words_are_given_to_images_only_on_request_and_marked(place):
     tagger = Tagger.load(place / "run")
     photo = place / "photos/sea3.png"
     plain = tagger.annotate([photo], k=0).images[0]
