@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,23 +17,53 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.relation_files import Alias
-from visterm.data.spellings import DOUBLED, EXCHANGED, HOW, LEFT_OUT, TWO_SLIPS, alike_spellings, folded
+from visterm.data.spellings import (
+    DOUBLED,
+    EXCHANGED,
+    HOW,
+    LEFT_OUT,
+    PLURAL,
+    SAME_LETTERS,
+    TWO_SLIPS,
+    alike_spellings,
+    folded,
+)
 from visterm.features.training_rows import LEARNED, encode_corpus
 from visterm.models.blend import stacked
 from visterm.tagging.run import Run
 
 NEVER_TOGETHER = "images alike, never together"
 
+SURE = (SAME_LETTERS, PLURAL)
+"""Spellings of one word that need no other evidence."""
+
 SURE_FROM = {DOUBLED: 4, LEFT_OUT: 5}
-"""Letters from which on such a slip needs no other evidence; most words of three are a slip from others."""
+"""Letters from which on such a slip is believed unless photos speak against it; most shorter words are a slip from
+others."""
 
-NEARNESS = {DOUBLED: 0.2, LEFT_OUT: 0.2, EXCHANGED: 0.2, TWO_SLIPS: 0.0}
-"""Cosine that tags must have for other slips to count: of what their images have in common or, without images, of their
-vectors; both of centred rows, so that 0 is that of any two tags. Chosen on a drawn library, as the two below."""
+LEAST_COSINE = {DOUBLED: 0.2, LEFT_OUT: 0.2, EXCHANGED: 0.2, TWO_SLIPS: 0.0}
+"""Cosine that the centred vectors of tags must have for other slips to count; 0 is that of any two tags."""
 
-TESTED = (DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS)
+LEAST_CHANCE = {DOUBLED: 0.6, LEFT_OUT: 0.6, EXCHANGED: 0.7, TWO_SLIPS: 0.8}
+"""The same of the chance that two tags are of the same kind of photos, which is 0.5 where the photos say nothing."""
+
+OTHER_PHOTOS = 0.1
+"""Chance below which photos speak against a slip that the letters alone make likely."""
+
+TRUST = 0.5
+"""Factor of the logarithm of the odds that photos give: their features are neither independent nor quite normal."""
+
+DRIFT = 0.05
+"""Share of the variance between words by which the photos of two spellings of one word may differ: other people write
+them. All six were chosen on planted libraries (benchmarks/tag_suggestions.py)."""
+
+FREQUENT, DIRECTIONS = 1_000, 64
+"""Tags whose mean rows choose the directions in which images are compared, and how many there are of these."""
+
+TINY = 1e-12
+
 MANY, FALSE_SHARE = 30, 0.2
-"""From this many pairs of one of these kinds on, the cosine is raised until at most this share of those left is
+"""From this many pairs with one kind of slip on, the least nearness is raised until at most this share of those left is
 expected to be of other words: a large dictionary has thousands of words that are a slip or two from another word."""
 
 RANDOM_PAIRS = 20_000
@@ -45,27 +76,8 @@ EXPECTED = 1.0
 
 BLOCK_FLOATS = 2**22
 
-
-class Evidence(NamedTuple):
-    """What of the tags is compared, beside their letters.
-
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (n_tags,)
-    vectors : array or None, shape (n_tags, width)
-        Tag rows of the model, centred and of unit length; None of a model without.
-    images : array or None, shape (n_tags, width)
-        Mean image row of each tag, likewise; None where no images were given.
-    together : csr_array or None, shape (n_tags, n_tags)
-        Images that have both tags.
-    n_images : int
-    """
-
-    counts: NDArray[np.int64]
-    vectors: NDArray[np.float32] | None = None
-    images: NDArray[np.float32] | None = None
-    together: sp.csr_array | None = None
-    n_images: int = 0
+Nearness: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+"""Takes the numbers of two tags a pair, and returns how near they are."""
 
 
 class Pair(NamedTuple):
@@ -84,16 +96,13 @@ def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Prog
     ----------
     tagger : Run
     corpus : Corpus, optional
-        Images with their tags, of which those of the split "train" are looked at if there are splits. With them tags
-        are also compared by their images; and tags of other spellings are found, that are on images alike, and of
-        which no image has both, though by their frequencies some should: people write one or the other.
+        Images with their tags, of which those of the split "train" are used if there are splits. See `alias_pairs`.
     progress : Progress
 
     Returns
     -------
     list of Alias
-        Each tag of a group but the most frequent one, with that one and the reason. Whoever reads them takes out what
-        is wrong.
+        Each tag of a group but the most frequent one, with that one and the reason, for people to correct.
 
     Raises
     ------
@@ -102,200 +111,263 @@ def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Prog
     """
     V = tag_vectors(tagger)
     if corpus is None:
-        evidence = Evidence(tagger.vocabulary.counts, None if V is None else _directions(V))
-        return aliases_of(tagger.vocabulary, pairs_by_spelling(tagger.vocabulary.tags, evidence))
+        return aliases_of(tagger.vocabulary, alias_pairs(tagger.vocabulary, V))
     corpus = corpus.select(LEARNED) if any(corpus.splits) else corpus
     X, Y, _ = encode_corpus(tagger.encoder, corpus, tagger.vocabulary, progress)
     if Y.shape[0] == 0:
         raise DataError("None of the images could be read, so tags cannot be compared by them.")
-    U = tagger.model.image_rows(X)
-    Y = sp.csr_array(Y > 0, dtype=np.float64)
-    pairs = pairs_by_spelling(tagger.vocabulary.tags, evidence_of(Y, U, V))
-    return aliases_of(tagger.vocabulary, [*pairs, *pairs_by_images(Y, U, V, pairs)])
+    ones = sp.csr_array(Y > 0, dtype=np.float64)
+    return aliases_of(tagger.vocabulary, alias_pairs(tagger.vocabulary, V, ones, tagger.model.image_rows(X)))
 
 
 def tag_vectors(tagger: Run) -> NDArray[np.float32] | None:
     """Return the vectors that a model has of tags; None where it has none, or numbers only, without a direction."""
     V = stacked.tag_vectors(tagger.model)
-    if V is None or V.shape[1] < 2:
-        return None
-    return np.asarray(V, np.float32)
+    return None if V is None or V.shape[1] < 2 else np.asarray(V, np.float32)
 
 
-def evidence_of(Y: sp.csr_array, U: Any, V: NDArray[np.float32] | None) -> Evidence:
-    """Compare tags by their images.
+def alias_pairs(
+    vocabulary: Vocabulary, V: NDArray[np.float32] | None, Y: sp.csr_array | None = None, U: Any = None
+) -> list[Pair]:
+    """Return the pairs of tags that may mean the same: first those of alike spelling, then others; the surest first.
+
+    Without images, slips that the letters leave open are judged by the vectors of the tags. With images, they are
+    judged by those, and words whose images differ are no misspellings of each other. Images also show tags of other
+    spellings, on images alike, that no image has both of: people write one or the other.
 
     Parameters
     ----------
-    Y : csr_array of float64, shape (n_images, n_tags)
-        Ones.
-    U : array or CSR, shape (n_images, width)
-        Image rows of the model; each counts by its direction.
+    vocabulary : Vocabulary
     V : ndarray or None, shape (n_tags, width)
+        Vectors of the tags, if the model has any.
+    Y : csr_array of float64, shape (n_images, n_tags), optional
+        Ones where an image has a tag.
+    U : array or CSR, shape (n_images, width), optional
+        Image rows of the model; each counts by its direction.
     """
-    counts = np.asarray(Y.sum(axis=0), np.int64)
-    if sp.issparse(U):
-        U = sp.csr_array(U)
-        U = sp.diags_array(1 / np.maximum(np.sqrt(U.power(2).sum(axis=1)), np.finfo(np.float32).tiny)) @ U
-    else:
-        U = _unit(U)
-    sums = Y.T @ U  # centred only now, so that sparse rows stay sparse
-    sums = (sums.toarray() if sp.issparse(sums) else sums) - np.outer(counts, U.mean(axis=0))
-    images = _unit(np.asarray(sums, np.float32))
-    return Evidence(counts, None if V is None else _directions(V), images, sp.csr_array(Y.T @ Y), Y.shape[0])
+    tags = vocabulary.tags
+    alike = alike_spellings(tags)
+    first, second = (np.array([pair[side] for pair in alike], np.int64) for side in (0, 1))
+    nearness: Nearness | None = None
+    least = LEAST_CHANCE
+    if Y is not None:
+        photos = TagPhotos(Y, U)
+        nearness = photos.chances
+    elif V is not None:
+        directions = _unit_centred(V)
+        nearness, least = partial(_cosines, directions), LEAST_COSINE
+    near = [None] * len(alike) if nearness is None else nearness(first, second).tolist()
+    spelled = [Pair(*pair, value) for pair, value in zip(alike, near, strict=True)]
+    raised = {
+        how: _least_nearness(np.array([pair.nearness for pair in spelled if pair.how == how]), len(tags), nearness)
+        for how in least
+        if nearness is not None
+    }
+
+    def is_believed(pair: Pair) -> bool:
+        if pair.how in SURE:
+            return True
+        is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= SURE_FROM.get(pair.how, np.inf)
+        if pair.nearness is None:
+            return is_likely
+        enough = least[pair.how] if not is_likely else OTHER_PHOTOS if Y is not None else -np.inf
+        return pair.nearness >= raised[pair.how] and pair.nearness > enough
+
+    pairs = sorted(filter(is_believed, spelled), key=_surest_first)
+    if Y is None or V is None:
+        return pairs
+    return [*pairs, *_never_together(Y, U, V, _families(len(tags), pairs))]
 
 
-def pairs_by_spelling(tags: Sequence[str], evidence: Evidence) -> list[Pair]:
-    """Return the pairs of tags that may be one word written in two ways, the surest first."""
-    spelled = [
-        Pair(alike.first, alike.second, alike.how, _nearness(alike.first, alike.second, evidence))
-        for alike in alike_spellings(tags)
-    ]
-    least = {how: _least_nearness([pair for pair in spelled if pair.how == how], evidence) for how in TESTED}
-    return sorted((pair for pair in spelled if _believed(pair, tags, least)), key=_surest_first)
+class TagPhotos:
+    """The images of each tag, and how likely those of two tags are of one kind.
 
-
-def pairs_by_images(Y: sp.csr_array, U: Any, V: NDArray[np.float32] | None, known: Sequence[Pair]) -> list[Pair]:
-    """Find pairs of tags of other spellings on images alike, that no image has both of, though some should.
-
-    Spellings of one word, as far as `known` says, are looked at together: they have more images, and are on photos
-    with more other words, than each alone. A pair is of the most frequent spellings of both.
+    Rows are projected on the directions in which the mean rows of frequent tags differ most. In each direction, the
+    means of two tags differ by chance, with the variance within tags over the numbers of images, and by `DRIFT`; those
+    of different words differ by the variance between words as well. Both differences are normal, so that their
+    likelihoods can be compared: rare tags say little, and frequent ones a lot. Images with both tags are left out.
 
     Parameters
     ----------
-    Y, U, V
-        As in `evidence_of`.
-    known : sequence of Pair
+    Y, U
+        As `alias_pairs` takes them.
+
+    Attributes
+    ----------
+    counts : ndarray of float64, shape (n_tags,)
+    sums : ndarray of float64, shape (n_tags, n_directions)
+        Projected rows of each tag's images, less their mean, summed.
     """
-    if V is None:
-        return []
-    group = np.unique(_grouped(Y.shape[1], known), return_inverse=True)[1]
-    counts = np.asarray(Y.sum(axis=0), np.float64)
-    joins = sp.csr_array((np.ones(len(group)), (np.arange(len(group)), group)))
-    weights = np.maximum(counts, 1)
-    V_groups = (joins.T @ (V * weights[:, None])) / (joins.T @ weights)[:, None]
-    found = _never_together(evidence_of(sp.csr_array((Y @ joins) > 0, dtype=np.float64), U, V_groups))
-    by_count = np.lexsort((np.arange(len(group)), -counts))
-    best = by_count[np.unique(group[by_count], return_index=True)[1]]
-    pairs = [pair._replace(first=int(best[pair.first]), second=int(best[pair.second])) for pair in found]
-    return sorted(pairs, key=_surest_first)
+
+    def __init__(self, Y: sp.csr_array, U: Any) -> None:
+        U, self._Y = unit_rows(U), sp.csc_array(Y)
+        self.counts = np.asarray(Y.sum(axis=0), np.float64)
+        n = np.maximum(self.counts, 1)[:, None]
+        mean = np.asarray(U.mean(axis=0), np.float64).ravel()
+        top = np.argsort(-self.counts, kind="stable")[:FREQUENT]
+        means = self._Y[:, top].T @ U
+        means = (means.toarray() if sp.issparse(means) else np.asarray(means)) / n[top] - mean
+        basis = np.linalg.svd(means, full_matrices=False)[2][:DIRECTIONS].T
+        self._rows = np.asarray(U @ basis, np.float64) - mean @ basis
+        self.sums = np.asarray(Y.T @ self._rows)
+        squares = (self.sums / n) ** 2
+        spread = (Y.T @ self._rows**2).sum(axis=0) - (n * squares)[self.counts > 0].sum(axis=0)
+        self._within = np.maximum(spread / max(1.0, float((n - 1).sum())), TINY)
+        often = self.counts > 1
+        between = (squares - self._within / n)[often].mean(axis=0) if often.any() else np.zeros(basis.shape[1])
+        self._between = np.maximum(between, TINY)
+
+    def chances(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the chance that two tags are of one kind of images, where both were as likely before.
+
+        It is 0 for tags that half of the images of the rarer one have both of: people who write both mean both.
+        """
+        found = [np.zeros(0)]
+        step = max(1, BLOCK_FLOATS // self._rows.shape[1])
+        for one, other in ((first[i : i + step], second[i : i + step]) for i in range(0, len(first), step)):
+            both = self._Y[:, one].multiply(self._Y[:, other]).tocsc()
+            n_both = np.asarray(both.sum(axis=0), np.float64).ravel()
+            shared = both.T @ self._rows
+            apart = 2 * n_both < np.minimum(self.counts[one], self.counts[other])
+            n_one, n_other = (np.where(apart, self.counts[tags] - n_both, 1)[:, None] for tags in (one, other))
+            gap = ((self.sums[one] - shared) / n_one - (self.sums[other] - shared) / n_other) ** 2
+            same = self._within * (1 / n_one + 1 / n_other) + 2 * DRIFT * self._between
+            different = same + 2 * self._between
+            odds = (np.log(different / same) - gap * (1 / same - 1 / different)).sum(axis=1) / 2 * TRUST
+            found.append(np.where(apart, 1 / (1 + np.exp(-np.clip(odds, -500, 500))), 0.0))
+        return np.concatenate(found)
 
 
 def aliases_of(vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[Alias]:
-    """Join pairs to groups, and give each tag of a group but the most frequent as an alias of that one.
+    """Join pairs to groups, and return each tag of a group but the most frequent as an alias of that one.
 
-    The reason is that of the surest pair that joins a tag to another of its group.
+    Other spellings and plurals of a word make a family. Slips join two families at most, so that words that are a slip
+    apart make no chain: in a group, all are a slip from the same family. The reason is that of the surest pair that
+    joins a tag to another of its group.
     """
-    reasons: defaultdict[int, list[Pair]] = defaultdict(list)
+    n_tags, counts = len(vocabulary), vocabulary.counts
+    family = _families(n_tags, pairs)
+    n_images = np.bincount(family, counts, minlength=n_tags)
+    into: dict[int, int] = {}
+    joined: list[Pair] = []
     for pair in pairs:
+        rarer, other = sorted((int(family[tag]) for tag in pair[:2]), key=lambda f: (n_images[f], -f))
+        if rarer != other and (rarer in into or rarer in into.values() or other in into):
+            continue
+        if rarer != other:
+            into[rarer] = other
+        joined.append(pair)
+    members: defaultdict[int, list[int]] = defaultdict(list)
+    for tag, number in enumerate(family.tolist()):
+        members[into.get(number, number)].append(tag)
+    order = {pair: number for number, pair in enumerate(joined)}
+    pairs_of: defaultdict[int, list[Pair]] = defaultdict(list)
+    for pair in joined:
         for tag in pair[:2]:
-            reasons[tag].append(pair)
-    found: list[tuple[int, int, str]] = []
-    for members in _members(_grouped(len(vocabulary), pairs)):
-        best, *others = sorted(members, key=lambda tag: (-vocabulary.counts[tag], tag))
-        found += [(tag, best, _reason(tag, best, reasons[tag], vocabulary.tags)) for tag in others]
-    order = {pair: number for number, pair in enumerate(pairs)}
-    found.sort(key=lambda item: (order[reasons[item[0]][0]], item[0]))
-    return [Alias(vocabulary.tags[tag], vocabulary.tags[best], reason) for tag, best, reason in found]
-
-
-def _grouped(n_tags: int, pairs: Sequence[Pair]) -> NDArray[np.int64]:
-    """Return each tag the number of its group: tags that pairs join, over any number of steps."""
-    rows, columns = ([pair[side] for pair in pairs] for side in (0, 1))
-    links = sp.csr_array((np.ones(len(pairs)), (rows, columns)), shape=(n_tags, n_tags))
-    groups: NDArray[np.int64] = connected_components(links, directed=False)[1].astype(np.int64)
-    return groups
-
-
-def _surest_first(pair: Pair) -> tuple[int, float, int, int]:
-    order = (*HOW, NEVER_TOGETHER)
-    return order.index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
-
-
-def _least_nearness(pairs: Sequence[Pair], evidence: Evidence) -> float:
-    """Return the cosine from which on few of many pairs of alike spelling are of other words.
-
-    Other words are as near as any two tags: half of them below the median of random pairs, where few spellings of one
-    word are. So twice the number there estimates how many there are in all (Storey 2002), and the random pairs say how
-    many of them are above a cosine.
-    """
-    rows = _compared(evidence)
-    if rows is None or len(pairs) < MANY:
-        return -np.inf
-    rng = np.random.default_rng(0)
-    one, other = rng.integers(len(rows), size=(2, RANDOM_PAIRS))
-    random = np.sort(np.einsum("ij,ij->i", rows[one[one != other]], rows[other[one != other]]))
-    near = np.sort([-(pair.nearness or 0.0) for pair in pairs])
-    n_others = min(len(pairs), 2 * int((-near <= random[len(random) // 2]).sum()))
-    above = 1 - np.searchsorted(random, -near) / len(random)
-    few = np.flatnonzero(n_others * above <= FALSE_SHARE * np.arange(1, len(near) + 1))
-    return float(-near[few[-1]]) if len(few) else np.inf
-
-
-def _believed(pair: Pair, tags: Sequence[str], least: Mapping[str, float]) -> bool:
-    """Return whether spellings are alike enough, or the tags near enough besides."""
-    if pair.how not in NEARNESS:
-        return True
-    if pair.nearness is not None and pair.nearness < least.get(pair.how, -np.inf):
-        return False
-    letters = min(len(folded(tags[tag])) for tag in pair[:2])
-    if pair.how in SURE_FROM and letters >= SURE_FROM[pair.how]:
-        return True
-    return pair.nearness is not None and pair.nearness > NEARNESS[pair.how]
-
-
-def _compared(evidence: Evidence) -> NDArray[np.float32] | None:
-    return evidence.vectors if evidence.images is None else evidence.images
-
-
-def _nearness(first: int, second: int, evidence: Evidence) -> float | None:
-    rows = _compared(evidence)
-    return None if rows is None else float(rows[first] @ rows[second])
-
-
-def _never_together(evidence: Evidence) -> list[Pair]:
-    """Find the tags that are each other's likest among those that no image has both of, though some should."""
-    if evidence.images is None or evidence.vectors is None or evidence.together is None:
-        return []
-    counts = evidence.counts
-    least = EXPECTED * evidence.n_images
-    often = np.flatnonzero(counts * float(counts.max(initial=0)) >= least)
-    best = np.full(len(counts), -1)
-    nearness = np.zeros(len(counts))
-    for start in range(0, len(often), max(1, BLOCK_FLOATS // max(len(often), 1))):
-        some = often[start : start + max(1, BLOCK_FLOATS // max(len(often), 1))]
-        by_vectors = evidence.vectors[some] @ evidence.vectors[often].T
-        by_images = evidence.images[some] @ evidence.images[often].T
-        likeness = (by_vectors + by_images) / 2
-        few = counts[some, None] * counts[None, often].astype(np.float64) < least
-        together = evidence.together[some][:, often].toarray() > 0
-        likeness[few | together | (np.minimum(by_vectors, by_images) < ALIKE)] = -np.inf
-        nearest = likeness.argmax(axis=1)
-        found = np.isfinite(likeness[np.arange(len(some)), nearest])
-        best[some[found]] = often[nearest[found]]
-        nearness[some[found]] = likeness[found, nearest[found]]
+            pairs_of[tag].append(pair)
+    found = []
+    for group in members.values():
+        best = min(group, key=lambda tag: (-counts[tag], tag))
+        for tag in group:
+            if tag != best:
+                pair = next((pair for pair in pairs_of[tag] if best in pair[:2]), pairs_of[tag][0])
+                found.append((order[pairs_of[tag][0]], tag, best, pair))
     return [
-        Pair(tag, int(best[tag]), NEVER_TOGETHER, float(nearness[tag]))
-        for tag in range(len(counts))
-        if best[tag] > tag and best[best[tag]] == tag
+        Alias(vocabulary.tags[t], vocabulary.tags[b], _reason(t, b, p, vocabulary.tags)) for _, t, b, p in sorted(found)
     ]
 
 
-def _reason(tag: int, best: int, pairs: Sequence[Pair], tags: Sequence[str]) -> str:
-    pair = next((pair for pair in pairs if best in pair[:2]), pairs[0])
+def unit_rows(U: Any) -> Any:
+    """Return rows divided by their lengths, sparse ones as CSR."""
+    if not sp.issparse(U):
+        return _unit(U)
+    U = sp.csr_array(U)
+    return sp.diags_array(1 / np.maximum(np.sqrt(U.power(2).sum(axis=1)), np.finfo(np.float32).tiny)) @ U
+
+
+def _families(n_tags: int, pairs: Sequence[Pair]) -> NDArray[np.int64]:
+    """Return the number of the family of each tag: tags that are spellings or plurals of one word."""
+    sure = [pair for pair in pairs if pair.how in SURE]
+    rows, columns = ([pair[side] for pair in sure] for side in (0, 1))
+    links = sp.csr_array((np.ones(len(sure)), (rows, columns)), shape=(n_tags, n_tags))
+    return np.asarray(connected_components(links, directed=False)[1], np.int64)
+
+
+def _surest_first(pair: Pair) -> tuple[int, float, int, int]:
+    """Return the key to sort pairs by."""
+    return (*HOW, NEVER_TOGETHER).index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
+
+
+def _least_nearness(near: NDArray[np.float64], n_tags: int, nearness: Nearness) -> float:
+    """Return the nearness from which on few of many pairs with one kind of slip are of other words.
+
+    Other words are as near as any two tags: half of them below the median of random pairs, where few spellings of one
+    word are. So twice the number there estimates how many there are in all (Storey 2002), and the random pairs say how
+    many of them are above a nearness.
+    """
+    if len(near) < MANY:
+        return -np.inf
+    one, other = np.random.default_rng(0).integers(n_tags, size=(2, RANDOM_PAIRS))
+    random = np.sort(nearness(one[one != other], other[one != other]))
+    near = np.sort(near)[::-1]
+    n_others = min(len(near), 2 * int((near <= random[len(random) // 2]).sum()))
+    above = 1 - np.searchsorted(random, near) / len(random)
+    few = np.flatnonzero(n_others * above <= FALSE_SHARE * np.arange(1, len(near) + 1))
+    return float(near[few[-1]]) if len(few) else np.inf
+
+
+def _never_together(Y: sp.csr_array, U: Any, V: NDArray[np.float32], family: NDArray[np.int64]) -> list[Pair]:
+    """Return the tags that are each other's likest among those that no image has both of, though some should.
+
+    Families are compared as one: they have more images, and are on photos with more other words, than each spelling
+    alone. A pair is of the most frequent spellings of both.
+    """
+    each = np.asarray(Y.sum(axis=0), np.float64)
+    joins = sp.csr_array((np.ones(len(family)), (np.arange(len(family)), family)))
+    weights = np.maximum(each, 1)
+    vectors = _unit_centred((joins.T @ (V * weights[:, None])) / (joins.T @ weights)[:, None])
+    Y = sp.csr_array((Y @ joins) > 0, dtype=np.float64)
+    photos = TagPhotos(Y, U)
+    images, counts, shared = _unit(photos.sums), photos.counts, sp.csr_array(Y.T @ Y)
+    least = EXPECTED * Y.shape[0]
+    often = np.flatnonzero(counts * float(counts.max(initial=0)) >= least)
+    best = np.full(len(counts), -1)
+    nearness = np.zeros(len(counts))
+    step = max(1, BLOCK_FLOATS // max(len(often), 1))
+    for some in (often[start : start + step] for start in range(0, len(often), step)):
+        by_vectors, by_images = (rows[some] @ rows[often].T for rows in (vectors, images))
+        likeness = (by_vectors + by_images) / 2
+        few = counts[some, None] * counts[None, often] < least
+        together = shared[some][:, often].toarray() > 0
+        likeness[few | together | (np.minimum(by_vectors, by_images) < ALIKE)] = -np.inf
+        nearest = likeness.argmax(axis=1)
+        highest = likeness[np.arange(len(some)), nearest]
+        found = np.isfinite(highest)
+        best[some[found]] = often[nearest[found]]
+        nearness[some[found]] = highest[found]
+    by_count = np.lexsort((np.arange(len(family)), -each))
+    called = by_count[np.unique(family[by_count], return_index=True)[1]]
+    pairs = [
+        Pair(int(called[one]), int(called[other]), NEVER_TOGETHER, float(nearness[one]))
+        for one, other in enumerate(best.tolist())
+        if other > one and best[other] == one
+    ]
+    return sorted(pairs, key=_surest_first)
+
+
+def _reason(tag: int, best: int, pair: Pair, tags: Sequence[str]) -> str:
+    """Return why a tag is an alias of the best of its group, by the pair that joins it."""
     other = pair.first if pair.second == tag else pair.second
     near = "" if pair.nearness is None else f", {pair.nearness:.2f}"
     return f"{pair.how}{'' if other == best else f' (as {tags[other]})'}{near}"
 
 
-def _members(group: NDArray[Any]) -> list[list[int]]:
-    members: defaultdict[int, list[int]] = defaultdict(list)
-    for tag, number in enumerate(group.tolist()):
-        members[number].append(tag)
-    return [tags for tags in members.values() if len(tags) > 1]
+def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the products of pairs of rows."""
+    return np.asarray(np.einsum("ij,ij->i", rows[first], rows[second]), np.float64)
 
 
-def _directions(V: NDArray[Any]) -> NDArray[np.float32]:
+def _unit_centred(V: NDArray[Any]) -> NDArray[np.float32]:
     return _unit(V - V.mean(axis=0))
 
 
