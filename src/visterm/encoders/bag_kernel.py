@@ -95,10 +95,8 @@ class BagKernel(Encoder):
         As in `Visterms`, for "visterm" alone.
     random_state : int, RandomState, Generator or None
         Draws the images and pixels that colours are learned from, and starts mixtures.
-    batch_size : int
-        Images encoded at a time.
-    n_jobs : int, optional
-        Threads; None is all cores. The output is the same for any number.
+    batch_size, n_jobs
+        As in `Visterms`.
 
     Attributes
     ----------

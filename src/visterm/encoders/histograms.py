@@ -79,10 +79,8 @@ class Histograms(Encoder):
         Pixels of each scale from which textons are learned.
     random_state : int, RandomState, Generator or None
         Draws the training images, their pixels, and the first words of k-means.
-    batch_size : int
-        Images encoded at a time.
-    n_jobs : int, optional
-        Threads; None is all cores. The output is the same for any number.
+    batch_size, n_jobs
+        As in `Visterms`.
 
     Attributes
     ----------

@@ -60,18 +60,7 @@ class NetworkEncoder(Encoder):
     never negative, ``c`` is the mean over training photos, and rows of length 1 make dot products cosines.
 
     Constructors of subclasses take `views`, `root`, `centre`, `normalise`, `random_state`, `batch_size` and `n_jobs`
-    as `Onnx` does.
-
-    Attributes
-    ----------
-    centre_ : ndarray of float32, shape (n_features,)
-        The mean row of the training photos, after the root; zeros without `centre`.
-    rooted_ : bool
-        Whether square roots are taken.
-    network_sha256_ : str
-        Hash of the network's file. Only this network is used ever after.
-    network_path_ : str
-        Where it was, in full. It may move: where the parameters say is looked first.
+    as `Onnx` does; learned attributes are those of `Onnx`, but `settings_`.
     """
 
     location_attributes = ("network_path_",)

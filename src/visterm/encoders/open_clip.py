@@ -42,8 +42,7 @@ class OpenClip(NetworkEncoder):
     network : str
         As open_clip lists it: ``"ViT-B-32"``.
     weights : path-like, optional
-        The file of both towers' weights, ``.safetensors`` or of torch. Of torch's only weights are read: a file that
-        holds anything else is refused, not run.
+        The file of both towers' weights, as of `Timm`.
     pretrained : str, optional
         The name of the weights, as open_clip lists it: ``"laion2b_s34b_b79k"``. Says how photos are prepared, where
         weights of one network differ in that, and what to look for in the hub's cache.
@@ -51,16 +50,8 @@ class OpenClip(NetworkEncoder):
         What of a photo is shown, as by `Onnx`; "trained" is what open_clip shows.
     centre : bool
         Subtract the mean over the training photos. Rows are then no longer those that words are compared with.
-    normalise : bool
-        Divide rows by their length.
-    device : str
-        "auto": a GPU if there is one; "cpu", "cuda", "cuda:1", "mps". It does not change rows beyond rounding.
-    random_state : int, RandomState, Generator or None
-        Draws the training photos from which the mean is learned, if there are more than `fit_images`.
-    batch_size : int
-        Photos held in memory at a time, and on a GPU shown at once.
-    n_jobs : int, optional
-        Threads; None is all cores. The same bytes for any number.
+    normalise, device, random_state, batch_size, n_jobs
+        As of `Timm`.
 
     Attributes
     ----------

@@ -45,12 +45,10 @@ class Timm(NetworkEncoder):
         Side of the pictures, or height and width. None: what timm says. Larger pictures take longer.
     device : str
         "auto": a GPU if there is one; "cpu", "cuda", "cuda:1", "mps". It does not change rows beyond rounding.
-    random_state : int, RandomState, Generator or None
-        Draws the training photos from which the mean is learned, if there are more than `fit_images`.
     batch_size : int
         Photos held in memory at a time, and on a GPU shown at once.
-    n_jobs : int, optional
-        Threads; None is all cores. The same bytes for any number.
+    random_state, n_jobs
+        As of `Onnx`. The same bytes for any number of threads.
 
     Attributes
     ----------
