@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,6 +14,7 @@ from visterm import Catalogue, Tagger
 from visterm.cli.commands import app
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import Silent
+from visterm.library import learn as learning
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.info import describe
 from visterm.library.learn import in_words
@@ -156,7 +159,7 @@ def test_a_fit_that_is_stopped_changes_nothing(runs, tmp_path, monkeypatch):
         patch.setattr("visterm.library.learn.RowWriter.predict", stop)
         done = catalogue.learn()
     assert (done.cancelled, done.run) == (True, old)
-    assert in_words(done) == "Stopped; nothing has changed."
+    assert in_words(done, tmp_path) == "Stopped; nothing has changed."
     assert [run.fingerprint for run in catalogue.stored.runs.all()] == [old]
     assert [folder.name for folder in (tmp_path / "catalogue" / "runs").iterdir()] == [old]
     assert catalogue.tagger.fingerprint == old
@@ -174,6 +177,70 @@ def test_old_rows_are_dropped_and_the_catalogue_knows_which_run_made_which(runs,
     assert facts["made by"] == "this catalogue"
     assert facts["tags of people"] == 3
     assert catalogue.stored.database.check() == []
+
+
+def worsened(catalogue, monkeypatch):
+    """Let the next full fit learn from shuffled tags, so that it ranks tags worse."""
+    rows = learning._rows
+
+    def shuffled(vocabulary, train, out):
+        order = np.random.default_rng(0).permutation(len(train))
+        return rows(vocabulary, replace(train, tags=[train.tags[i] for i in order]), out)
+
+    monkeypatch.setattr(learning, "_rows", shuffled)
+
+
+def test_a_worse_run_is_kept_but_not_used_unless_that_is_asked_for(runs, tmp_path, monkeypatch):
+    catalogue = made(runs["ridge"], tmp_path, n=150)
+    old = catalogue.learn(full=True).run
+    before = [hit.id for hit in catalogue.search("red", 0).hits]
+    worsened(catalogue, monkeypatch)
+    done = catalogue.learn(full=True)
+    assert (done.in_use, done.run_before) == (False, old)
+    low, high = done.interval
+    assert low <= done.after - done.before <= high < 0
+    assert catalogue.tagger.fingerprint == catalogue.stored.origin.fingerprint == old
+    assert [hit.id for hit in catalogue.search("red", 0).hits] == before
+    said = catalogue.stored.jobs.latest(1)[0].message
+    assert f"MAP {done.before:.3f} before, {done.after:.3f} now" in said
+    assert f"visterm use {tmp_path / 'catalogue'} {done.run[:12]}" in said
+    assert "--use-even-if-worse" in said
+    assert catalogue.learn(full=True, use_even_if_worse=True).in_use
+    assert catalogue.tagger.fingerprint == done.run
+    assert catalogue.image(0).predicted
+
+
+def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
+    catalogue = made(runs["wsabie"], tmp_path, n=24)
+    old, before = catalogue.tagger.fingerprint, [hit.id for hit in catalogue.search("red", 0).hits]
+    predicted = catalogue.image(3).predicted
+    for number in range(3):
+        catalogue.give(number, [f"new {number}"])
+        catalogue.learn(full=True)
+    done = CliRunner().invoke(app, ["use", str(tmp_path / "catalogue"), old[:12]])
+    assert done.exit_code == 0, done.output
+    assert f"To go back: visterm use {tmp_path / 'catalogue'} {catalogue.tagger.fingerprint[:12]}" in done.stderr
+    assert catalogue.refresh()
+    assert catalogue.tagger.fingerprint == old
+    assert catalogue.image(3).predicted == predicted
+    assert [hit.id for hit in catalogue.search("red", 0).hits] == before
+    with pytest.raises(UserError, match=f"has no runs 'zz'. Name one by its first letters: {old[:12]}, "):
+        catalogue.use("zz")
+
+
+def test_a_fit_does_not_replace_a_run_unasked(tmp_path):
+    tags = write_tags(tmp_path / "tags.csv", draw_photos(tmp_path / "photos", 8))
+    call = [
+        "fit", str(tmp_path / "photos"), "--tags", str(tags), "-o", str(tmp_path / "run"), "--model", "prior",
+        "--encoder-set", "codebook=4", "--jobs", "1",
+    ]  # fmt: skip
+    assert CliRunner().invoke(app, call).exit_code == 0
+    kept = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+    refused = str(CliRunner().invoke(app, call).exception)
+    assert refused == f"{tmp_path / 'run'} is a run already. Choose another name, or replace it: --overwrite."
+    assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == kept
+    assert CliRunner().invoke(app, [*call, "--overwrite", "--min-count", "3"]).exit_code == 0
+    assert Tagger.load(tmp_path / "run").facts["tags"] < 6
 
 
 def test_the_command_learns_and_says_what_it_changed(runs, tmp_path):

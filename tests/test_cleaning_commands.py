@@ -60,9 +60,9 @@ def test_users_are_in_the_column_that_is_named(folder):
     (folder / "tags.csv").write_text("image,tags,by\n1,sea,bob\n2,sea,bob\n", encoding="utf-8")
     call = ("fit", "--tags", "tags.csv", "--encoder", "ids", "--model", "prior", "-o", "run", "--per-user", 1)
     assert "Name it with --user-column" in str(run(*call).exception)
+    assert "Add --per-user N" in str(run(*call[:-2], "--user-column", "by").exception)
     assert run(*call, "--user-column", "by").exit_code == 0
     assert Tagger.load(folder / "run").facts["images"] == 1
-    assert "Add --per-user N" in str(run(*call[:-2], "--user-column", "by").exception)
 
 
 def test_queries_are_not_pruned(folder):

@@ -248,7 +248,7 @@ def test_a_kill_leaves_the_old_result_or_none(command, run, catalogue, library, 
     shutil.copytree(old, out)
     before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
     arguments = {
-        "fit": ["fit", library.images, "--tags", library.tags_file, "-o", out, *FAST],
+        "fit": ["fit", library.images, "--tags", library.tags_file, "-o", out, "--overwrite", *FAST],
         "index": ["index", run, library.images, "-o", out],
     }[command]
     for wait in (0.5, 1.0, 1.5):

@@ -28,7 +28,7 @@ QUICK = f"--set dim=4 --set epochs=5 --jobs 1 {QUICK_ENCODER}"
 
 COMMANDS = {
     "fit": "fit {photos} --tags {tags} -o {disk}/new --model wsabie {quick}",
-    "fit over a run": "fit {photos} --tags {tags} -o {disk}/run --model wsabie {quick}",
+    "fit over a run": "fit {photos} --tags {tags} -o {disk}/run --overwrite --model wsabie {quick}",
     "fit with aliases": "fit {photos} --tags {tags} --aliases {aliases} -o {disk}/new --model wsabie {quick}",
     "fit by queries": "fit {photos} --queries {queries} -o {disk}/new --model pamir --set epochs=2 --jobs 1 {encoder}",
     "fit a catalogue": "fit --catalogue {disk}/catalogue --full --jobs 1",

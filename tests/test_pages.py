@@ -325,12 +325,13 @@ def test_merging_puts_one_tag_in_place_of_another(client, catalogue):
     assert (answer.status_code, answer.headers["location"]) == (303, "/tag?name=sky")
 
 
-def test_a_run_that_took_over_is_named_among_the_jobs_and_is_none_to_start(client, catalogue):
+def test_a_run_that_took_over_is_named_among_the_jobs_and_is_started_only_with_its_name(client, catalogue):
     jobs = catalogue.stored.jobs
     jobs.finish(jobs.start("use run"))
     html = client.get("/library").text
-    assert html.count("Take another run") - html.count('data-said="Take another run') == 1
-    assert client.post("/library/jobs", data={"kind": "use run"}).status_code == 422
+    assert html.count("Use another run") - html.count('data-said="Use another run') == 1
+    for run in ("", "no run", "ff\0"):
+        assert client.post("/library/jobs", data={"kind": "use run", "run": run}).status_code == 422
 
 
 def test_the_library_tells_what_was_left_out_and_how_its_run_learned(client):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -23,7 +24,8 @@ EXAMPLES = (
     ("visterm fit features --tags tags.csv --model sampled_tagger --ray HEAD:6379 -o run", "on a cluster"),
     ("visterm fit --catalogue catalogue", "learn from corrections"),
 )
-WITH_A_CATALOGUE = {"catalogue", "full", "min_count", "jobs", "verbose", "json"}
+USE_EXAMPLES = (("visterm use catalogue 1f6a03", "go back to the run whose name begins so"),)
+WITH_A_CATALOGUE = {"catalogue", "full", "use_even_if_worse", "min_count", "jobs", "verbose", "json"}
 """Options that go with --catalogue: encoder and model are those of its run."""
 
 
@@ -33,6 +35,8 @@ def fit(
     out: learning.Out = None,
     catalogue: learning.CatalogueToLearn = None,
     full: learning.Full = False,
+    use_even_if_worse: learning.UseEvenIfWorse = False,
+    overwrite: learning.Overwrite = False,
     tags: options.TagFile = "auto",
     queries: learning.Queries = None,
     idf: learning.Idf = None,
@@ -76,6 +80,8 @@ def fit(
         return
     if full:
         raise UserError("--full needs --catalogue; a new run learns everything anyway. Leave it out.")
+    if use_even_if_worse:
+        raise UserError("--use-even-if-worse needs --catalogue; a new run isn't compared with others. Leave it out.")
     if out is None:
         raise UserError("Missing output folder: pass -o RUN, or a catalogue to learn from: --catalogue.")
     from visterm.tagging.calibrating import RIGHT_OF_5, what_to_expect
@@ -91,7 +97,7 @@ def fit(
         calibrate=calibration, word_vectors=word_vectors, aliases=aliases, stop_tags=stop_tags or (),
         min_count=min_count, max_share=max_share, per_user=per_user, user_column=user_column, part_of=part_of, isa=isa,
         wordnet=wordnet, tag_synsets=tag_synsets, inherit=inherit, memory=options.bytes_of(memory), device=device,
-        n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out,
+        n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out, overwrite=overwrite,
     )  # fmt: skip
     not_read = say_not_read(images or [])
     began = time.monotonic()
@@ -122,7 +128,31 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
 
     typed, bars = context.params, Bars(lines=context.params["verbose"])
     opened = Catalogue.load(catalogue, n_jobs=typed["jobs"])
-    learned = opened.learn(full=typed["full"], min_count=typed["min_count"], progress=bars)
-    say(f"{in_words(learned)}. The run {learned.run} is now the one of {catalogue}.")
+    learned = opened.learn(
+        full=typed["full"], min_count=typed["min_count"], use_even_if_worse=typed["use_even_if_worse"], progress=bars
+    )
+    say(in_words(learned, catalogue))
     if typed["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})
+
+
+def use(
+    catalogue: Annotated[Path, options.argument(help="A catalogue.")],
+    run: Annotated[str, options.argument(help="One of its runs, by the first letters of its name in `visterm info`.")],
+    jobs: options.Jobs = None,
+    json: options.Json = False,
+) -> None:
+    """Search a catalogue with another of its runs.
+
+    That is the one before, or one that was learned and not used because it was worse.
+    """
+    from visterm.library.catalogue import Catalogue
+    from visterm.store.runs import SHORT
+
+    opened = Catalogue.load(catalogue, n_jobs=jobs)
+    before = opened.tagger.fingerprint
+    opened.use(run, progress=Bars())
+    now = opened.tagger.fingerprint
+    say(f"{catalogue} uses the run {now[:SHORT]}. To go back: visterm use {catalogue} {before[:SHORT]}")
+    if json:
+        emit({"catalogue": str(catalogue), "run": now, "run_before": before})

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from visterm.core.errors import StorageError
+from visterm.core.errors import StorageError, UserError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.persist import new_folder
 from visterm.core.progress import SILENT, Progress
@@ -19,6 +19,7 @@ from visterm.library.search import Searchable
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
 from visterm.store.images import ImageRecord
 from visterm.store.lance_segment import FILES, lance_uri
+from visterm.store.runs import SHORT
 from visterm.store.tags import Prediction
 from visterm.tagging.run_files import open_run, stored_fingerprint
 from visterm.tagging.tagger import Tagger
@@ -200,7 +201,7 @@ class Catalogue(Searchable):
 
     def use(
         self,
-        tagger: Tagger,
+        tagger: Tagger | str,
         *,
         chunk_size: int = CHUNK,
         job_id: int | None = None,
@@ -213,7 +214,8 @@ class Catalogue(Searchable):
 
         Parameters
         ----------
-        tagger : Tagger
+        tagger : Tagger or str
+            A run, or one that the catalogue has already, by the first letters of its fingerprint.
         chunk_size, job_id, progress
             As in `index`.
 
@@ -225,11 +227,24 @@ class Catalogue(Searchable):
         from visterm.library.photos import check_has_photos
         from visterm.library.runs import adopt
 
+        if isinstance(tagger, str):
+            tagger = self._own_run(tagger)
         check_has_photos(tagger.encoder)
         found = adopt(tagger, self.stored, chunk_size=chunk_size, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
             self._use(tagger)
         return found
+
+    def _own_run(self, name: str) -> Tagger:
+        """Open a run of the catalogue by the first letters of its fingerprint."""
+        runs = [run.fingerprint for run in self.stored.runs.all()]
+        found = [run for run in runs if name and run.startswith(name)]
+        if len(found) != 1 or self.stored.folder is None:
+            raise UserError(
+                f"The catalogue has {len(found) or 'no'} runs '{name}'. Name one by its first letters: "
+                f"{', '.join(run[:SHORT] for run in runs)}."
+            )
+        return open_run(Tagger, self.stored.folder / RUNS / found[0], self._n_jobs)
 
     def image(self, image_id: int) -> ImageView:
         """Return one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
@@ -300,13 +315,14 @@ class Catalogue(Searchable):
         *,
         full: bool = False,
         min_count: int = 1,
+        use_even_if_worse: bool = False,
         job_id: int | None = None,
         progress: Progress = SILENT,
     ) -> Learned:
         """Learn from given and accepted tags and from rejected ones, by stored features; the new run is then current.
 
         A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
-        compared.
+        compared. A new run that is significantly worse there is kept, but not used.
 
         Parameters
         ----------
@@ -315,6 +331,8 @@ class Catalogue(Searchable):
             (`partial_fit`), so that the rows of images stay valid; new tags want a full fit.
         min_count : int
             Of a full fit: leave out tags of fewer images.
+        use_even_if_worse : bool
+            Use the new run though it is significantly worse. `use` changes that later.
         job_id : int, optional
             A job of the catalogue to go on with; None: a new one.
         progress : Progress
@@ -332,7 +350,10 @@ class Catalogue(Searchable):
         """
         from visterm.library.learn import learn
 
-        found = learn(self.tagger, self.stored, full=full, min_count=min_count, job_id=job_id, progress=progress)
+        found = learn(
+            self.tagger, self.stored, full=full, min_count=min_count, use_even_if_worse=use_even_if_worse,
+            job_id=job_id, progress=progress,
+        )  # fmt: skip
         self.refresh()
         return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,15 +25,17 @@ from visterm.library.training import (
     BY_CONTENT,
     Part,
     gathered,
-    mean_average_precision,
+    image_precisions,
     names_learned,
     not_learned,
     to_learn_from,
 )
+from visterm.metrics.significance import paired_bootstrap
 from visterm.models.abilities import AddsTags, LearnsOn
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
+from visterm.store.runs import SHORT
 from visterm.tagging.part_settings import set_part_of
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import Tagger
@@ -55,7 +58,7 @@ class Learned:
     Attributes
     ----------
     run : str
-        Fingerprint of the run that is the current one now: of the old one, where nothing was to be learned.
+        Fingerprint of the run that was learned: of the old one, where nothing was to be learned.
     full : bool
         Whether all was learned anew; else only the rows of tags have moved, and those of images are the old ones.
     images, tags : int
@@ -69,6 +72,12 @@ class Learned:
         that neither of them learned from; None where there are none.
     compared : int
         How many these are.
+    run_before : str
+        Fingerprint of the old run.
+    interval : tuple of float or None
+        The change of MAP, from - to, in 95 % of resamples of these images; None where there are fewer than two.
+    in_use : bool
+        Whether the run is the current one now: not if it is significantly worse, and that was not asked for.
     cancelled : bool
         Whether it was cancelled; then nothing has changed.
     """
@@ -82,6 +91,9 @@ class Learned:
     before: float | None
     after: float | None
     compared: int
+    run_before: str
+    interval: tuple[float, float] | None = None
+    in_use: bool = True
     cancelled: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,6 +107,7 @@ def learn(
     *,
     full: bool = False,
     min_count: int = 1,
+    use_even_if_worse: bool = False,
     job_id: int | None = None,
     progress: Progress = SILENT,
 ) -> Learned:
@@ -118,13 +131,20 @@ def learn(
         else:
             learned = _anew(tagger, train, held_out, min_count, progress, lambda _: "stop" if job.cancelled else None)
         compared = _compared(tagger, learned, held_out)
+        in_use = use_even_if_worse or compared["interval"] is None or compared["interval"][1] >= 0
         if learned.fingerprint != run.fingerprint and not job.cancelled:
-            _make_current(learned, stored, run.rows_of if moves_tags else None, job, progress, compared)
+            rows_of = run.rows_of if moves_tags else None
+            if in_use:
+                _make_current(learned, stored, rows_of, job, progress, compared)
+            else:
+                keep_run(learned, stored, rows_of=rows_of, facts={FROM_HERE: True, **compared})
+                stored.history.note("fit, not used", run=learned.fingerprint, **compared)
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
             forget_unfinished(stored)
             return Learned(
-                run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0, True
-            )
+                run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0,
+                run.fingerprint, cancelled=True,
+            )  # fmt: skip
         new_tags = sum(tag not in tagger.vocabulary for tag in learned.vocabulary.tags)
         found = Learned(
             run=learned.fingerprint,
@@ -133,26 +153,37 @@ def learn(
             tags=len(learned.vocabulary),
             new_tags=new_tags,
             held_out=len(held_out),
+            run_before=run.fingerprint,
+            in_use=in_use,
             **compared,
         )
-        job.message = in_words(found)
+        job.message = in_words(found, stored.folder)
         return found
 
 
-def in_words(learned: Learned) -> str:
-    """Return a line that says what was learned and what it changed."""
+def in_words(learned: Learned, catalogue: Path) -> str:
+    """Return what was learned, what it changed, which run is in use, and how to use the other one."""
     if learned.cancelled:
         return "Stopped; nothing has changed."
     how = "learned anew" if learned.full else "tags moved, rows of images as they were"
     said = f"{count_of(learned.tags, 'tag')} ({learned.new_tags:,} new) from {count_of(learned.images, 'image')}, {how}"
     if learned.before is None or learned.after is None:
-        why = "no image was held out from both runs, so that they cannot be compared"
-        return f"{said}; {why}"
-    change = learned.after - learned.before
-    return (
-        f"{said}; MAP {learned.before:.3f} before, {learned.after:.3f} now ({change:+.3f}) on "
-        f"{count_of(learned.compared, 'image')} held out"
-    )
+        said += "; no image was held out from both runs, so that they cannot be compared"
+    else:
+        said += (
+            f"; MAP {learned.before:.3f} before, {learned.after:.3f} now ({learned.after - learned.before:+.3f}"
+            + ("" if learned.interval is None else ", 95 % interval {:+.3f} to {:+.3f}".format(*learned.interval))
+            + f") on {count_of(learned.compared, 'image')} held out"
+        )
+    run, before = learned.run[:SHORT], learned.run_before[:SHORT]
+    if learned.run == learned.run_before:
+        return f"{said}. Nothing has changed: {catalogue} goes on with its run {run}."
+    if not learned.in_use:
+        return (
+            f"{said}. The new run {run} is significantly worse, so {catalogue} goes on with its run {before}. To use "
+            f"the new one all the same: visterm use {catalogue} {run}, or learn with --use-even-if-worse."
+        )
+    return f"{said}. {catalogue} uses the new run {run}. To go back: visterm use {catalogue} {before}"
 
 
 def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
@@ -239,10 +270,16 @@ def _compared(before: Tagger, after: Tagger, held_out: Part) -> Mapping[str, Any
     places = np.intersect1d(not_learned(before, held_out.images), not_learned(after, held_out.images))
     part = held_out.subset(places)
     shared = [tag for tag in after.vocabulary.tags if tag in before.vocabulary]
-    first = second = None
-    if part.n_tagged and shared:
-        first, second = (mean_average_precision(run, part, shared) for run in (before, after))
-    return {"before": first, "after": second, "compared": part.n_tagged if first is not None else 0}
+    found = image_precisions([before, after], part, shared) if part.n_tagged and shared else []
+    if not found:
+        return {"before": None, "after": None, "compared": 0, "interval": None}
+    first, second = found
+    interval = None
+    if np.count_nonzero(~np.isnan(first)) > 1:
+        change = paired_bootstrap(second, first)
+        interval = (change.low, change.high)
+    means = {"before": float(np.nanmean(first)), "after": float(np.nanmean(second))}
+    return {**means, "compared": part.n_tagged, "interval": interval}
 
 
 def _make_current(

@@ -137,9 +137,13 @@ class RowWriter:
                 self._encode_again(others[start : start + chunk_size], Steps(progress))
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
-        """Predict the tags of all images, here or gone, from their features: where rows stay and only tags moved."""
-        known = [row[0] for row in self._stored.database.rows("SELECT id FROM images")]  # gone ones may come back
-        ids = self.features.in_order(known)
+        """Predict the tags of all images without predictions of the run, here or gone, from their features."""
+        missing = self._stored.database.rows(  # gone ones may come back
+            "SELECT id FROM images WHERE NOT EXISTS "
+            "(SELECT 1 FROM predictions WHERE run_id = ? AND image_id = images.id)",
+            (self._run_id,),
+        )
+        ids = self.features.in_order([row[0] for row in missing])
         with reported(progress, "predict", len(ids)):
             for start in range(0, len(ids), chunk_size):
                 if job.cancelled:

@@ -31,7 +31,9 @@ def adopt(
         if before == tagger.fingerprint:
             return Filled(0, 0)
         run_id = keep_run(tagger, stored)
-        filled = RowWriter(tagger, stored, run_id).fill(chunk_size, job, progress)
+        writer = RowWriter(tagger, stored, run_id)
+        filled = writer.fill(chunk_size, job, progress)
+        writer.predict(chunk_size, job, progress)
         if not job.cancelled:
             with stored.transaction():
                 stored.use_run(run_id)

@@ -133,19 +133,19 @@ def not_learned(tagger: Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int
     )
 
 
-def mean_average_precision(tagger: Tagger, part: Part, tags: Sequence[str]) -> float | None:
-    """Measure how well a run ranks some of its tags for images that have any: MAP; None where none has."""
-    shared = Vocabulary(list(tags))
-    Y = part.encode(shared)
+def image_precisions(taggers: Sequence[Tagger], part: Part, tags: Sequence[str]) -> list[NDArray[np.float64]]:
+    """Return how well each run ranks some of its tags for the images that have any: average precisions, by image."""
+    Y = part.encode(Vocabulary(list(tags)))
     tagged = np.flatnonzero(np.diff((Y > 0).tocsr().indptr))
-    tagged = tagged[: max(1, MOST_SCORES // max(1, len(tagger.vocabulary)))]
-    if len(tagged) == 0:
-        return None
-    columns = np.array([tagger.vocabulary.index(tag) for tag in tags], np.int64)
-    blocks = (
-        (rows, np.ascontiguousarray(block[:, columns])) for rows, block in tagger.model.score_blocks(part.X[tagged])
-    )
-    return float(np.nanmean(average_precisions(blocks, Y[tagged] > 0)))
+    tagged = tagged[: max(1, MOST_SCORES // max(len(tagger.vocabulary) for tagger in taggers))]
+    found = []
+    for tagger in taggers if len(tagged) else ():
+        columns = np.array([tagger.vocabulary.index(tag) for tag in tags], np.int64)
+        blocks = (
+            (rows, np.ascontiguousarray(block[:, columns])) for rows, block in tagger.model.score_blocks(part.X[tagged])
+        )
+        found.append(average_precisions(blocks, Y[tagged] > 0))
+    return found
 
 
 def _content(image: ImageRecord) -> str:

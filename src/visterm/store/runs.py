@@ -12,6 +12,9 @@ from visterm.core.jsonlines import json_text
 from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
+SHORT = 12
+"""Letters of a run's fingerprint that people see and type."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:

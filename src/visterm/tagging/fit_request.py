@@ -91,6 +91,8 @@ class FitRequest:
         Same seed, same photos: same bytes.
     out : path, optional
         The run to write; None keeps it in memory.
+    overwrite : bool
+        Replace a run that lies at `out`.
     """
 
     images: Photos | Sequence[Place] | None = None
@@ -128,6 +130,7 @@ class FitRequest:
     n_jobs: int | None = None
     seed: int = 0
     out: Place | None = None
+    overwrite: bool = False
 
     @property
     def learns_tags(self) -> bool:

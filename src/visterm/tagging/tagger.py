@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from visterm.core.errors import UserError
-from visterm.core.persist import check_target, new_folder
+from visterm.core.persist import check_target, folder_kind, new_folder
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
 from visterm.core.types import Skipped
@@ -354,6 +354,8 @@ def fit_run(request: FitRequest, *, say: Say = silent, progress: Progress = SILE
 
     if request.out is not None:
         check_target(request.out, "run")
+        if not request.overwrite and folder_kind(request.out) == "run":
+            raise UserError(f"{request.out} is a run already. Choose another name, or replace it: --overwrite.")
     encoder_params, model_params = request.part_settings()
     tagger = Tagger(
         encoder=request.encoder,

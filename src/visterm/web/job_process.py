@@ -1,6 +1,6 @@
 """A process that does one job of a catalogue, so that the service goes on answering; it ends when the service does.
 
-``python -m visterm.web.job_process CATALOGUE JOB_ID KIND [FOLDER | full]``; killing it loses nothing that it committed.
+``python -m visterm.web.job_process CATALOGUE JOB_ID KIND [OPTIONS]``; killing it loses nothing that it committed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def _work(catalogue: Catalogue, job_id: int, kind: str, rest: list[str]) -> None
     if kind == "index":
         catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
     elif kind == "fit":
-        catalogue.learn(full="full" in rest, job_id=job_id)
+        catalogue.learn(full="full" in rest, use_even_if_worse="use-even-if-worse" in rest, job_id=job_id)
+    elif kind == "use run":
+        catalogue.use(rest[0], job_id=job_id)
     else:
         _look_for_duplicates(catalogue, job_id)
 

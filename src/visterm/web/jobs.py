@@ -70,8 +70,10 @@ class JobRunner:
         """Jobs of this service that go on or wait."""
         return len(self._waiting) + (self._task is not None and not self._task.done())
 
-    async def start(self, kind: str, *, full: bool = False) -> Job:
+    async def start(self, kind: str, *options: str) -> Job:
         """Write down a job, and begin it when its turn comes; "index" is one job for each folder, the first is given.
+
+        Options of "fit" are "full" and "use-even-if-worse"; of "use run" the first letters of the run's fingerprint.
 
         Raises
         ------
@@ -80,7 +82,7 @@ class JobRunner:
         """
         if self.n_open >= MOST_OPEN:
             raise Refused(409, f"{self.n_open} jobs go on or wait already. Wait for them, or cancel some.")
-        lists = [["full"] if full else []]
+        lists = [list(options)]
         if kind == "index":
             folders = self._folders or await self._work.run(indexed_folders, self._catalogue.stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - self.n_open]]

@@ -280,11 +280,13 @@ class DuplicatesAnswer(Answer):
 class JobGiven(Given):
     """Work to be done in the background."""
 
-    kind: Literal["index", "fit", "duplicates"] = Field(
+    kind: Literal["index", "fit", "duplicates", "use run"] = Field(
         description="index: look for new, changed and gone photos; fit: learn from tags and feedback; duplicates: hash "
-        "pictures so that duplicates can be found."
+        "pictures so that duplicates can be found; use run: search with another run of the catalogue."
     )
     full: bool = Field(False, description="Of fit: learn all anew, and not only move the rows of tags.")
+    use_even_if_worse: bool = Field(False, description="Of fit: use the new run even if it is significantly worse.")
+    run: str = Field("", pattern="^[0-9a-f]{0,64}$", description="Of use run: the first letters of its fingerprint.")
 
 
 class JobAnswer(Answer):

@@ -41,7 +41,8 @@ async def jobs(
 @router.post("/jobs", status_code=202, response_model=JobAnswer, responses=errors(408, 409, 413))
 async def start(request: Request, given: JobGiven) -> Response:
     """Start a job. One goes on at a time; a few more may wait."""
-    job = await service_of(request).jobs.start(given.kind, full=given.full)
+    how = [given.run] if given.kind == "use run" else fit_options(given.full, given.use_even_if_worse)
+    job = await service_of(request).jobs.start(given.kind, *how)
     return json_answer(job_as_dict(job), 202, {"location": f"/api/v1/jobs/{job.id}"})
 
 
@@ -58,6 +59,11 @@ async def cancel(request: Request, job_id: JobId) -> Response:
     service = service_of(request)
     await service.jobs.cancel(job_id)
     return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
+
+
+def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
+    """Return the options of a job that learns."""
+    return [option for option, given in (("full", full), ("use-even-if-worse", use_even_if_worse)) if given]
 
 
 def job_as_dict(job: Job) -> dict[str, Any]:

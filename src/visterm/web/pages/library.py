@@ -18,7 +18,7 @@ from visterm.store.images import ImageRecord
 from visterm.store.jobs import Job
 from visterm.store.runs import StoredRun
 from visterm.tagging.plot import history_panels
-from visterm.web.api.jobs import JobId
+from visterm.web.api.jobs import JobId, fit_options
 from visterm.web.errors import Refused
 from visterm.web.pages.cache import LONG, cache_of
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
@@ -31,7 +31,7 @@ SKIPPED = 200
 JOBS = 12
 GROUPS = 30
 KINDS = {
-    "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Take another run",
+    "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
 }  # fmt: skip
 """Jobs, as the page names them."""
 
@@ -98,12 +98,17 @@ async def duplicates_page(service: Shared, start: int = 0) -> Response:
 
 @router.post("/library/jobs")
 async def start_job(
-    request: Request, service: Shared, kind: Annotated[str, Form()], full: Annotated[bool, Form()] = False
+    request: Request,
+    service: Shared,
+    kind: Annotated[str, Form()],
+    full: Annotated[bool, Form()] = False,
+    use_even_if_worse: Annotated[bool, Form()] = False,
+    run: Annotated[str, Form(pattern="^[0-9a-f]{0,64}$")] = "",
 ) -> Response:
     """Start a job, and show its progress."""
-    if kind not in STARTED:
+    if kind not in STARTED and not (kind == "use run" and run):
         raise Refused(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
-    job = await service.jobs.start(kind, full=full)
+    job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
     if not is_for_script(request):
         return send_on(f"/library/jobs/{job.id}")
     return render("_job.html", job=job, kinds=KINDS)
