@@ -223,7 +223,7 @@ def test_the_command_says_what_it_wrote_and_lists_what_it_skipped(run, photos, t
     assert done.returncode == 3, done.stderr
     [summary] = map(json.loads, done.stdout.splitlines())
     assert (summary["annotated"], summary["skipped"], summary["shared"]) == (N, 1, False)
-    assert f"{N} tagged, 0 unchanged" in done.stderr
+    assert f"Tagged {N} photos (0 unchanged). The tags are in " in done.stderr
     assert "listed in T/skipped.jsonl" in done.stderr
     assert [line["image"] for line in lines_of(tmp_path / "T")][:2] == ["photos/00.png", "photos/01.png"]
     assert not (tmp_path / "skipped.jsonl").exists()

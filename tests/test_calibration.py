@@ -323,7 +323,7 @@ def test_the_commands_fit_without_a_calibration_and_search_down_to_the_cut_off(l
     done = run.invoke(app, [*asked, "--cutoff", "--json"])
     found = catalogue.search("t0", 0, cutoff=True)
     assert [json.loads(line) for line in done.stdout.splitlines()] == [hit.as_dict() for hit in found.hits]
-    assert f"Above the cut-off: {found.n_likely} images" in done.stderr
+    assert f"Above the cut-off: {found.n_likely} photos" in done.stderr
     some = run.invoke(app, [*asked[:-1], "2", "--min-confidence", "0.1"])
     assert len(some.stdout.splitlines()) == 2
     assert "%" in some.stdout

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from visterm import Tagger
 from visterm.cli.commands import app
+from visterm.cli.info import _in_minutes
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.library.info import describe, training_history
 from visterm.tagging.plot import history_panels, plot_history
@@ -40,7 +41,15 @@ def test_info_says_how_many_epochs_and_the_best_validation_map(runs):
     assert (facts["epochs"], facts["best validation MAP"]) == (2, 0.4)
     assert not {"epochs", "best validation MAP"} & set(describe(runs / "at_once"))
     said = CliRunner().invoke(app, ["info", str(runs / "epochs")]).stdout
-    assert "best validation MAP: 0.4000" in said
+    assert "best validation MAP: 0.4" in said
+
+
+def test_info_speaks_of_photos_and_settings_as_they_are_typed(runs):
+    said = CliRunner().invoke(app, ["info", str(runs / "epochs")]).stdout
+    assert "photos: " in said
+    assert "images" not in said
+    assert "  epochs: 2\n" in said
+    assert _in_minutes("2026-11-23T00:13:01.084582Z index") == "2026-11-23 00:13 index"
 
 
 def test_info_draws_the_history_as_a_png(runs, tmp_path):

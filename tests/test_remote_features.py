@@ -227,7 +227,7 @@ def test_a_shard_that_is_missing_or_changed_is_named_and_encoded_anew(memory, ph
     (memory / "F" / shard).write_bytes(bytes(changed))
     features = feature_folder(memory / "F")
     entry = next(entry for entry in features.contents().shards if entry.file in shard)
-    with pytest.raises(CorruptFileError, match=rf"{memory}/F/{shard} was changed.*Remove it, and give the command"):
+    with pytest.raises(CorruptFileError, match=rf"{memory}/F/{shard} was changed.*Remove it, and run the command"):
         features.check(entry)
     (memory / "F" / shard).unlink()
     with pytest.raises(CorruptFileError, match=rf"{memory}/F/{shard} is missing"):

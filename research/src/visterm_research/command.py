@@ -109,7 +109,7 @@ def reproduce(
     if encoder is not None and paper is Paper.VSE_ENS:
         raise UserError(f"--encoder is for photos, and '{paper.value}' knows images by number only. Leave it out.")
     if wordnet is not None and not wordnet.is_dir():
-        raise UserError(f"There is no folder {wordnet}. Give the folder of WordNet's database files (--wordnet).")
+        raise UserError(f"There is no folder {wordnet}. Pass the folder of WordNet's database files (--wordnet).")
     if encoder is not None:
         make_encoder(encoder, {}, {}).check_settings()
     study: Study = import_module(f"visterm_research.{paper.value.replace('-', '_')}.study").STUDY

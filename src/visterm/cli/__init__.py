@@ -24,7 +24,7 @@ def main() -> None:
     except typer.Abort:
         sys.exit(130)
     except VistermError as error:
-        sys.exit(_fail(" ".join(str(error).split())))
+        sys.exit(_fail(_with_option(" ".join(str(error).split()))))
     except KeyboardInterrupt:
         print("visterm: stopped; nothing half-written is left behind.", file=sys.stderr)
         sys.exit(130)
@@ -35,6 +35,22 @@ def main() -> None:
         sys.exit(_fail(f"Too little memory{f': {error}' if str(error) else ''}. Work on fewer images at once."))
     except Exception as error:  # of libraries: a disk that refuses is no fault of the program, all else is
         sys.exit(_fail(_in_one_line(error)))
+
+
+def _with_option(message: str) -> str:
+    """Return the message of a setting with the option that set it: ``--set dim=abc: expected a whole number``."""
+    from visterm.cli.options import value_of
+
+    found = re.match(r"(\w+) is (.+?); (expected .+)", message)
+    for option, typed in zip(sys.argv, sys.argv[1:], strict=False):
+        name, _, text = typed.partition("=")
+        if found is None or name != found[1]:
+            continue
+        if option == "--grid":
+            return f"--grid {typed}: {message}"
+        if option in ("--set", "--encoder-set") and repr(value_of(text)).removesuffix(".0") == found[2]:
+            return f"{option} {typed}: {found[3]}"
+    return message
 
 
 def _in_one_line(error: Exception) -> str:

@@ -108,10 +108,7 @@ def annotate(
             emit({"annotations": str(out), **done.as_dict(), **speed, "not_read": not_read})
         if ray is not None and not done.shared:
             say(DONE_HERE)
-        say(
-            f"{count_of(done.annotated, 'photo')} in {count_of(done.parts, 'file')} of {out / DATA}: {done.new:,} "
-            f"tagged, {done.reused:,} unchanged."
-        )
+        say(f"Tagged {count_of(done.new, 'photo')} ({done.reused:,} unchanged). The tags are in {out / DATA}.")
         raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))
     bad: list[Skipped] = []
     for item in annotate_found(tagger, found, wanted, device=device, executor=executor, say=say, progress=Bars()):

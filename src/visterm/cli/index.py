@@ -148,7 +148,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
     if folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():
             raise UserError(
-                f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, give a run."
+                f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, pass a run."
             )
         catalogue = Catalogue.load(run, n_jobs=jobs)
         _check_store(catalogue, store)

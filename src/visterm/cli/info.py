@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,23 @@ EXAMPLES = (
 
 LONGEST = 20
 """Entries of a setting that are still shown: relations of tags may be thousands."""
+
+LABELS = {
+    "calibration images": "photos that confidences come from",
+    "validation images": "photos held out to stop training",
+    "right of 5 tags": "right ones of 5 tags, per new photo",
+    "tags at precision 0.9": "tags at 90% sure, per new photo",
+    "images without a row": "photos not indexed yet",
+    "gone images": "missing photos",
+    "tags of files": "tags from files",
+    "tags of people": "tags from people",
+    "made by": "run made by",
+    "searched": "search",
+    "rows in": "rows stored in",
+    "made of": "made from",
+    "tags given": "photo-tag pairs",
+}
+"""Names of facts for people; JSON keeps the others."""
 
 
 def info(
@@ -55,7 +73,7 @@ def info(
         from visterm.tagging.plot import plot_history
 
         plot_history(training_history(run), plot, title=f"{facts['model']}, {facts['encoder']}")
-        say(f"The history of {run} is drawn in {plot}")
+        say(f"The training history of {run} is drawn in {plot}.")
     if json:
         emit(facts)
         return
@@ -63,22 +81,49 @@ def info(
         if name == TRIED:
             show(f"{name}:")
             show_tried(value)
-        elif isinstance(value, dict):
-            show(f"{name}:")
+        elif isinstance(value, dict) and value:
+            show(f"{label(name)}:")
             for key, setting in value.items():
                 if key == TRIED:
                     show_tried(setting)
                 else:
-                    show(f"  {key}: {_setting(setting)}")
-        elif not isinstance(value, list):
-            show(f"{name}: {_text(value)}")
+                    shown = _typed(setting) if name.endswith("settings") else _setting(key, setting)
+                    show(f"  {label(_in_minutes(key))}: {shown}")
+        elif not isinstance(value, list | dict):
+            show(f"{label(name)}: {_text(value)}")
 
 
-def _setting(value: object) -> str:
-    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return ", ".join(f"{name} {_text(entry)}" for name, entry in value.items())
-    return f"{len(value):,} of them" if isinstance(value, list) and len(value) > LONGEST else str(value)
+def label(name: str) -> str:
+    """Return the name of a fact for people, whose photos are the program's images."""
+    return LABELS.get(name, name.replace("images", "photos"))
+
+
+def _setting(name: str, value: object) -> str:
+    """Return a fact of a part in one line, settings as they are typed; those without a value are left out."""
+    if not isinstance(value, dict):
+        return _text(value)
+    shown = {str(key): entry for key, entry in value.items() if entry is not None}
+    if name.endswith("settings"):
+        return ", ".join(f"{key}={_typed(entry)}" for key, entry in shown.items())
+    return ", ".join(f"{label(key)} {_text(entry)}" for key, entry in shown.items())
+
+
+def _typed(value: object) -> str:
+    """Return a setting as it is typed; a long list as its length."""
+    if isinstance(value, list) and len(value) > LONGEST:
+        return f"{len(value):,} entries"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _text(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}" if isinstance(value, float) else str(value)
+    """Return a value: counts with commas, figures with four digits, times to the minute."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not set"}[value]
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return _in_minutes(str(value))
+
+
+def _in_minutes(text: str) -> str:
+    """Return a text with its times to the minute: ``2026-11-23 00:13`` of ``2026-11-23T00:13:01.084582Z``."""
+    return re.sub(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+Z", r"\1 \2", text)

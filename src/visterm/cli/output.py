@@ -107,7 +107,7 @@ def likeliest_first(found: Iterable[Found]) -> list[Found]:
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
-    """Say how many photos were skipped for which reasons, and where they are listed; return 3 if any were, else 0."""
+    """Report how many photos were skipped and why, and where they are listed; return 3 if any were, else 0."""
     if not skipped:
         return 0
     reasons = Counter(_CATEGORY.split(item.reason, maxsplit=1)[0] for item in skipped)
@@ -129,7 +129,7 @@ def list_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
 
 
 def check_tags_read(corpus: Corpus, separator: str | None) -> dict[str, Any]:
-    """Say what was understood of the tags that were read; return that for JSON.
+    """Report what was understood of the tags that were read; return that for JSON.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def check_tags_read(corpus: Corpus, separator: str | None) -> dict[str, Any]:
 
 
 def say_not_read(folders: Iterable[str | os.PathLike[str]]) -> dict[str, int]:
-    """Say how many RAW and video files lie in folders of photos; return the counts for JSON."""
+    """Report how many RAW and video files lie in folders of photos; return the counts for JSON."""
     from visterm.data.image_folders import count_not_read
 
     found = count_not_read(folders)

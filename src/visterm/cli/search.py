@@ -90,11 +90,11 @@ def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, sco
         else:
             show(_line(hit, scores or request.like is not None))
     if not found.hits:  # so that it is not taken for a search that failed
-        for line in unknown or ["No image passes these filters." if request.among else "No image was found."]:
+        for line in unknown or ["No photo passes these filters." if request.among else "No photo was found."]:
             say(line)
     if found.n_likely is not None:
         more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
-        say(f"Above the cut-off: {count_of(found.n_likely, 'image')}{more}")
+        say(f"Above the cut-off: {count_of(found.n_likely, 'photo')}{more}")
     for how, groups in searched.related.items():
         if not groups:
             say(f"No {how} of these words are known.")

@@ -70,7 +70,7 @@ class RemoteShards:
                 if time.monotonic() > deadline:
                     raise StorageError(
                         f"The machine that had opened {self._paths[i]} was lost, and no other has opened it within "
-                        f"{PATIENCE:.0f} s. Give the same command again."
+                        f"{PATIENCE:.0f} s. Run the same command again."
                     ) from error
             time.sleep(ASKED_AGAIN)
             answer = self._actors[i].ask.remote(what, given)

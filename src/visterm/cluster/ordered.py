@@ -125,7 +125,7 @@ def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int 
     n_done = 0
     for row in done.iter_rows():
         if row["number"] != n_done:
-            raise StorageError(f"Piece {row['number']} of the job came out of turn. Give the same command again.")
+            raise StorageError(f"Piece {row['number']} of the job came out of turn. Run the same command again.")
         result = ray.cloudpickle.loads(row["result"])
         if isinstance(result, _Failed):
             result.error.add_note(f"In a worker:\n{result.traceback}")
@@ -134,7 +134,7 @@ def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int 
         n_done += 1
     if n_done != len(pieces):
         raise StorageError(
-            f"Of {count_of(len(pieces), 'piece')} of the job, {n_done:,} were done. Give the same command again."
+            f"Of {count_of(len(pieces), 'piece')} of the job, {n_done:,} were done. Run the same command again."
         )
 
 

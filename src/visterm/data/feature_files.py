@@ -98,9 +98,9 @@ def read_features(
     """
     file = Path(path)
     if not file.exists():
-        raise StorageError(f"There is no features file {file}. Give one that ends in {', '.join(SUFFIXES[:5])}.")
+        raise StorageError(f"There is no features file {file}. Name one that ends in {', '.join(SUFFIXES[:5])}.")
     if not (file.is_dir() or file.is_file()):
-        raise StorageError(f"The features file {file} {why_no_file(file)}. Give one that lies on a disk.")
+        raise StorageError(f"The features file {file} {why_no_file(file)}. Name one that lies on a disk.")
     if file.is_dir() or file.suffix == ".parquet":
         return _checked(file, *_read_parquet(file, names, column, name_column))
     if column is not None or name_column is not None:
@@ -156,7 +156,7 @@ def _read_parquet(
         file = file / "data" if (file / "data").is_dir() else file  # a features folder of visterm
         parts = sorted(part for part in file.glob("*.parquet") if not part.name.startswith((".", "_")))
     if not parts:
-        raise DataError(f"There are no Parquet files in the folder {file}. Give a file or a folder of features.")
+        raise DataError(f"There are no Parquet files in the folder {file}. Name a file or a folder of features.")
     try:
         for part in parts:
             check_regular(part)

@@ -93,7 +93,7 @@ def find_images(
         elif path.exists():
             found[path] = None
         else:
-            raise DataError(f"There is no file or folder {path}. Give an image, or a folder of images.")
+            raise DataError(f"There is no file or folder {path}. Name an image, or a folder of images.")
     return list(found)
 
 

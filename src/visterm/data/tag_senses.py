@@ -130,7 +130,7 @@ def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathL
         examples = "; ".join(f"{line.place}: {line.tag} n{line.offset:08d}" for line in absent[:3])
         raise DataError(
             f"{len(absent)} of the {len(found)} synsets that {mapping} gives the tags are not in the WordNet of "
-            f"{wordnet.folder} ({examples}). Their numbers differ from version to version: give the folder of the "
+            f"{wordnet.folder} ({examples}). Their numbers differ from version to version: pass the folder of the "
             "version that the mapping was made for, or correct these lines (an empty synset: none)."
         )
     return TagSenses(tuple(_match(wordnet, tag, mapped) for tag in tags))

@@ -211,7 +211,7 @@ def _open(path: Path) -> VectorSource:
         raise DataError(f"The file of word vectors {path} is empty.")
     for packed, what in PACKED.items():
         if start.startswith(packed):
-            raise DataError(f"{path} is {what}. Unpack it, and give the file that was in it.")
+            raise DataError(f"{path} is {what}. Unpack it, and pass the file that was in it.")
     if start.startswith(FASTTEXT_BINARY):
         raise DataError(
             f"{path} is a model of fastText; expected its vectors as text, in the file that ends with .vec."

@@ -276,6 +276,6 @@ def read_database(folder: Path, name: str) -> bytes:
         return read_regular(folder / name, GB)
     except OSError as error:
         raise DataError(
-            f"WordNet's {name} cannot be read from {folder} ({error.strerror}). Give the folder of its "
+            f"WordNet's {name} cannot be read from {folder} ({error.strerror}). Pass the folder of its "
             f"database files; Debian's package wordnet-base has it at {DEBIAN}."
         ) from error

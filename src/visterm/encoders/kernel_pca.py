@@ -244,7 +244,7 @@ def _largest(matrix: NDArray[np.float64], n: int, trace: float) -> tuple[NDArray
     if values[0] <= RANK * trace:
         raise DataError(
             "The training images all have the same row, so that there is nothing to tell them apart by. "
-            "Give at least 2 that differ, or another encoder."
+            "Pass at least 2 that differ, or another encoder."
         )
     kept = values > RANK * values[0]
     values, vectors = values[kept], vectors[:, kept]

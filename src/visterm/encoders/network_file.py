@@ -67,7 +67,7 @@ def missing(path: str | os.PathLike[str]) -> StorageError:
 
 
 def _unreadable(path: str | os.PathLike[str], error: OSError) -> StorageError:
-    return StorageError(f"The network {path} cannot be read: {error.strerror or error}. Give the path of its file.")
+    return StorageError(f"The network {path} cannot be read: {error.strerror or error}. Pass the path of its file.")
 
 
 @lru_cache(maxsize=64)

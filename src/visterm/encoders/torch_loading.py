@@ -86,5 +86,5 @@ def reading_weights(path: str, what: str) -> Iterator[None]:
         text = text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
         raise StorageError(
             f"{path} cannot be used as the weights of {what}: {text}. "
-            "Give the .safetensors or .pth file of this very network."
+            "Pass the .safetensors or .pth file of this very network."
         ) from error

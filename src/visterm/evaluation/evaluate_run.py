@@ -305,7 +305,7 @@ def _metrics(request: EvaluateRequest, say: Say) -> list[str]:
 def _say_what_was_left_out(
     found: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say
 ) -> None:
-    """Say which metrics and tags do not count."""
+    """Report which metrics and tags do not count."""
     for reason in found.undefined.values():
         say(f"Left out: {reason}")
     if found.unknown:

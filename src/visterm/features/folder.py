@@ -199,7 +199,7 @@ class FeatureFolder:
         file = self.shard(entry)
         state = "was changed since it was written" if file.is_file() else "is missing"
         return CorruptFileError(
-            f"{file} {state}. Give the command of visterm encode that made {self.path} again: it encodes the photos of "
+            f"{file} {state}. Run the command of visterm encode that made {self.path} again: it encodes the photos of "
             "this shard anew."
         )
 
@@ -291,5 +291,5 @@ def naming_a_full_disk(path: Path) -> Iterator[None]:
             yield
     except OutOfSpaceError as error:
         raise OutOfSpaceError(
-            f"{error} What was finished so far is whole: give the same command again, and it goes on from there."
+            f"{error} What was finished so far is whole: run the same command again, and it goes on from there."
         ) from error

@@ -172,7 +172,7 @@ class RemoteFeatureFolder(FeatureFolder):
         if not file.is_file():
             return super().damaged(entry)
         return CorruptFileError(
-            f"{file} was changed since it was written. Remove it, and give the command of visterm encode that made "
+            f"{file} was changed since it was written. Remove it, and run the command of visterm encode that made "
             f"{self.path} again: it encodes the photos of this shard anew."
         )
 

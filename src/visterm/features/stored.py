@@ -128,7 +128,7 @@ class Features:
         if name not in self._stored:
             raise DataError(
                 f"The image '{name}' is not among the {count_of(len(self._stored), 'image')} of {self.path}. "
-                "Encode it first: give the command of visterm encode that made it again."
+                "Encode it first: run the command of visterm encode that made it again."
             )
         return self._stored[name]
 

@@ -221,7 +221,7 @@ def read_corpus(
     if encoder.reads == "names":
         return with_row_remarks(encoder, Corpus.read_names(tags, **columns))
     raise UserError(
-        f"IMAGES is missing: the encoder '{name}' looks at pixels. Give the folder of images "
+        f"IMAGES is missing: the encoder '{name}' looks at pixels. Pass the folder of images "
         "(only --encoder ids and --encoder precomputed do without)."
     )
 

@@ -94,7 +94,7 @@ def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
     if tag_key(tag) == tag_key(into):
         raise UserError(f"'{tag}' and '{into}' are one tag already, however it is spelled. Name two tags.")
     if not clean_tag(tag) or not clean_tag(into):
-        raise UserError("A tag that is merged has a name, and so has the one that it is merged into: give both.")
+        raise UserError("A tag that is merged has a name, and so has the one that it is merged into: pass both.")
     stored = catalogue.stored
     with stored.database.transaction():
         images = stored.find(Filter(tags=(clean_tag(tag),))).tolist()

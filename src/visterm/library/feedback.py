@@ -227,7 +227,7 @@ def as_known(vocabulary: Vocabulary, tag: str) -> str:
     """
     name = clean_tag(tag)
     if not name:
-        raise UserError(f"{tag[:MOST_LETTERS]!r} is no tag: there is nothing in it. Give at least one letter.")
+        raise UserError(f"{tag[:MOST_LETTERS]!r} is no tag: there is nothing in it. Write at least one letter.")
     column = vocabulary.get(name)  # of an alias, that of the tag that it means: another word
     known = None if column is None else vocabulary.tags[column]
     return known if known is not None and tag_key(known) == tag_key(name) else name

@@ -168,7 +168,7 @@ def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[
         "skipped images so far": sum(len(note["skipped"]) for note in notes),
         "encoder": encoder["name"],
         "encoder settings": encoder["params"],
-        "go on": "visterm encode was stopped, or is still at it: give the same command again, and it goes on",
+        "go on": "visterm encode was stopped, or is still at it: run the same command again, and it goes on",
     }
 
 

@@ -122,7 +122,7 @@ def learn(
         writer.encode_missing(to_learn_from(stored), CHUNK, job, progress)
         train, held_out = gathered(stored, writer.features)
         if train.n_tagged == 0:
-            raise DataError("The images with tags are all among those held out. Give tags to some more.")
+            raise DataError("The images with tags are all among those held out. Tag some more.")
         moves_tags = not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
         if not full and not moves_tags:
             _refuse_to_forget(tagger, train)

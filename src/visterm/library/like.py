@@ -67,7 +67,7 @@ def id_of(searched: Searched, image: ImageLike) -> int | None:
         return None
     found = searched.called(name)
     if len(found) > 1:
-        raise DataError(f"{len(found)} images of the catalogue are called {name}. Give more of the path, or the id.")
+        raise DataError(f"{len(found)} images of the catalogue are called {name}. Write more of the path, or the id.")
     if not found:
         raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
     return found[0] if found[0] in searched.current_rows().ids else None

@@ -91,7 +91,7 @@ def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part
     ids, X = features.rows(sorted(held.keys() | rejected.keys()))
     if not any(i in held for i in ids):  # what was rejected alone says nothing of what images show
         raise DataError(
-            "No image of the catalogue has a tag to learn from. Give or accept some, or index the images with the tags "
+            "No image of the catalogue has a tag to learn from. Add or accept some, or index the images with the tags "
             "that they have (visterm index --tags)."
         )
     everything = Part(

@@ -122,7 +122,7 @@ class CatalogueUnion(Searchable):
             if fingerprint != self._fingerprint:
                 raise EncoderMismatchError(
                     f"The catalogue {path} has another run ({fingerprint}) than {self.paths[0]} ({self._fingerprint}), "
-                    "so their scores cannot be compared. Give all the same run: visterm index RUN PHOTOS -o CATALOGUE"
+                    "so their scores cannot be compared. Index all with one run: visterm index RUN PHOTOS -o CATALOGUE"
                 )
         return False
 

@@ -100,8 +100,8 @@ def one_or_features(images: Any) -> Any:
     other = next((place for place in images if not is_features(place)), None)
     if other is not None:
         raise UserError(
-            f"Several folders may be named where all are features, and {other} is no features folder. Give one folder "
-            f"of images, or encode each (visterm encode {other} --run RUN -o FEATURES, for example) and give their "
+            f"Several folders may be named where all are features, and {other} is no features folder. Pass one folder "
+            f"of images, or encode each (visterm encode {other} --run RUN -o FEATURES, for example) and pass their "
             "features."
         )
     return images
@@ -124,12 +124,12 @@ def plan_streaming(
         if memory is not None:
             raise UserError(
                 "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
-                "FEATURES, and give FEATURES in place of IMAGES."
+                "FEATURES, and pass FEATURES in place of IMAGES."
             )
         if shared:
             raise UserError(
                 "Several machines train this model on features, and none are given. Make them with: visterm encode "
-                "IMAGES -o FEATURES --ray ADDRESS, and give FEATURES in place of IMAGES."
+                "IMAGES -o FEATURES --ray ADDRESS, and pass FEATURES in place of IMAGES."
             )
         return None
     from visterm.features.streaming.memory import plan_memory

@@ -71,7 +71,7 @@ def query_corpus(
     if images is None:
         if encoder.reads != "names":
             raise UserError(
-                f"IMAGES is missing: the encoder '{ENCODERS.name_of(encoder)}' looks at pixels. Give the folder of "
+                f"IMAGES is missing: the encoder '{ENCODERS.name_of(encoder)}' looks at pixels. Pass the folder of "
                 "images that the queries name."
             )
         names = list(dict.fromkeys(row.image for row in lines))

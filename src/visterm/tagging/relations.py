@@ -254,7 +254,7 @@ class RelationSources(NamedTuple):
                 find_wordnet(_place(source))
             elif source is not None and not Path(source).is_file():
                 raise DataError(
-                    f"There is no file or folder {source} of relations ({option}). Give a CSV, WordNet's folder, or "
+                    f"There is no file or folder {source} of relations ({option}). Pass a CSV, WordNet's folder, or "
                     f"the word {WORDNET} to look for it at its usual places."
                 )
         if self.tag_synsets is not None and not (is_wordnet(self.part_of) or is_wordnet(self.isa)):

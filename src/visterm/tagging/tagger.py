@@ -179,7 +179,7 @@ class Tagger(Run):
             Whether words that were added to the dictionary (`add_words`) are given, too. How well is not known: no
             training image has them, so that nothing has taught the model how large their scores should be.
         precision, best_f1, min_confidence : float, bool, float, optional
-            Give only the tags above a cut-off, however many an image has of them: down to an expected precision, 0.9
+            Keep only the tags above a cut-off, however many these are: down to an expected precision, 0.9
             say, to the best F1, or to a confidence (`visterm.tagging.annotating.cutoff_of`).
         progress : Progress
             Takes a step for each image.
@@ -373,7 +373,7 @@ def fit_run(request: FitRequest, *, say: Say = silent, progress: Progress = SILE
         tagger.save(request.out)
         if tagger.relations.senses is not None:
             senses = Path(request.out) / SENSES
-            say(f"How tags were matched is in {senses}; correct it and give it as --tag-synsets.")
+            say(f"How tags were matched is in {senses}; correct it and pass it as --tag-synsets.")
     return tagger
 
 

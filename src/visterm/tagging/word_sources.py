@@ -103,7 +103,7 @@ class WordSource:
         if _hash_now(found.path) != self.sha256:
             raise UserError(
                 f"{path} is not the file whose word vectors this run started from ({self.path}): words and tags would "
-                "not go together. Give that file, wherever it is now, or fit anew."
+                "not go together. Pass that file, wherever it is now, or fit anew."
             )
         return replace(self, path=found.path)
 

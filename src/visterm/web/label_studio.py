@@ -38,7 +38,7 @@ SURE = 0.5
 FEW = 5
 LEARNS_FROM = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
 NOT_OURS = (
-    "no picture of this catalogue: give its id ('visterm:12', or the address of its thumbnail here), or the picture "
+    "no picture of this catalogue: send its id ('visterm:12', or the address of its thumbnail here), or the picture "
     "as a data: address; other addresses are not fetched"
 )
 _ID = re.compile(r"(?:visterm:)?(\d{1,18})")

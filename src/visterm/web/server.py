@@ -74,7 +74,7 @@ def run_server(
     except OSError as error:
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise UserError(
-            f"{_address(host, port)} cannot be listened at: {why}. Give another port (--port 0 takes a free one) or "
+            f"{_address(host, port)} cannot be listened at: {why}. Pass another port (--port 0 takes a free one) or "
             "an address of this machine (--host)."
         ) from error
     connections = Connections(most_connections(), header_seconds=header_seconds)

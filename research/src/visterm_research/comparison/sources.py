@@ -118,7 +118,7 @@ def check_encoded(rows: Sequence[Rows], parts: Sequence[Corpus], features: str, 
     for part, encoded in zip(parts, rows, strict=True):
         if encoded.X.shape[0] != len(part):
             raise DataError(
-                f"{features} has rows for {encoded.X.shape[0]:,} of {len(part):,} {images}{of}. Give an encoder that "
+                f"{features} has rows for {encoded.X.shape[0]:,} of {len(part):,} {images}{of}. Choose an encoder that "
                 f"encodes all of them, and {images} that can be read."
             )
 
@@ -134,7 +134,7 @@ def known_folders(data: Sequence[Path], kinds: Sequence[str]) -> list[tuple[str,
     found = []
     for folder in data:
         if not folder.is_dir():
-            raise DataError(f"There is no folder {folder}. Give a folder of data (--data), or none for drawn data.")
+            raise DataError(f"There is no folder {folder}. Pass a folder of data (--data), or none for drawn data.")
         below = sorted(path for path in folder.iterdir() if path.is_dir()) if kind_of(folder) is None else []
         here = [(kind, path) for path in [folder, *below] if (kind := kind_of(path)) is not None and kind in kinds]
         if not here:
@@ -159,7 +159,7 @@ def corel_folder(data: Sequence[Path]) -> Path | None:
     """
     folders = [folder for _, folder in known_folders(data, (COREL,))]
     if len(folders) > 1:
-        raise UserError(f"--data has {len(folders)} folders of Corel5k ({', '.join(map(str, folders))}). Give one.")
+        raise UserError(f"--data has {len(folders)} folders of Corel5k ({', '.join(map(str, folders))}). Pass one.")
     return folders[0] if folders else None
 
 

@@ -68,7 +68,7 @@ class PhotoRun:
                 raise DataError(
                     f"{features.label} ({features.encoder}) has rows for {problem.test.Y.shape[0]:,} test photos of "
                     f"{self.name}, and {self.sets[0].label} for {other.test.Y.shape[0]:,}, or they have other tags: "
-                    "they cannot be compared. Give an encoder that encodes all photos."
+                    "they cannot be compared. Choose an encoder that encodes all photos."
                 )
         self.sets.append(features)
         self.problems[features.slug] = problem

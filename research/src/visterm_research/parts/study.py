@@ -94,7 +94,7 @@ def _corel(data: Sequence[Path]) -> Path | None:
     """Return the folder of Corel5k; None for drawn images alone."""
     corel = corel_folder([folder for folder in data if not (folder / PASCAL_LISTS).is_file()])
     if data and corel is None:
-        raise UserError("--data has PASCAL-Part's ontology alone, which has no images. Give a folder of Corel5k, too.")
+        raise UserError("--data has PASCAL-Part's ontology alone, which has no images. Pass a folder of Corel5k, too.")
     return corel
 
 

@@ -62,7 +62,7 @@ def open_source(source: Path, images: Path | None, n_jobs: int | None = None) ->
     if folder_kind(source) == "run":
         if images is None:
             raise UserError(
-                f"{source} is a run, and IMAGES is missing: give the photos to write tags to, or a catalogue, which "
+                f"{source} is a run, and IMAGES is missing: pass the photos to write tags to, or a catalogue, which "
                 "knows its photos (visterm index RUN IMAGES -o CATALOGUE)."
             )
         return RunSource(source, images, n_jobs)

@@ -167,7 +167,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         if self.vector_scale_ is None:
             raise UserError(
                 f"This {type(self).__name__} was fitted without word_vectors, so words that are not tags have no place "
-                "among its tags. Fit it with vectors of the tags, and give vectors of the same kind."
+                "among its tags. Fit it with vectors of the tags, and pass vectors of the same kind."
             )
         words = np.atleast_2d(np.asarray(vectors, np.float32))
         if words.ndim != 2 or words.shape[1] != self.tag_rows_.shape[1]:

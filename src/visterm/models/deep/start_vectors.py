@@ -57,7 +57,7 @@ def check_vectors(given: Any, n_tags: int, dim: int | None) -> None:
     for first, block in _blocks(given):
         bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
         if bad.size:
-            raise DataError(f"The word vector of tag {first + bad[0]} has infinite numbers or NaN. Give it zeros.")
+            raise DataError(f"The word vector of tag {first + bad[0]} has infinite numbers or NaN. Set it to zeros.")
 
 
 def _blocks(given: Any) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -35,7 +35,7 @@ def read_blocks(blocks: Any, n_features: int) -> list[slice]:
         if sum(entries) != n_features:
             raise UserError(
                 f"blocks is {blocks!r}: {sum(entries)} columns together, but X has {n_features}. "
-                "Give widths of this sum, or pairs of first column and the one after the last."
+                "Pass widths of this sum, or pairs of first column and the one after the last."
             )
         return [slice(*pair) for pair in pairwise(np.cumsum([0, *entries]).tolist())]
     for first, stop in entries:

@@ -176,7 +176,7 @@ class ObjectsAndParts(EmbeddingRanker):
         if objects is None and parts is None:
             return best_pairs(A, B, F, k, self.n_jobs)
         if objects is not None and parts is not None:
-            raise UserError("Both labels are given, so there is nothing to look for. Give the objects' or the parts'.")
+            raise UserError("Both labels are given, so there is nothing to look for. Pass the objects' or the parts'.")
         known, S, across = (objects, B, F) if parts is None else (parts, A, F.T)
         tags = self._known_tags(known, len(A))
         ids, scores = top_k(np.ascontiguousarray(S + across[tags]), check_k(k, self.n_tags_))

@@ -58,7 +58,7 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
                 "Say how many settings to draw (--random N), or give a list of values."
             )
     if not space:
-        raise UserError("There is nothing to choose from. Give values to try: --grid NAME=VALUE,VALUE.")
+        raise UserError("There is nothing to choose from. Pass values to try: --grid NAME=VALUE,VALUE.")
     if n_random is None:
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
     if n_random < 1:

@@ -92,7 +92,7 @@ async def search(request: Request) -> Response:
     asked = read_query(request, SearchQuery)
     words = asked.q.strip()
     if words and asked.like is not None:
-        raise Refused(422, "Give words ('q') or an image to be like ('like'), and not both.", field="like")
+        raise Refused(422, "Send words ('q') or an image to be like ('like'), and not both.", field="like")
     kind = "words" if words else "all" if asked.like is None else "like"
     start = place_of(kind, asked.cursor, -1 if kind == "all" else 0)
     if kind != "all" and start > DEEPEST:
