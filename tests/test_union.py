@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -193,7 +194,7 @@ def test_the_commands_search_a_union_as_they_do_a_catalogue(folder):
     assert {hit["catalogue"] for hit in ours} == {str(folder / "part0"), str(folder / "part2")}
     code, out, _ = visterm("search all red -k 2", folder)
     assert code == 0
-    assert all(line.endswith((f"({folder / 'part0'})", f"({folder / 'part2'})")) for line in out.splitlines())
+    assert all(line.endswith(("(part0)", "(part2)")) for line in out.splitlines())
     listed = json.loads(visterm("search all --tag chosen -k 1 --json", folder)[1])
     assert (listed["id"], listed["catalogue"]) == (0, str(folder / "part0"))
     facts = json.loads(visterm("info all --json", folder)[1])
@@ -216,3 +217,13 @@ def test_a_catalogue_with_lance_tables_may_be_one_of_them(folder, tmp_path, whol
     made.add(sorted((folder / "photos").iterdir())[11:])
     with CatalogueUnion([folder / "part0", tmp_path / "lance"]) as both:
         same_hits(both.search("cool -green", 0, combine="sum"), whole.search("cool -green", 0, combine="sum"))
+
+
+def test_messages_and_searches_name_catalogues_as_they_were_typed(folder, tmp_path):
+    with pytest.raises(UserError, match=r"^The catalogue photos/\.\./part0 is given twice"), contextlib.chdir(folder):
+        CatalogueUnion(["photos/../part0", "part0"])
+    code, out, err = visterm("search all red -k 3", folder)
+    assert code == 0, err
+    assert all(line.endswith(("(part0)", "(part2)", "(part1)")) for line in out.splitlines())
+    _, elsewhere, _ = visterm(f"search {folder / 'all'} red -k 3", tmp_path)
+    assert str(folder / "part") in elsewhere

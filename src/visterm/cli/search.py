@@ -120,5 +120,8 @@ def _place(hit: Hit) -> dict[str, str]:
 
 
 def _named(hit: Hit) -> str:
-    """Return the name of an image, and where there are several catalogues, its own."""
-    return hit.image if hit.catalogue is None else f"{hit.image}  ({hit.catalogue})"
+    """Return the name of an image, and of several catalogues its own, by the path from here."""
+    if hit.catalogue is None:
+        return hit.image
+    catalogue, here = Path(hit.catalogue), Path.cwd().resolve()
+    return f"{hit.image}  ({catalogue.relative_to(here) if catalogue.is_relative_to(here) else catalogue})"

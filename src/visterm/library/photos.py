@@ -224,7 +224,7 @@ def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> lis
             "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"
         )
         folders = [folder for (folder,) in found]
-    return [folder for folder in folders if not any(_inside(folder, other) for other in folders)]
+    return [folder for folder in folders if not any(is_inside(folder, other) for other in folders)]
 
 
 def stays_inside(stored: StoredCatalogue, path: str) -> bool:
@@ -235,8 +235,4 @@ def stays_inside(stored: StoredCatalogue, path: str) -> bool:
     if is_remote(path):
         return True
     real = os.path.realpath(path)
-    return real == path or any(_inside(real, os.path.realpath(folder)) for folder in indexed_folders(stored))
-
-
-def _inside(folder: str, other: str) -> bool:
-    return folder != other and folder.startswith(other.rstrip("/") + "/")
+    return real == path or any(is_inside(real, os.path.realpath(folder)) for folder in indexed_folders(stored))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Self
 
 from visterm.core.errors import EncoderMismatchError, UserError
@@ -57,7 +56,13 @@ class CatalogueUnion(Searchable):
     def __init__(
         self, catalogues: Sequence[str | os.PathLike[str]], *, executor: Executor = LOCAL, n_jobs: int | None = None
     ) -> None:
-        self.paths = _checked(catalogues)
+        if not catalogues:
+            raise UserError("A union of no catalogues cannot be searched. Name one or more.")
+        self._typed = [os.fspath(path) for path in catalogues]
+        self.paths = [os.path.realpath(path) for path in self._typed]
+        twice = [typed for typed, path in zip(self._typed, self.paths, strict=True) if self.paths.count(path) > 1]
+        if twice:
+            raise UserError(f"The catalogue {twice[0]} is given twice. Name each once.")
         self._opened = ExitStack()
         try:
             opening = for_parts(executor, self.paths).open_each(StoredCatalogue.open, self.paths)
@@ -118,20 +123,11 @@ class CatalogueUnion(Searchable):
     def refresh(self) -> bool:
         """Refuse catalogues of another run than that of the first: one may have learned since."""
         found = self._shards.ask("fingerprint", [{}] * len(self.paths))
-        for path, fingerprint in zip(self.paths, found, strict=True):
+        first = self._typed[0]
+        for path, fingerprint in zip(self._typed, found, strict=True):
             if fingerprint != self._fingerprint:
                 raise EncoderMismatchError(
-                    f"The catalogue {path} has another run ({fingerprint}) than {self.paths[0]} ({self._fingerprint}), "
+                    f"The catalogue {path} has another run ({fingerprint}) than {first} ({self._fingerprint}), "
                     "so their scores cannot be compared. Index all with one run: visterm index RUN PHOTOS -o CATALOGUE"
                 )
         return False
-
-
-def _checked(catalogues: Sequence[str | os.PathLike[str]]) -> list[str]:
-    paths = [str(Path(path).resolve()) for path in catalogues]
-    if not paths:
-        raise UserError("A union of no catalogues cannot be searched. Name one or more.")
-    twice = sorted({path for path in paths if paths.count(path) > 1})
-    if twice:
-        raise UserError(f"The catalogue {twice[0]} is given twice. Name each once.")
-    return paths

@@ -34,6 +34,11 @@ class Revised(NamedTuple):
     left_out: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
 
+    def change_of(self, image: Path, target: Path) -> Change | None:
+        """Return the changes of an image's file; None where nothing is changed and nothing of visterm is found."""
+        change = Change(str(image), str(target), self.added, self.removed, self.left_out, self.found)
+        return change if change.is_one or change.found else None
+
 
 def revise(content: bytes, wanted: Sequence[Mark], rejected: Sequence[str], where: str) -> Revised:
     """Put tags into an XMP text, and take rejected ones back.
@@ -149,8 +154,7 @@ class SidecarTarget:
         empty = old is None and not new.added
         if not dry_run and not empty and new.content != old:
             replace_file(path, old, new.content, follow_links=self._follow_links)
-        changed = Change(str(image), str(path), new.added, new.removed, new.left_out, new.found)
-        return changed if changed.is_one or changed.found else None
+        return new.change_of(image, path)
 
 
 class EmbeddedTarget:
@@ -230,8 +234,7 @@ class EmbeddedTarget:
             if not self._follow_links:
                 check_stays_inside(image)
             self._exiftool.write_packet(image, new.content, keep_original=keep_original)
-        changed = Change(str(image), str(image), new.added, new.removed, new.left_out, new.found)
-        return changed if changed.is_one or changed.found else None
+        return new.change_of(image, image)
 
 
 def _bare(packet: bytes | None) -> bytes:
