@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit, logit
 
-from visterm.models.confidence.calibration import Bend, Calibration, HeldOutChances
+from visterm.models.confidence.calibration import Bend, Calibration, HeldOutChances, doubted
 from visterm.models.confidence.cutoffs import cutoff_for_precision, cutoff_of_best_f1, expected_cuts
 from visterm.models.confidence.fit_calibration import fit_bend, fit_calibration
 
@@ -136,4 +136,43 @@ def test_a_calibration_comes_back_with_its_bend_and_its_held_out_chances_and_an_
     assert again.held_out.n_given == calibration.held_out.n_given
     np.testing.assert_array_equal(again.held_out.chances, calibration.held_out.chances)
     old = {name: calibration.arrays()[name] for name in ("slope", "offset", "together", "n_images")}
-    assert Calibration.of_arrays(old)[4:] == (Bend(), None)
+    assert Calibration.of_arrays(old)[4:] == (Bend(), None, None)
+    np.testing.assert_array_equal(again.doubt, calibration.doubt)
+
+
+def rare_library(n, rng):
+    """Draw scores and tags: 20 frequent ones, and 300 rare ones, of which the scores say much of every fourth only."""
+    slopes = np.concatenate([np.full(20, 2.5), np.where(np.arange(300) % 4 == 0, 2.5, 0.3)])
+    scores = rng.normal(0, 1.5, (n, 320)).astype(np.float32)
+    chances = expit(slopes * scores + np.repeat([-1.5, -5.0], [20, 300]))
+    return scores, sp.csr_array((rng.random(scores.shape) < chances).astype(np.float32))
+
+
+def test_no_more_rare_tags_are_given_than_few_images_can_support_and_frequent_ones_stay():
+    rng = np.random.default_rng(0)
+    (_, learned), (held_scores, held), (scores, Y) = (rare_library(n, rng) for n in (1200, 300, 4000))
+    counts = (learned.sum(axis=0) + held.sum(axis=0)).astype(int)
+    calibration = fit_calibration(held_scores, held, learned, counts)
+    chances, right = calibration.confidences(scores), Y.toarray() > 0
+    rare = (counts >= 5) & (counts < 20)
+    assert rare.sum() > 200
+    sure = (chances >= 0.5) & rare
+    assert chances[sure].sum() - right[sure].sum() < 10  # without doubts: 110 promised of 172, and 7 right
+    for wanted in (0.5, 0.7):
+        given = chances >= cutoff_for_precision(calibration.held_out, wanted).least
+        assert wanted * (given & rare).sum() - right[given & rare].sum() < 5
+        assert wanted - 0.04 < right[given & ~rare].mean() < wanted + 0.09
+    np.testing.assert_array_equal(np.argsort(chances[:, rare], axis=0), np.argsort(scores[:, rare], axis=0))
+
+
+def test_a_doubt_lowers_large_chances_and_leaves_small_ones_and_the_order():
+    odds = np.array([-9.0, -4.0, 0.0, 4.0, 9.0])
+    np.testing.assert_allclose(doubted(odds, 0.0), odds, atol=1e-300)
+    np.testing.assert_allclose(1 / np.exp(doubted(odds, 3.0)), 1 / np.exp(odds) + 3 / np.exp(0.2 * odds))
+    assert expit(doubted(odds, 3.0))[0] == pytest.approx(expit(-9.0), rel=0.01)
+    plain = Calibration(np.array([2.0, 2.0]), np.array([0.0, 0.0]), 0.4, 100)
+    sceptical = plain._replace(doubt=np.array([0.0, 3.0]))
+    scores = np.array([[1.0, 1.0], [2.0, 2.0]])
+    np.testing.assert_array_equal(sceptical.confidences(scores)[:, 0], plain.confidences(scores)[:, 0])
+    np.testing.assert_array_equal(sceptical.confidences([1.0, 2.0], [1, 1]), sceptical.confidences(scores)[:, 1])
+    assert (sceptical.confidences(scores)[:, 1] < 0.6).all()

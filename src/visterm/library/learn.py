@@ -257,12 +257,13 @@ def _find_confidences(learned: Tagger, train: Part, held_out: Part, before: Cali
 
 
 def _for_more_tags(calibration: Calibration, n_tags: int) -> Calibration:
-    """Return new tags the middle of the curves of the others; what cut-offs are chosen by says nothing of them."""
+    """Return the calibration with the middle of the curves and the largest doubt for new tags, and without cut-offs."""
     n_more = n_tags - calibration.slope.size
     if n_more == 0:
         return calibration
     more = [np.append(a, np.full(n_more, np.median(a))) for a in (calibration.slope, calibration.offset)]
-    return calibration._replace(slope=more[0], offset=more[1], held_out=None)
+    doubt = calibration.doubt if calibration.doubt is None else np.pad(calibration.doubt, (0, n_more), "maximum")
+    return calibration._replace(slope=more[0], offset=more[1], held_out=None, doubt=doubt)
 
 
 def _compared(before: Tagger, after: Tagger, held_out: Part) -> Mapping[str, Any]:

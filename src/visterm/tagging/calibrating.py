@@ -34,6 +34,7 @@ class HeldOutScores(NamedTuple):
     scores: NDArray[np.float32]  # shape (n_held_out, n_tags)
     Y: Any  # CSR, shape (n_held_out, n_tags)
     others: Any  # CSR, shape (n_learned, n_tags)
+    counts: Any = None  # shape (n_tags,): training images, those held out of them included; None: those of `others`
 
 
 def calibrate(
@@ -88,10 +89,11 @@ def held_out_scores(
         places = _some(X_valid.shape[0], Y_valid.shape[1], rng)
         return HeldOutScores(_search_scores(model, X_valid[places]), Y_valid[places], rows.Y)
     n_images, n_tags = rows.Y.shape
+    counts = np.asarray((sp.csr_array(rows.Y) > 0).sum(axis=0)).ravel()
     if held is not None:
         places = _some(len(held.images), n_tags, rng)
         others = np.setdiff1d(np.arange(n_images), held.images)
-        return HeldOutScores(held.scores(places), rows.Y[held.images[places]], rows.Y[others])
+        return HeldOutScores(held.scores(places), rows.Y[held.images[places]], rows.Y[others], counts)
     left_out = np.sort(rng.permutation(n_images)[: round(SHARE * n_images)])
     left_out = left_out[_some(left_out.size, n_tags, rng)]
     others = np.setdiff1d(np.arange(n_images), left_out)
@@ -101,7 +103,7 @@ def held_out_scores(
     copy = _unfitted(model)
     copy.fit(visible_columns(copy, rows.X[others], others), rows.Y[others], monitor=progress)
     scores = _search_scores(copy, visible_columns(copy, rows.X[left_out], others))
-    return HeldOutScores(scores, rows.Y[left_out], rows.Y[others])
+    return HeldOutScores(scores, rows.Y[left_out], rows.Y[others], counts)
 
 
 def _unfitted(model: Annotator) -> Any:
@@ -109,7 +111,8 @@ def _unfitted(model: Annotator) -> Any:
     copy = clone(model)
     params = model.get_params(deep=False)
     if "candidates" in params:
-        copy.set_params(candidates=[clone(member) for member in model.members_], budget=None)
+        members = zip(model.members_, model.weights_, strict=True)
+        copy.set_params(candidates=[clone(member) for member, weight in members if weight], budget=None)
     elif "weights" in params and "members" in params:
         copy.set_params(weights=model.weights_.tolist())
     return copy

@@ -53,6 +53,7 @@ CALIBRATION_KIND: dict[str, Kind] = {
     "together": Array("float64", (), least=0, most=1),
     "n_images": Array("int64", (), least=0),
     "bend": Array("float64", (3,), required=False),
+    "doubt": Array("float64", ("n_tags_",), least=0, required=False),
 }
 HELD_OUT: dict[str, Kind] = {
     "held_out_starts": Array("int64", ("n_tags_ + 1",), least=0, ascending=True),

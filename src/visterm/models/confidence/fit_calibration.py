@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.data.tag_queries import queries_of_tags, relevant_images
-from visterm.models.confidence.calibration import Bend, Calibration, Doubles, HeldOutChances, log_sigmoid
+from visterm.models.confidence.calibration import (
+    Bend,
+    Calibration,
+    Doubles,
+    HeldOutChances,
+    doubted,
+    groups_of,
+    log_sigmoid,
+)
 from visterm.models.confidence.tag_sigmoids import Cases, likeliest_curves
 
 MIN_IMAGES = 20
@@ -46,12 +54,17 @@ MAX_ENTRIES = 2**19
 FIRMNESS = 10.0
 """How firmly few entries hold to no change of all confidences."""
 
+MOST_DOUBT = 20.0
+DOUBT_COST = 0.5
+"""Log likelihood that each doubt of 1 must gain. With 3, rare tags of small libraries kept confidences that don't hold
+(Corel5k blobs, validation rows)."""
+
 LEAST_SLOPE = 0.05
 """Above 0, so that the order of chances stays."""
 
 
 def fit_calibration(
-    scores: NDArray[np.float32], Y: Any, others: Any, *, prior: float = PRIOR, seed: int = 0
+    scores: NDArray[np.float32], Y: Any, others: Any, counts: Any = None, *, prior: float = PRIOR, seed: int = 0
 ) -> Calibration | None:
     """Find the sigmoid of each tag that makes the tags of held-out images most likely.
 
@@ -61,7 +74,9 @@ def fit_calibration(
     out count as absent, so confidences are those of a tag being *given*.
 
     Then each fifth of the images gets chances by curves fitted on the others: all confidences are bent so that these
-    chances hold, and what was right at them is kept, to choose cut-offs by.
+    chances hold, and what was right at them is kept, to choose cut-offs by. What holds for all tags together hides the
+    rare ones, whose own curves follow few images too far: so tags with about as many images share a doubt besides, not
+    below that of more frequent ones.
 
     Parameters
     ----------
@@ -71,6 +86,8 @@ def fit_calibration(
         Above 0: given.
     others : array-like or sparse, shape (n_images, n_tags)
         Tags of the images that were learned from: how frequent a tag is, and what searches by several words may be.
+    counts : array of int, shape (n_tags,), optional
+        Training images of each tag, by which rare tags are told from frequent ones. None: those of `others`.
     prior : float
         How firmly a tag holds to the common curve; above 0.
     seed : int
@@ -90,18 +107,18 @@ def fit_calibration(
     if n_tagged < MIN_IMAGES or given.nnz == given.shape[0] * given.shape[1]:
         return None
     rng = np.random.default_rng(seed)
-    n, counts = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
-    log_odds: Doubles = np.log((counts + 0.5) / (n - counts + 0.5))
+    n, known = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
+    log_odds: Doubles = np.log((known + 0.5) / (n - known + 0.5))
     slope, offset = _sigmoids(scores, given, log_odds, prior, rng)
-    bend, held = _judged(scores, given, counts, log_odds, prior, seed)
-    plain = Calibration(slope, offset, TOGETHER, given.shape[0], bend, held)
+    bend, doubt, held = _judged(scores, given, known if counts is None else counts, log_odds, prior, seed)
+    plain = Calibration(slope, offset, TOGETHER, given.shape[0], bend, held, doubt)
     return plain._replace(together=_together(plain, scores, given, others, rng))
 
 
 def _judged(
     scores: NDArray[np.float32], given: sp.csr_array, counts: Any, log_odds: Doubles, prior: float, seed: int
-) -> tuple[Bend, HeldOutChances]:
-    """Judge curves on images that they were not fitted on, part by part: how all bend, and what was right."""
+) -> tuple[Bend, Doubles, HeldOutChances]:
+    """Judge curves on images that they were not fitted on: how all bend, the doubt of each tag, and what was right."""
     rng = np.random.default_rng(seed + 1)
     odds = np.empty(scores.shape)
     shuffled = rng.permutation(given.shape[0])
@@ -113,7 +130,13 @@ def _judged(
         odds[part] = slope * scores[part] + offset
     right = given.toarray() > 0
     bend = fit_bend(odds.ravel(), right.ravel(), rng)
-    return bend, HeldOutChances.of(np.exp(log_sigmoid(bend(odds))), right, counts)
+    odds = bend(odds)
+    doubt, least = np.zeros(given.shape[1]), 0.0
+    groups = groups_of(counts)
+    for group in np.unique(groups)[::-1]:  # the most frequent tags first: rarer ones are doubted at least as much
+        of_group = groups == group
+        doubt[of_group] = least = fit_doubt(odds[:, of_group].ravel(), right[:, of_group].ravel(), least, rng)
+    return bend, doubt, HeldOutChances.of(np.exp(log_sigmoid(doubted(odds, doubt))), right, counts)
 
 
 def _sigmoids(
@@ -210,10 +233,7 @@ def fit_bend(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) 
     Kull, Silva Filho, Flach: Beta calibration: a well-founded and easily implemented improvement on logistic
     calibration for binary classifiers. AISTATS 2017.
     """
-    some = np.flatnonzero(odds > LEAST_ODDS)
-    if some.size > MAX_ENTRIES:
-        some = np.sort(rng.choice(some, MAX_ENTRIES, replace=False))
-    x, signs = odds[some], np.where(right[some], 1.0, -1.0)
+    x, signs = _likely_entries(odds, right, rng)
     features = np.stack([-np.logaddexp(0, -x), np.logaddexp(0, x), np.ones(x.size)])
     none = np.array(Bend())
 
@@ -227,3 +247,27 @@ def fit_bend(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) 
 
     found = minimize(loss, none, jac=True, bounds=[(LEAST_SLOPE, None), (LEAST_SLOPE, None), (None, None)])
     return Bend(*(float(value) for value in found.x))
+
+
+def fit_doubt(odds: Doubles, right: NDArray[np.bool_], least: float, rng: np.random.Generator) -> float:
+    """Find the doubt of tags, from `least` on, that makes what is right most likely; `least` where it gains too little.
+
+    `odds`, of shape (n,), are bent, and by curves that were not fitted on these entries.
+    """
+    from scipy.optimize import minimize_scalar
+
+    x, signs = _likely_entries(odds, right, rng)
+
+    def loss(doubt: float) -> float:
+        return float(np.logaddexp(0, -signs * doubted(x, doubt)).sum() + DOUBT_COST * (doubt - least))
+
+    found = float(minimize_scalar(loss, bounds=(least, MOST_DOUBT), method="bounded").x)
+    return found if loss(found) < loss(least) else least
+
+
+def _likely_entries(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) -> tuple[Doubles, Doubles]:
+    """Return the odds of entries that are not unlikely, and 1 for those that are right, -1 for the others."""
+    some = np.flatnonzero(odds > LEAST_ODDS)
+    if some.size > MAX_ENTRIES:
+        some = np.sort(rng.choice(some, MAX_ENTRIES, replace=False))
+    return odds[some], np.where(right[some], 1.0, -1.0)
