@@ -17,7 +17,7 @@ from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns, candidates_for
 from visterm.models.blend.mixing import best_lift
-from visterm.models.blend.stacked import tag_vectors
+from visterm.models.blend.stacked import explains, tag_vectors
 from visterm.models.blend.trials import Budget, Trial
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.jec import Jec
@@ -127,6 +127,44 @@ def test_models_that_add_nothing_are_dropped_and_the_report_says_so(planted, tmp
     assert read_description(tmp_path, "model")["values"]["report_"]["value"] == model.report_
     loaded = load_estimator(MODELS, tmp_path, "model")
     assert loaded.report_ == model.report_
+
+
+def test_where_no_model_of_the_blend_explains_one_that_does_is_kept_and_ranks_nothing(planted, tmp_path, monkeypatch):
+    valid, kernel = (planted.X_test, planted.Y_test), ("kernel_ridge", {"gamma": 1.0, "alpha": 0.1})
+    alone = Auto(candidates=[kernel], lift=0).fit(planted.X_train, planted.Y_train, valid=valid)
+    assert not explains(alone)
+    with pytest.raises(UserError, match=r"All models of this blend \(kernel_ridge\)"):
+        alone.explain(planted.X_test[:1], 0)
+    monkeypatch.setattr("visterm.models.blend.auto.without_idlers", lambda weights, *more: np.eye(len(weights))[0])
+    model = Auto(candidates=[kernel, KNN, RIDGE], lift=0).fit(planted.X_train, planted.Y_train, valid=valid)
+    assert model.weights_.tolist() == [1, 0]
+    assert reasons(model)["knn"] == "adds nothing to the others"
+    assert reasons(model)["ridge"] == "ranks nothing: kept to explain scores and compare tags"
+    np.testing.assert_array_equal(model.image_rows(planted.X_test), alone.image_rows(planted.X_test))
+    scores = model.decision_function(planted.X_test)
+    np.testing.assert_array_equal(scores, alone.decision_function(planted.X_test))
+    save_estimator(model, MODELS, tmp_path, "model")
+    loaded = load_estimator(MODELS, tmp_path, "model")
+    np.testing.assert_array_equal(loaded.decision_function(planted.X_test), scores)
+    for each in (model, loaded):
+        found = each.explain(planted.X_test[:1], 2)
+        assert [MODELS.name_of(member) for member in found.members] == ["ridge"]
+        assert found.shares.sum() + found.constant + found.elsewhere == pytest.approx(scores[0, 2], abs=1e-5)
+        ridge = each.members_[1].explain(planted.X_test[:1], 2)
+        np.testing.assert_allclose(found.shares, ridge.shares / each.scales_[1])
+        assert explains(each)
+        assert tag_vectors(each).shape == (
+            planted.Y_train.shape[1],
+            planted.X_train.shape[1] + hasattr(each.members_[1], "tag_rows_"),
+        )
+
+
+def test_the_first_candidate_alone_is_joined_by_one_that_explains(planted):
+    model = Auto(candidates=[KNN, PRIOR, RIDGE], valid_share=0).fit(planted.X_train, planted.Y_train)
+    alone = Knn(n_neighbors=10, power=2).fit(planted.X_train, planted.Y_train)
+    np.testing.assert_allclose(model.decision_function(planted.X_test), alone.decision_function(planted.X_test))
+    assert explains(model)
+    assert model.weights_.tolist() == [1, 0]
 
 
 def test_a_share_is_held_out_and_learned_from_in_the_end(planted):

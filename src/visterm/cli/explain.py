@@ -61,6 +61,8 @@ def explain(
 
 def _show(found: Explanation, k: int) -> None:
     show(f"{found.image}: {found.tag} {found.score:.3f}, rank {found.rank:,} of {found.n_tags:,} tags")
+    if found.explained_by:
+        show(f"explained by {', '.join(found.explained_by)}")
     of_places = sum(place.share for place in found.places)
     rows = [[f"all {len(found.places):,} {found.place}s of the picture", f"{of_places:+.4f}"]]
     rows += [[f"not tied to a place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]

@@ -13,7 +13,7 @@ from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.images import image_size
 from visterm.encoders.places import HasPlaces
-from visterm.models.abilities import Explains
+from visterm.models.blend.stacked import explains
 from visterm.tagging.part_settings import names_with
 from visterm.tagging.run import Run
 
@@ -63,6 +63,8 @@ class Explanation:
         What the tag scores whatever the photo shows.
     elsewhere : dict
         What belongs to no place, by name: the bias, and what else the encoder names.
+    explained_by : list of str
+        The members of a blend that the shares come from; empty where the model itself explains.
     """
 
     image: str
@@ -77,6 +79,7 @@ class Explanation:
     features: list[Feature]
     bias: float
     elsewhere: dict[str, float]
+    explained_by: list[str]
 
     def as_dict(self) -> dict[str, Any]:
         """Return all as it stands in JSON."""
@@ -88,6 +91,7 @@ class Explanation:
             "width": self.size[0],
             "height": self.size[1],
             "elsewhere": self.elsewhere,
+            "explained_by": self.explained_by,
             f"{self.place}s": [
                 {
                     "left": place.left,
@@ -156,6 +160,7 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
         features=[Feature(int(i), float(model.shares[i]), int(times[i])) for i in order if model.shares[i] != 0],
         bias=model.constant,
         elsewhere=elsewhere,
+        explained_by=[MODELS.name_of(member) for member in model.members],
     )
 
 
@@ -166,7 +171,7 @@ def check_explains(tagger: Run) -> None:
             f"The encoder '{ENCODERS.name_of(tagger.encoder)}' does not know which places of a picture its numbers "
             f"come from. Fit with one that does: {', '.join(names_with(ENCODERS, 'places'))}."
         )
-    if not isinstance(tagger.model, Explains):
+    if not explains(tagger.model):
         raise UserError(
             f"The scores of the model '{MODELS.name_of(tagger.model)}' are no sums over features, so nothing has a "
             f"share in them. Fit one whose scores are: {', '.join(names_with(MODELS, 'explain'))}."

@@ -245,6 +245,7 @@ class ExplanationAnswer(Answer):
     n_tags: int
     from_places: float = Field(description="What all places of the picture gave together.")
     elsewhere: dict[str, float] = Field(description="What belongs to no place, by name: the bias, ...")
+    explained_by: list[str] = Field(description="Members of a blend that the shares come from.")
     strongest: list[dict[str, float]] = Field(description="Places in the picture, from 0 to 1, and their shares.")
     heat: str = Field(description="Address of the heat map.")
 

@@ -18,6 +18,7 @@ from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains
+from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Columns, candidates_for, column_sets
 from visterm.models.blend.members import (
     any_from_kernel,
@@ -37,7 +38,14 @@ from visterm.models.blend.mixing import (
     without_idlers,
     word_map,
 )
-from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
+from visterm.models.blend.stacked import (
+    Blend,
+    check_stacked,
+    explains,
+    stacked_image_rows,
+    stacked_tag_rows,
+    tag_vectors,
+)
 from visterm.models.blend.trials import Budget, Rows, Trial, in_turn, shortlist, try_all
 from visterm.models.explaining import FeatureShares
 from visterm.models.neighbours.distances import check_blocks
@@ -45,6 +53,10 @@ from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out,
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
+
+KEPT = "ranks nothing: kept to explain scores and compare tags"
+REASONS = {(True, True): "in the blend", (False, True): KEPT, (False, False): "adds nothing to the others"}
+"""By whether a model has weight, and whether it is kept."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -99,7 +111,7 @@ class Auto(Blend):
     Attributes
     ----------
     members_ : list of Annotator
-        The models of the blend, fitted.
+        The models of the blend, fitted; those without weight only explain.
     columns_ : ndarray of int64, shape (n_members, 4)
         What each member reads: the number of the block (0 for all columns), the first column, the one after the last,
         and whether as an array (1) or as CSR (0).
@@ -158,27 +170,28 @@ class Auto(Blend):
         """
         check_fitted(self)
         x = self._check_features(x)
-        weights = np.zeros(self.n_features_in_)
-        row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]
-        factors = self.tag_factors_[tag] * self.weights_ / self.scales_
-        constant, linear = -float(factors @ self.means_), 0
-        for member, columns, factor in zip(self.members_, self._columns(), factors, strict=True):
-            if isinstance(member, Explains):
-                found = member.explain(columns.of(x), tag)
-                weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += factor * found.weights
-                constant += factor * found.constant
-                linear += 1
-        if not linear:
+        able = np.array([explains(member) for member in self.members_])
+        if not able.any():
             names = ", ".join(MODELS.name_of(member) for member in self.members_)
             raise UserError(
                 f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
                 "Fit a model that scores by features, such as wsabie or ridge."
             )
-        shares = row * weights
-        if linear == len(self.members_):
-            return FeatureShares(shares, weights, constant)
+        shown = self.weights_ if self.weights_[able].any() else able.astype(np.float64)
+        factors = self.tag_factors_[tag] * shown / self.scales_
+        weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
+        explaining = [m for m in np.flatnonzero(able) if shown[m]]
+        for m in explaining:
+            columns = self._columns()[m]
+            found = self.members_[m].explain(columns.of(x), tag)
+            weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += factors[m] * found.weights
+            constant += factors[m] * found.constant
+        shares = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0] * weights
+        members = tuple(self.members_[m] for m in explaining)
+        if np.array_equal(explaining, np.flatnonzero(self.weights_)):
+            return FeatureShares(shares, weights, constant, members=members)
         score = float(self.decision_function(x)[0, tag])
-        return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
+        return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant, members)
 
     def take_held_out(self) -> HeldOutFit | None:
         """Return how the blend of the first fits scored the images that were judged, once; None if none were."""
@@ -192,7 +205,7 @@ class Auto(Blend):
             if not (read.first < read.stop <= self.n_features_in_ and read.dense <= 1):
                 raise DataError(f"columns_ has {tuple(read)}; expected columns of {self.n_features_in_} features")
             widths.append(read.stop - read.first if read.block or read.dense else self.n_features_in_)
-        check_stacked(self.members_, widths, self.tag_rows_)
+        check_stacked(self.members_, widths, self.tag_rows_, self._ranking()[0])
 
     def _check_settings(self) -> None:
         check_blocks(self.blocks)
@@ -224,12 +237,20 @@ class Auto(Blend):
         if not fitted and trials[0].error is not None:
             raise trials[0].error
         used = self._weigh(fitted, judged, held)
+        used = self._with_abilities(used, sorted(fitted, key=lambda trial: trial.promise, reverse=True))
         if learned.X.shape[0] < X.shape[0]:
             self._fit_again(used, learned.X.shape[0], Rows(X, Y), budget, monitor)
         self._keep(trials, used)
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        return stacked_image_rows(self.members_, [columns.of(X) for columns in self._columns()])
+        members, read = self._ranking()
+        return stacked_image_rows(members, [columns.of(X) for columns in read])
+
+    def _ranking(self) -> tuple[list[Any], list[Columns]]:
+        """Return the members that have weight, and what they read."""
+        used = np.flatnonzero(self.weights_ > 0)
+        columns = self._columns()
+        return [self.members_[m] for m in used], [columns[m] for m in used]
 
     def _columns(self) -> list[Columns]:
         """Return what each member reads."""
@@ -291,7 +312,11 @@ class Auto(Blend):
         first.reason = "alone: there are no images to judge by"
         for trial in trials[1:]:
             trial.reason = "left out: there are no images to judge by"
-        self._keep(trials, [first])
+        able = [] if explains(first.model) else [trial for trial in trials[1:] if isinstance(trial.model, Explains)]
+        for trial in able[:1]:
+            trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
+            trial.reason = KEPT
+        self._keep(trials, self._with_abilities([first], able[:1]))
 
     def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
         """Find weights and lift, and return the candidates that have weight."""
@@ -309,6 +334,14 @@ class Auto(Blend):
         used = np.flatnonzero(weights > 0)
         self.weights_ = weights[used]
         return [fitted[m] for m in used]
+
+    def _with_abilities(self, used: list[Trial], others: list[Trial]) -> list[Trial]:
+        """Append, with weight 0, the first of other fitted trials that explains, if none does, and that has vectors."""
+        for able in (explains, _has_vectors):
+            if not any(able(trial.model) for trial in used):
+                used = [*used, *[trial for trial in others if able(trial.model)][:1]]
+        self.weights_ = np.pad(self.weights_, (0, len(used) - self.weights_.size))
+        return used
 
     def _fit_again(self, used: list[Trial], n: int, rows: Rows, budget: Budget, monitor: Progress) -> None:
         """Fit the models on all images, the weightiest first, as far as there is time.
@@ -332,7 +365,7 @@ class Auto(Blend):
         self.means_ = np.array([trial.mean for trial in used])
         self.scales_ = np.array([trial.scale for trial in used])
         shares = self.weights_ / self.scales_
-        V: Any = stacked_tag_rows(self.members_, shares, -(shares @ self.means_))
+        V: Any = stacked_tag_rows(self._ranking()[0], shares[self.weights_ > 0], -(shares @ self.means_))
         factors = self.tag_factors_.astype(np.float32)
         self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
         weights = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
@@ -345,7 +378,13 @@ class Auto(Blend):
                 "map": trial.map,
                 "word_map": trial.word_map,
                 "weight": weights.get(id(trial), 0.0),
-                "reason": trial.reason or ("in the blend" if id(trial) in weights else "adds nothing to the others"),
+                "reason": trial.reason or REASONS[weights.get(id(trial), -1.0) > 0, id(trial) in weights],
             }
             for trial in trials
         ]
+
+
+def _has_vectors(model: Annotator) -> bool:
+    """Return whether a fitted model has vectors of tags, of more than a number each."""
+    V = tag_vectors(model)
+    return V is not None and V.shape[1] > 1

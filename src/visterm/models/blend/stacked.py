@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
 from visterm.core.types import Matrix, RandomState
+from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
+from visterm.models.explaining import LinearScores
+from visterm.models.linear.base import LinearAnnotator
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -39,15 +42,20 @@ class Blend(Annotator):
         return self
 
 
-def check_stacked(members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any) -> None:
-    """Raise `DataError` if members have other tags or features than their blend, or other rows than it stacks."""
+def check_stacked(
+    members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any, stacked: Sequence[Annotator] | None = None
+) -> None:
+    """Raise `DataError` if members have other tags or features than their blend, or other rows than it stacks.
+
+    `stacked` are the members whose rows it stacks; None: all of them.
+    """
     for place, (member, width) in enumerate(zip(members, widths, strict=True)):
         if (member.n_features_in_, member.n_tags_) != (width, tag_rows.shape[0]):
             raise DataError(
                 f"members_ [{place}] is of {member.n_features_in_} features and {member.n_tags_} tags; "
                 f"expected {width} and {tag_rows.shape[0]}"
             )
-    rows: list[Any] = [member._tag_rows() for member in members]
+    rows: list[Any] = [member._tag_rows() for member in (members if stacked is None else stacked)]
     width = 1 + sum(tag_rows.shape[0] if V is None else V.shape[1] for V in rows)
     if tag_rows.shape[1] != width:
         raise DataError(f"tag_rows_ has {tag_rows.shape[1]} columns; expected {width}, those of the members and one")
@@ -86,19 +94,32 @@ def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64],
 def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
     """Return the vectors in which tags can be compared, (n_tags, width); of a blend those of its members, weighted.
 
-    None if the space of the model is that of the tags: there each tag has an axis of its own, and is near no other.
+    A linear model in tag space has the weights of its features. None if there are none, as each tag has an axis of its
+    own and is near no other. Members without weight count only where no other has vectors.
     """
     if not hasattr(model, "members_"):
-        V: Any = getattr(model, "tag_rows_", None)
+        V: Any = model.weights_.T if isinstance(model, LinearAnnotator) and hasattr(model, "weights_") else None
+        V = getattr(model, "tag_rows_", V)
         rows: NDArray[np.float32] | None = V.toarray() if sp.issparse(V) else V
         return rows
     blend: Any = model
-    found = [
-        np.float32(factor) * vectors
-        for member, factor in zip(blend.members_, blend.weights_ / blend.scales_, strict=True)
-        if factor and (vectors := tag_vectors(member)) is not None
-    ]
-    return np.hstack(found) if found else None
+    for weights in (blend.weights_, (blend.weights_ == 0).astype(np.float64)):
+        found = [
+            np.float32(factor) * vectors
+            for member, factor in zip(blend.members_, weights / blend.scales_, strict=True)
+            if factor and (vectors := tag_vectors(member)) is not None
+        ]
+        if found:
+            return np.hstack(found)
+    return None
+
+
+def explains(model: Annotator) -> bool:
+    """Return whether a fitted model can take its scores apart by features, itself or by one of its members."""
+    members = getattr(model, "members_", None)
+    if members is None or not isinstance(model, Explains):
+        return isinstance(model, Explains)
+    return (all if isinstance(model, LinearScores) else any)(explains(member) for member in members)
 
 
 def _stacked(rows: list[Any]) -> Matrix:

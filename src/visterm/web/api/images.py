@@ -100,6 +100,7 @@ async def explain(request: Request, image_id: ImageId, tag: Annotated[TagName, Q
         "n_tags": found.n_tags,
         "from_places": sum(place.share for place in found.places),
         "elsewhere": found.elsewhere,
+        "explained_by": found.explained_by,
         "strongest": [
             {
                 **asdict(place),
