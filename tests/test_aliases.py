@@ -127,3 +127,12 @@ def test_relations_of_an_alias_are_those_of_its_tag():
     vocabulary = Vocabulary(["animal", "dog"], aliases={"Hund": "dog", "dogs": "dog"})
     assert WordRelations((), [("hund", "Tier"), ("tier", "animal")]).kinds(vocabulary).tolist() == [[1, 0]]
     assert WordRelations((), [("dogs", "dog")]).kinds(vocabulary).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "first_line", ["name,meaning", "file_name,tags", "Word,Tag", "alias,tags", "spelling,tag of it,reason"]
+)
+def test_a_header_that_names_other_columns_is_refused(tmp_path, first_line):
+    (tmp_path / "bad.csv").write_text(f"{first_line}\ntshirt,t-shirt\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"has the columns {first_line.replace(',', ', ')}; --aliases needs alias,tag"):
+        read_aliases(tmp_path / "bad.csv")

@@ -27,7 +27,7 @@ def test_stop_tags_are_read_as_tags_are_cleaned(tmp_path):
     path.write_text("# nothing\n\n")
     with pytest.raises(TagFileError, match="has no tag; expected one a line"):
         read_stop_tags(path)
-    with pytest.raises(TagFileError, match=r"There is no file of stop tags"):
+    with pytest.raises(TagFileError, match=r"There is no file of --stop-tags"):
         read_stop_tags(tmp_path / "none.txt")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,13 +158,19 @@ def test_a_damaged_list_of_trials_is_named_before_any_image_is_looked_for(refusa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--queries missing.csv", "There is no query file missing.csv."),
+        ("--queries missing.csv", "There is no query file (--queries) missing.csv."),
         ("--isa missing.csv", "There is no file or folder missing.csv"),
         ("--queries tags --against photos", "photos is not a folder written by visterm; expected a run"),
     ],
 )
 def test_a_file_that_is_not_there_is_named_before_any_image_is_looked_for(options, message, refusal, run):
     assert message in refusal(f"evaluate run nowhere {options}")
+
+
+def test_another_encoder_than_that_of_the_features_is_refused_before_its_network_is_looked_for(refusal):
+    features = Path(__file__).parent / "data" / "written_before" / "features"
+    message = refusal(f"fit {features} --tags nowhere.csv --encoder onnx:x -o out")
+    assert f"--encoder onnx:x conflicts with {features}: these features were made by the encoder 'visterms'." in message
 
 
 def test_the_line_of_a_trial_ends_with_the_figure_of_the_table(command, photos):

@@ -16,7 +16,7 @@ from visterm.data.relation_files import PairFormat, read_lines, read_pairs, refu
 from visterm.data.tag_senses import TagSenses, match_tags
 from visterm.data.wordnet import Synset, WordNet, find_wordnet
 
-PART_OF_FILE = PairFormat("part-of file", ("part", "whole"), "wheel,car", "part of")
+PART_OF_FILE = PairFormat("part-of file", "--part-of", ("part", "whole"), "wheel,car", "part of")
 
 Meronyms = Literal["parts", "members", "substances"]
 """Which pointers of a synset count as its parts: those of a tree (trunk), a forest (tree), ice (water)."""

@@ -58,11 +58,11 @@ def read_stop_tags(path: str | os.PathLike[str]) -> list[str]:
     TagFileError
         If it cannot be read, or has no tag.
     """
-    lines = read_text(Path(path), "file of stop tags").splitlines()
+    lines = read_text(Path(path), "file of --stop-tags").splitlines()
     tags = [clean_tag(line) for line in lines if not line.lstrip().startswith("#")]
     found = list({tag_key(tag): tag for tag in reversed(tags) if tag}.values())[::-1]
     if not found:
-        raise TagFileError(f"The file of stop tags {path} has no tag; expected one a line.")
+        raise TagFileError(f"The file of --stop-tags {path} has no tag; expected one a line.")
     return found
 
 

@@ -79,9 +79,9 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         If it cannot be read, a column is missing, or a row cannot be understood: the message names file and line.
     """
     file = Path(path)
-    rows = table_rows(file, read_text(file, "query file"), FORM)
+    rows = table_rows(file, read_text(file, "query file (--queries)"), FORM)
     if not rows:
-        raise TagFileError(f"The query file {file} has no rows.")
+        raise TagFileError(f"The query file (--queries) {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     query, image = (
         required_column(wanted, names, f"The query file {file} has no column", ADVICE)

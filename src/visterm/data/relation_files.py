@@ -16,6 +16,14 @@ from visterm.data.text_files import guarded, read_text, unguarded
 
 REASON = "reason"
 
+_HEADERS = frozenset(
+    {"alias", "aliases", "canonical", "child", "column", "file", "file_name", "filename", "from", "id"}
+    | {"image", "kind", "label", "labels", "meaning", "name", "new", "old", "parent", "part", "preferred"}
+    | {"reason", "replacement", "spelling", "synonym", "synset", "tag", "tags", "term", "to", "user", "whole"}
+    | {"word", "words"}
+)
+"""Words that head columns: a first line of nothing else is a header, and no pair."""
+
 
 class PairFormat(NamedTuple):
     """What a file of pairs holds, for its reader and for the messages.
@@ -24,6 +32,8 @@ class PairFormat(NamedTuple):
     ----------
     what : str
         Its name in messages: "is-a file".
+    option : str
+        The option that takes it.
     columns : tuple of str
         The two names that a header gives.
     example : str
@@ -37,6 +47,7 @@ class PairFormat(NamedTuple):
     """
 
     what: str
+    option: str
     columns: tuple[str, str]
     example: str
     relation: str | None = None
@@ -65,18 +76,23 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]
     columns: tuple[int, int] | None = None
     n_columns = 2
     found = False
-    for cells, place in read_lines(path, form.what):
+    for cells, place in read_lines(path, f"{form.what} ({form.option})"):
         if columns is None:
             columns = _header(cells, form)
             if columns is not None:
                 n_columns = len(cells)
                 continue
+            if any(cells[2:]) or _HEADERS.union(form.columns).issuperset(cell.casefold() for cell in cells):
+                raise DataError(
+                    f"{path} has the columns {', '.join(cells)}; {form.option} needs {','.join(form.columns)}. Rename "
+                    "its columns, or add a first line that names two."
+                )
             columns = 0, 1
         found = True
         yield _pair(cells, columns, n_columns, place, form)
     if not found:
         raise DataError(
-            f"The {form.what} {path} has no relations; expected lines such as '{form.example}' "
+            f"The {form.what} ({form.option}) {path} has no relations; expected lines such as '{form.example}' "
             f"({','.join(form.columns)})."
         )
 
@@ -145,7 +161,7 @@ def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str
     return Pair(first, second, place)
 
 
-ALIAS_FILE = PairFormat("alias file", ("alias", "tag"), "tshirt,t-shirt", relation="an alias of")
+ALIAS_FILE = PairFormat("alias file", "--aliases", ("alias", "tag"), "tshirt,t-shirt", relation="an alias of")
 
 
 class Alias(NamedTuple):

@@ -65,7 +65,7 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
     DataError
         If the file cannot be read as UTF-8, has no word, or one of more than a thousand characters.
     """
-    words = [clean_tag(line) for line in read_text(Path(path), "list of words").splitlines()]
+    words = [clean_tag(line) for line in read_text(Path(path), "list of words (--add)").splitlines()]
     for number, word in enumerate(words, start=1):
         if len(word) > LONGEST:
             raise DataError(
@@ -74,7 +74,7 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
             )
     found = [word for word in words if word]
     if not found:
-        raise DataError(f"The list of words {path} is empty; expected a word or a phrase on each line.")
+        raise DataError(f"The list of words (--add) {path} is empty; expected a word or a phrase on each line.")
     return found
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.core.errors import UserError
+from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.progress import Say
 from visterm.core.remote import as_path
 from visterm.core.tables import MODELS
@@ -105,6 +105,21 @@ def one_or_features(images: Any) -> Any:
             "features."
         )
     return images
+
+
+def check_encoder_of_features(images: Any, encoder: str | None) -> None:
+    """Refuse an encoder that isn't the one of the features, before its network is looked for."""
+    if encoder is None:
+        return
+    for place in filter(is_features, images if isinstance(images, list | tuple) else [images]):
+        from visterm.features.remote_folder import feature_folder  # which loads pyarrow
+
+        contents = feature_folder(place).contents()
+        if contents is not None and contents.encoder != encoder.partition(":")[0]:
+            raise EncoderMismatchError(
+                f"--encoder {encoder} conflicts with {place}: these features were made by the encoder "
+                f"'{contents.encoder}'. Leave --encoder out, or pass the folder of photos in place of the features."
+            )
 
 
 def plan_streaming(

@@ -348,6 +348,7 @@ def fit_run(request: FitRequest, *, say: Say = silent, progress: Progress = SILE
     StorageError
         If something that is not a run lies at `out`.
     """
+    from visterm.tagging.fit_input import check_encoder_of_features
     from visterm.tagging.fitting import fit as fit_parts
     from visterm.tagging.relations import SENSES
     from visterm.tagging.start_words import SETTING
@@ -356,6 +357,7 @@ def fit_run(request: FitRequest, *, say: Say = silent, progress: Progress = SILE
         check_target(request.out, "run")
         if not request.overwrite and folder_kind(request.out) == "run":
             raise UserError(f"{request.out} is a run already. Choose another name, or replace it: --overwrite.")
+    check_encoder_of_features(request.images, request.encoder)
     encoder_params, model_params = request.part_settings()
     tagger = Tagger(
         encoder=request.encoder,
