@@ -22,15 +22,15 @@ class Loss(IntEnum):
 class PairBatch(NamedTuple):
     """Pairs (image x, true tag y) that see the same weights, and what was found for each; arrays of shape (n,)."""
 
-    examples: np.ndarray  # Numbers of the pairs: they key the draws
+    examples: np.ndarray  # int64: numbers of the pairs: they key the draws
     # The image, as a row of `PositiveTags`, and the true tag y
-    images: np.ndarray
-    tags: np.ndarray
-    at: np.ndarray  # Which of the image rows is that of each pair
-    violators: np.ndarray  # The other tag ȳ, or -1 where the pair makes no step
-    trials: np.ndarray  # N, the number of draws
-    gaps: np.ndarray  # f_y - f_ȳ, where there is a violator
-    gains: np.ndarray  # Weight of the rank times the slope of the loss: the size of the step on the tags' side
+    images: np.ndarray  # int64
+    tags: np.ndarray  # int64
+    at: np.ndarray  # int64: which of the image rows is that of each pair
+    violators: np.ndarray  # int64: the other tag ȳ, or -1 where the pair makes no step
+    trials: np.ndarray  # int64: N, the number of draws
+    gaps: np.ndarray  # float32: f_y - f_ȳ, where there is a violator
+    gains: np.ndarray  # float32: weight of the rank times the slope of the loss: the size of the step on the tags' side
 
 
 class PositiveTags(NamedTuple):

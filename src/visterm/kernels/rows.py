@@ -19,8 +19,8 @@ class Rows(NamedTuple):
     shift: np.ndarray
     """int64, shape (n_rows,). The column of value number `e` of row i is ``cols[e - shift[i]]``: 0 for
     sparse rows; for dense rows where the row begins, so that all rows share the columns 0, 1, 2, ..."""
-    cols: np.ndarray
-    vals: np.ndarray
+    cols: np.ndarray  # int32 or int64
+    vals: np.ndarray  # float32
 
 
 def dense_rows(X):

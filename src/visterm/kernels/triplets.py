@@ -20,10 +20,10 @@ class JudgedQueries(NamedTuple):
     """Queries, and the images that are relevant to each."""
 
     q_start: np.ndarray  # int64, shape (n_queries + 1,)
-    q_words: np.ndarray  # ``q_words[q_start[q]:q_start[q + 1]]`` are the words of query q, no word twice
-    q_weights: np.ndarray  # Their weights
+    q_words: np.ndarray  # int32 or int64: query q has the words ``q_words[q_start[q]:q_start[q + 1]]``, each once
+    q_weights: np.ndarray  # float32: their weights
     r_start: np.ndarray  # int64, shape (n_queries + 1,)
-    r_images: np.ndarray
+    r_images: np.ndarray  # int32 or int64
     """``r_images[r_start[q]:r_start[q + 1]]`` are the images relevant to query q, sorted: some, but not all."""
 
 
