@@ -20,6 +20,7 @@ from visterm.library.info import describe
 from visterm.library.learn import in_words
 from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
+from visterm.web.job_process import _work
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +225,11 @@ def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
     assert catalogue.tagger.fingerprint == old
     assert catalogue.image(3).predicted == predicted
     assert [hit.id for hit in catalogue.search("red", 0).hits] == before
+    other = next(run for run in catalogue.stored.runs.all() if not run.current)
+    _work(
+        catalogue, catalogue.stored.jobs.start("use run"), "use run", [other.fingerprint]
+    )  # as the page's button does
+    assert catalogue.stored.origin.fingerprint == other.fingerprint
     with pytest.raises(UserError, match=f"has no runs 'zz'. Name one by its first letters: {old[:12]}, "):
         catalogue.use("zz")
 

@@ -26,10 +26,12 @@ NOT_REJECTED = (
 """Of a given tag `g`: that nobody rejected it."""
 
 SAID = (
-    f"SELECT 2, image_id FROM given AS g INDEXED BY given_by_hand "
+    "SELECT kind, group_concat(image_id) FROM ("
+    f"SELECT 2 AS kind, image_id FROM given AS g INDEXED BY given_by_hand "
     f"WHERE source = 'person' AND tag_id IN {MEANT} AND {NOT_REJECTED} UNION ALL "
     f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 "
     f"AND NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
+    ") GROUP BY kind"
 )
 """What people said of a tag: 2 gave it, 1 accepted it, -1 rejected it, unless the image has it in another spelling."""
 
@@ -127,10 +129,9 @@ class Tags(Table):
 
     def said(self, keys: Iterable[str]) -> Said:
         """Return what people said of a tag, meant by the keys of its spellings; without a scan of other tags."""
-        found = self._database.rows(SAID, (_as_list(keys),))
-        images = {
-            what: np.unique(np.fromiter((i for kind, i in found if kind == what), np.int64)) for what in (2, 1, -1)
-        }
+        found = dict(self._database.rows(SAID, (_as_list(keys),)))
+        # as one text of each kind: numbers that come one by one take ten times as long
+        images = {kind: np.unique(np.fromstring(found.get(kind, ""), np.int64, sep=",")) for kind in (2, 1, -1)}
         accepted = np.setdiff1d(images[1], images[2], assume_unique=True)
         rejected = np.setdiff1d(images[-1], images[1], assume_unique=True)
         return Said(images[2], accepted, rejected)
