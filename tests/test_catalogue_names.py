@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from command_line import visterm
 from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.features.job import encode_folder
+from visterm.web.app import create_app
 
 WRITTEN_BEFORE = Path(__file__).parent / "data" / "written_before"
 NAMES = ["Hunde/c.png", "Katzen/a.png", "b.png"]
@@ -74,6 +77,18 @@ def test_exports_name_photos_as_searches_do(home):
     undone, _ = lines("export catalogue --to xmp --undo --json", home)
     for changes in (written, undone):
         assert sorted(change["image"] for change in changes if "image" in change) == NAMES
+
+
+def test_the_page_names_folders_as_photos_are_named(home):
+    lines("index run Fotos -o catalogue --jobs 1", home)
+    ids = {hit["image"]: hit["id"] for hit in lines("search catalogue red -k 0 --json", home)[0]}
+    with TestClient(create_app(home / "catalogue"), base_url="http://127.0.0.1") as client:
+        page = client.get("/").text
+        assert re.findall(r'<option value="(\w+)">', page.partition('id="folders"')[2]) == ["Hunde", "Katzen"]
+        assert 'href="/?folder=Katzen"' in client.get(f"/image/{ids['Katzen/a.png']}").text
+        found = set(re.findall(r'href="/image/(\d+)', client.get("/?folder=Katzen").text))
+        assert found == {str(ids["Katzen/a.png"])}
+        assert str(home / "Fotos") in client.get(f"/image/{ids['b.png']}").text
 
 
 def test_photos_that_a_second_tag_file_does_not_name_keep_their_tags(home):

@@ -153,7 +153,8 @@ def _facts(catalogue: Catalogue) -> dict[str, Any]:
 
     def compute() -> dict[str, Any]:
         rows, here = catalogue.stored.database.rows, "FROM images WHERE state = 'here'"
-        folders = rows(f"SELECT DISTINCT folder {here} AND folder != '' ORDER BY folder LIMIT ?", (FOLDERS,))
+        inside = "rtrim(rtrim(name, replace(name, '/', '')), '/')"  # all of a name before its last slash
+        folders = rows(f"SELECT DISTINCT {inside} AS folder_ {here} AND folder_ != '' ORDER BY 1 LIMIT ?", (FOLDERS,))
         types = rows(f"SELECT DISTINCT file_type {here} AND file_type != '' ORDER BY file_type")
         return {
             "n_images": len(catalogue),
