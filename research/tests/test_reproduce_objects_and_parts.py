@@ -18,9 +18,9 @@ from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.quadruplets import QuadrupletBlock
 from visterm.data.wordnet import WordNet
 from visterm.demo.drawn import DrawnLibrary
+from visterm.models.parts.quadruplets import QuadrupletBlock
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison, Options, Outcome

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.digests import jsonable
 from visterm.core.errors import CorruptFileError
 from visterm.core.writing import whole_file, write_whole
+from visterm.tagging.tuning.trials import jsonable
 
 Record = dict[str, Any]
 

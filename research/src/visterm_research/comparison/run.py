@@ -14,11 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.core.digests import jsonable
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.writing import write_whole
 from visterm.tagging.plot import require_plots
+from visterm.tagging.tuning.trials import jsonable
 from visterm_research.comparison.claims import NO, RESAMPLES, UNSURE, YES, Claim, order_claim, percent, shown_metric
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.methods import Method, chosen_methods

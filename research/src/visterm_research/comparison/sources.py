@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.digests import key_of
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.encoders.named import make_encoder
 from visterm.features.training_rows import encode_corpus
+from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from visterm.core.digests import jsonable, key_of
 from visterm.core.errors import DivergedError
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
+from visterm.tagging.tuning.trials import jsonable, key_of
 from visterm_research.comparison.methods import Method, Settings
 from visterm_research.comparison.records import Record, Records
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from visterm.core.digests import key_of
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import Queries
 from visterm.encoders.named import make_encoder
+from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.records import Record
 from visterm_research.pamir.methods import LONG_SIDE, PAMIR

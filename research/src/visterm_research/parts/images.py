@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import part_pairs
-from visterm.data.quadruplets import QuadrupletBlock
 from visterm.demo.drawn.things import PART_OF
+from visterm.models.parts.quadruplets import QuadrupletBlock
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.image_problems import VALID, read_corel
 from visterm_research.comparison.problem import Rows

@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_generator, check_number
-from visterm.core.digests import digest_of, key_of
 from visterm.core.errors import DataError
 from visterm.core.progress import Progress
 from visterm.core.types import RandomState
-from visterm.data.quadruplets import QuadrupletBlock, Quadruplets, check_relations
+from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets, check_relations
+from visterm.tagging.tuning.trials import digest_of, key_of
 from visterm_research.comparison.methods import Method, Settings
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.trials import FORMAT, Choice, Trials, fit_rows

@@ -15,10 +15,10 @@ from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
 from visterm.core.pairs import best_pairs, ranks_of_pairs
 from visterm.core.types import Matrix, PairRanking
-from visterm.data.quadruplets import Quadruplets, check_relations
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
+from visterm.models.parts.quadruplets import Quadruplets, check_relations
 from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
 from visterm.models.ranking.base import Setup, Training
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from visterm.core.checks import check_number
-from visterm.core.digests import digest_of, key_of
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.persist import check_target
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
@@ -24,7 +23,17 @@ from visterm.tagging.fit_input import Cleaning, read_images
 from visterm.tagging.fit_request import FitRequest, Place
 from visterm.tagging.part_settings import make_model
 from visterm.tagging.tagger import Tagger
-from visterm.tagging.tuning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
+from visterm.tagging.tuning.trials import (
+    Candidate,
+    Choices,
+    Trial,
+    TrialJob,
+    TrialLog,
+    digest_of,
+    key_of,
+    settings_to_try,
+    try_settings,
+)
 from visterm.tagging.tuning.validation import Parts, all_rows, fit_on_all, part_rows
 
 FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
