@@ -4,7 +4,8 @@
     python docs/plain_english.py --show      # each place
     python docs/plain_english.py --check     # for `make lint`
 
-A message is any text in the code that has a space and is no docstring.
+A message is any text in the code that has a space and is no docstring. Pages are those of the documentation and of the
+service; the texts of its API are checked by a test.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 CODE = (ROOT / "src", ROOT / "research" / "src")
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+WEB = ROOT / "src" / "visterm" / "web" / "pages"
+WEB_PAGES = (*sorted((WEB / "templates").glob("*.html")), *sorted((WEB / "static").glob("*.js")))
 
 WORDS = (
     r"shall", r"(?:is|are|was|were|be) told", r"told (?:of|from|apart)", r"so many", r"asked(?! for)",
@@ -113,7 +116,10 @@ def docstrings_of_functions(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def in_pages() -> Iterator[Find]:
-    """Yield the finds in pages, outside of code."""
+    """Yield the finds in pages: in Markdown outside of code, in templates outside of ``{{ }}`` and ``{% %}``."""
+    for path in WEB_PAGES:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield from finds("pages", path, number, re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", line))
     for path in PAGES:
         fenced = False
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -132,4 +138,5 @@ def finds(kind: str, path: Path, line: int, text: str) -> Iterator[Find]:
             )
 
 
-main()
+if __name__ == "__main__":
+    main()

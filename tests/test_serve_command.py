@@ -54,6 +54,6 @@ def test_without_its_packages_it_names_the_extra(tmp_path, monkeypatch):
 def test_a_port_that_is_in_use_is_told_with_what_to_do():
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(UserError, match=r"127\.0\.0\.1:\d+ cannot be listened at: .*--port 0"),
+        pytest.raises(UserError, match=r"Cannot listen on .*127\.0\.0\.1:\d+: .*--port 0"),
     ):
         run_server(FastAPI(), "127.0.0.1", taken.getsockname()[1], print)

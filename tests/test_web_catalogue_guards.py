@@ -132,7 +132,7 @@ def test_health_says_that_the_catalogue_cannot_be_read_any_more(folder, happens,
     with TestClient(create_app(folder, access=Access.of("127.0.0.1", TOKEN)), base_url=HERE) as client:
         assert client.get(f"{API}/health").json()["status"] == "ok"
         happens(folder)
-        for headers, told in (({"authorization": f"Bearer {TOKEN}"}, why), ({}, "cannot be read")):
+        for headers, told in (({"authorization": f"Bearer {TOKEN}"}, why), ({}, "can't be read")):
             answer = client.get(f"{API}/health", headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "catalogue_unreadable")
             assert told in answer.json()["error"]["message"]

@@ -172,7 +172,7 @@ def test_pictures_that_are_sent_in_a_form_are_never_on_a_disk(service, monkeypat
     sent = [("image", ("large.png", bytes(2 * MEDIUM)))]
     assert "not an image" in refusal(service.post(f"{API}/annotate", files=sent), 422)["message"]
     answer = service.post(f"{API}/annotate", content=b"--x", headers={"content-type": "multipart/form-data"})
-    assert "form cannot be read" in refusal(answer, 400)["message"]
+    assert "form can't be read" in refusal(answer, 400)["message"]
 
 
 @pytest.mark.parametrize("path", ["/login", f"{API}/annotate", "/like", "/review"])

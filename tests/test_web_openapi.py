@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import logging
+import runpy
 import threading
 from collections import Counter
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -68,7 +70,7 @@ def no_processes(monkeypatch):
     async def begin_none(self):
         self._waiting.clear()
 
-    monkeypatch.setattr(JobRunner, "_go_on", begin_none)
+    monkeypatch.setattr(JobRunner, "_run_waiting", begin_none)
 
 
 @contextmanager
@@ -173,6 +175,33 @@ def test_many_requests_that_are_made_up_are_answered_or_refused(service, number)
 
     with closing(client):
         assert sum(hold_made_up(send, MANY_MADE_UP, number).values()) >= MANY_MADE_UP
+
+
+VERBS = ["Add", "Check", "Complete", "Find", "List", "Return", "Start", "Stop", "Store", "Suggest", "Tag", "Undo"]
+PLAIN = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "plain_english.py"))
+
+
+def texts_of(described):
+    """Yield every summary and description of an OpenAPI description."""
+    for name, value in described.items() if isinstance(described, dict) else enumerate(described):
+        if name in ("summary", "description") and isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            yield from texts_of(value)
+
+
+def test_every_route_parameter_and_field_is_described_in_plain_english(service):
+    described = requests.get(f"{service[0]}/api/v1/openapi.json", timeout=600).json()
+    routes = [operation for methods in described["paths"].values() for operation in methods.values()]
+    assert [route["summary"] for route in routes if route["summary"].split()[0] not in VERBS] == []
+    assert [route["summary"] for route in routes if not route["summary"].endswith(".")] == []
+    parameters = [parameter for route in routes for parameter in route.get("parameters", ())]
+    assert [parameter["name"] for parameter in parameters if not parameter.get("description")] == []
+    schemas = {name: schema for name, schema in described["components"]["schemas"].items() if "Validation" not in name}
+    fields = [(name, field) for name, schema in schemas.items() for field in schema["properties"].items()]
+    assert [(name, field) for name, (field, about) in fields if not about.get("description")] == []
+    found = [find for text in texts_of(described) for find in PLAIN["finds"]("openapi", Path("openapi"), 1, text)]
+    assert found == []
 
 
 def test_all_addresses_are_tried(service):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -16,7 +16,7 @@ import visterm
 from visterm.core.errors import VistermError
 from visterm.web.api import about, images, jobs, search, tags
 from visterm.web.body_limit import BodyLimit
-from visterm.web.errors import answer_to
+from visterm.web.errors import as_refused
 from visterm.web.label_studio import router as label_studio
 from visterm.web.login import router as login
 from visterm.web.metrics import Counting
@@ -68,7 +68,7 @@ def create_app(
         finally:
             await service.stop()
 
-    app = FastAPI(
+    app = Application(
         title="visterm",
         version=visterm.__version__,
         description="Search one catalogue of photos by words, and tag photos.",
@@ -83,9 +83,6 @@ def create_app(
     for part in (about, search, images, tags, jobs):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(label_studio)
-    for route in app.routes:
-        if isinstance(route, APIRoute):  # a docstring's first line is the summary of its route
-            route.summary, _, route.description = route.description.partition("\n\n")
     app.include_router(login)
     for page in (search_page, picture, review, tags_page, library, files):
         app.include_router(page.router, include_in_schema=False)
@@ -96,9 +93,22 @@ def create_app(
     return app
 
 
+class Application(FastAPI):
+    """FastAPI with an OpenAPI description whose summaries are the first lines of the routes' docstrings."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI description."""
+        if self.openapi_schema is None:
+            for methods in super().openapi()["paths"].values():
+                for operation in methods.values():
+                    operation["summary"], _, rest = operation.pop("description").partition("\n\n")
+                    operation |= {"description": rest} if rest else {}
+        return super().openapi()
+
+
 async def answer_error(request: Request, error: Exception) -> Response:
     """Answer an error that no route of a page has answered: with a page for browsers, else in JSON."""
     for_programs = request.url.path.startswith(("/api/", "/label-studio"))
     if "text/html" in request.headers.get("accept", "") and not for_programs:
         return error_page(request, error)
-    return answer_to(error)
+    return as_refused(error).answer()

@@ -1,4 +1,4 @@
-"""Micro-batches: what comes in while the model is busy is shown to it together, next; so pictures are tagged."""
+"""Micro-batches: pictures that arrive while the model is busy are encoded together next."""
 
 from __future__ import annotations
 
@@ -20,52 +20,53 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 BATCH = 16
-"""Pictures that are encoded together at most: what waits behind them waits for all."""
+"""Pictures that are encoded together at most: those behind them wait for all of them."""
 
 
 class Batcher(Generic[T, R]):
-    """Collects items and has them done together. Nothing waits for a batch to fill: alone, an item is done at once.
+    """Collects items and processes them together. Nothing waits for a batch to fill: a single item starts at once.
 
     Parameters
     ----------
-    do : callable
-        Gives, for a list of items, a result or an error for each.
+    process : callable
+        Returns a result or an error for each of a list of items.
     work : Work
-        Where it is done, and how many may wait.
+        The threads that run it, and how many requests may wait.
     most : int
         Items of one batch.
     """
 
-    def __init__(self, do: Callable[[Sequence[T]], Sequence[R | Exception]], work: Work, most: int) -> None:
-        self._do = do
+    def __init__(self, process: Callable[[Sequence[T]], Sequence[R | Exception]], work: Work, most: int) -> None:
+        self._process = process
         self._work = work
         self._most = most
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     async def ask(self, item: T) -> R:
-        """Have one item done.
+        """Process one item with others, and return its result.
 
         Raises
         ------
         Refused
-            503, if the bound is reached.
+            503, if too many wait.
         """
         with self._work.place():
             future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
             self._waiting.append((item, future))
             if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._go_on())
+                self._task = asyncio.create_task(self._process_waiting())
             return await future
 
-    async def _go_on(self) -> None:
+    async def _process_waiting(self) -> None:
+        """Process batches until nothing waits."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             batch = [(item, future) for item, future in batch if not future.done()]  # else its client has gone
             if not batch:
                 continue
             try:
-                results = await self._work.do(self._do, [item for item, _ in batch])
+                results = await self._work.do(self._process, [item for item, _ in batch])
             except Exception as error:
                 results = [error] * len(batch)
             for (_, future), result in zip(batch, results, strict=True):
@@ -77,35 +78,35 @@ class Batcher(Generic[T, R]):
                     future.set_result(result)
 
 
-class HowMany(NamedTuple):
-    """How many tags a picture is given; as `Tagger.annotate` takes it."""
+class TagLimits(NamedTuple):
+    """Where the tags of a picture end, as `Tagger.annotate` takes it."""
 
     precision: float | None = None
     best_f1: bool = False
     min_confidence: float | None = None
 
 
-class Wanted(NamedTuple):
-    """A picture and how many tags it gets; `k` None: all above the cut-off, or five."""
+class ToTag(NamedTuple):
+    """A picture to tag, with at most `k` tags; None: all above the cut-off, or five without one."""
 
     pixels: NDArray[np.uint8]
     k: int | None
-    how: HowMany
+    limits: TagLimits
 
 
-def annotate_together(tagger: Callable[[], Tagger], batch: Sequence[Wanted]) -> list[list[Tag] | Exception]:
-    """Return the tags of each picture, or the error that it met; those of like wishes are encoded together."""
-    groups: defaultdict[tuple[HowMany, bool], list[int]] = defaultdict(list)
-    for place, wanted in enumerate(batch):
-        groups[wanted.how, wanted.k is None].append(place)
+def annotate_together(tagger: Callable[[], Tagger], batch: Sequence[ToTag]) -> list[list[Tag] | Exception]:
+    """Return the tags of each picture, or its error; pictures with the same limits are encoded together."""
+    groups: defaultdict[tuple[TagLimits, bool], list[int]] = defaultdict(list)
+    for place, item in enumerate(batch):
+        groups[item.limits, item.k is None].append(place)
     found: list[list[Tag] | Exception] = [ImageError("image", "it was left out")] * len(batch)
-    for (how, _), places in groups.items():
+    for (limits, without_k), places in groups.items():
         pictures: Any = [batch[place].pixels for place in places]
         counts = [batch[place].k for place in places]
-        most = None if counts[0] is None else max(k or 0 for k in counts)
+        most = None if without_k else max(k or 0 for k in counts)
         try:
-            answers = list(tagger().annotate_each(pictures, most, **how._asdict()))
-        except Exception as error:  # whatever it is, it is the answer to these requests, and not to the others
+            answers = list(tagger().annotate_each(pictures, most, **limits._asdict()))
+        except Exception as error:  # any error answers these requests, and not the others
             for place in places:
                 found[place] = error
             continue

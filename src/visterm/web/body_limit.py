@@ -1,4 +1,4 @@
-"""Bodies of requests are counted as they come in: one too large or too slow is refused, and so are too many at once."""
+"""Limits of request bodies, checked as they arrive: one that is too large or too slow, and too many at once."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from visterm.web.errors import Refused, error_answer
+from visterm.web.errors import Refused
 from visterm.web.work import busy
 
 SMALL = 64 * 2**10
 """Bytes of a body, unless a route says otherwise."""
 
 MEDIUM = 2**20
-"""Bytes of lists of tags, and of what Label Studio tells."""
+"""Bytes of lists of tags, and of Label Studio's events."""
 
 PIECE_SECONDS = 30.0
-"""How long the next piece of a body may take to come."""
+"""Seconds in which the next piece of a body must arrive."""
 
 MOST_VALUES = 100_000
-"""Values in the JSON of one request: these are read in 50 ms, in which nothing else can be answered."""
+"""Values in the JSON of one request: reading these takes 50 ms, in which nothing else is answered."""
 
 E = TypeVar("E", bound=Callable[..., Any])
 
 
 def takes(most: int) -> Callable[[E], E]:
-    """Let a route take bodies of more than `SMALL` bytes."""
+    """Allow a route bodies of more than `SMALL` bytes."""
 
     def note(endpoint: E) -> E:
         _MOST[endpoint] = most
@@ -42,7 +42,7 @@ def takes(most: int) -> Callable[[E], E]:
 
 
 def takes_pictures(endpoint: E) -> E:
-    """Let a route take bodies as large as the service allows any."""
+    """Allow a route the largest bodies that the service accepts."""
     return takes(_ANY)(endpoint)
 
 
@@ -51,7 +51,7 @@ _MOST: dict[Any, int] = {}
 
 
 class Bodies:
-    """The bytes of all bodies that are being received or worked at: together no more than a budget.
+    """The bytes of all bodies that are being received or worked on, with a budget for their sum.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Bodies:
     held : int
         Bytes now.
     refused : int
-        Requests that found the budget spent.
+        Requests that were refused because the budget was spent.
     """
 
     def __init__(self, most: int) -> None:
@@ -71,12 +71,12 @@ class Bodies:
         self.refused = 0
 
     def take(self, n_bytes: int) -> None:
-        """Count bytes that have come in.
+        """Count bytes that have arrived.
 
         Raises
         ------
         Refused
-            503, if there are too many.
+            503, if the budget is spent.
         """
         if self.held + n_bytes > self._most:
             self.refused += 1
@@ -85,16 +85,16 @@ class Bodies:
 
 
 class BodyLimit:
-    """Refuses bodies that are larger than their route takes, whatever length they claim, or that take too long.
+    """Refuses bodies that are larger than their route allows, whatever length they claim, or that are too slow.
 
     Parameters
     ----------
     app : ASGI application
     bodies : Bodies
     most : int
-        Bytes of one body, for routes that take pictures.
+        Bytes of one body, for routes that accept pictures.
     seconds : float
-        That a whole body may take to come.
+        Seconds in which a whole body must arrive.
     """
 
     def __init__(self, app: ASGIApp, bodies: Bodies, most: int, seconds: float) -> None:
@@ -110,12 +110,13 @@ class BodyLimit:
             return
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            await error_answer(400, f"Content-Length is {length!r}; expected a number.")(scope, receive, send)
+            refused = Refused(400, f"Content-Length is {length!r}; expected a number.")
+            await refused.answer()(scope, receive, send)
             return
         body = _Body(receive, self._bodies, self._seconds)
 
         async def receive_counted() -> Message:
-            if body.most is None:  # only now that a route reads it is it known which
+            if body.most is None:  # the route is known only now that it reads the body
                 body.most = min(self._most, _MOST.get(scope.get("endpoint"), SMALL))
                 body.check(int(length[:20]))
             return await body.receive()
@@ -127,7 +128,7 @@ class BodyLimit:
 
 
 class _Body:
-    """One body as it comes in."""
+    """One body as it arrives."""
 
     def __init__(self, receive: Receive, bodies: Bodies, seconds: float) -> None:
         self._receive = receive
@@ -139,18 +140,22 @@ class _Body:
         self.n_bytes = 0
 
     def check(self, n_bytes: int) -> None:
+        """Refuse a body of so many bytes if its route allows fewer."""
         if self.most is not None and n_bytes > self.most:
-            raise Refused(413, f"This request may have {self.most:,} bytes at most. Send less, or fewer at once.")
+            raise Refused(413, f"The body of this request may have at most {self.most:,} bytes. Send less at once.")
 
     async def receive(self) -> Message:
-        if self._complete:  # what comes now is that the client has gone
+        """Return the next piece, and count its bytes."""
+        if self._complete:  # the only message left is that the client has gone
             return await self._receive()
         left = self._end - asyncio.get_running_loop().time()
         try:
             message = await asyncio.wait_for(self._receive(), min(left, PIECE_SECONDS))
         except TimeoutError as error:
-            late = f"{PIECE_SECONDS:g} s for its next piece" if left > PIECE_SECONDS else f"{self._seconds:g} s"
-            raise Refused(408, f"The body of the request took longer than {late}.") from error
+            late = f"The next piece of the body took longer than {PIECE_SECONDS:g} s."
+            if left <= PIECE_SECONDS:
+                late = f"The body of the request took longer than {self._seconds:g} s."
+            raise Refused(408, late) from error
         self._complete = not message.get("more_body", False)
         n_bytes = len(message.get("body", b""))
         self.check(self.n_bytes + n_bytes)
@@ -160,10 +165,10 @@ class _Body:
 
 
 class JsonRoute(APIRoute):
-    """A route whose JSON is counted before it is read, and read beside the loop where it is long."""
+    """A route that counts the values of JSON before it reads them, and reads long JSON in a thread."""
 
     def get_route_handler(self) -> Callable[..., Any]:
-        """Return the handler, which gets requests that count."""
+        """Return the handler, called with requests that count."""
         handle = super().get_route_handler()
 
         async def handle_counted(request: Request) -> Response:
@@ -174,6 +179,8 @@ class JsonRoute(APIRoute):
 
 
 class _JsonRequest(Request):
+    """A request that refuses JSON with too many values."""
+
     async def json(self) -> Any:
         """Read the body as JSON.
 
@@ -184,5 +191,5 @@ class _JsonRequest(Request):
         """
         body = await self.body()
         if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
-            raise Refused(413, f"The JSON of a request may have {MOST_VALUES:,} values at most. Send less at once.")
+            raise Refused(413, f"The JSON of a request may have at most {MOST_VALUES:,} values. Send less at once.")
         return json.loads(body) if len(body) <= SMALL else await asyncio.to_thread(json.loads, body)

@@ -1,4 +1,4 @@
-"""Connections of clients: bounded in number, and closed where a request does not come or its answer is not read."""
+"""Connections of clients: bounded in number, and closed if no request comes or the answer is not read."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from collections.abc import Callable
 from typing import Any
 
 HEADER_SECONDS = 10.0
-"""How long the headers of a request may take to come."""
+"""Seconds in which the headers of a request must arrive."""
 
 ANSWER_SECONDS = 30.0
-"""How long a client may take to read the next part of an answer, before its connection is cut."""
+"""Seconds in which a client must read the next part of an answer."""
 
 MOST = 1024
-"""Connections at once, however many files may be open."""
+"""Connections at once, even if more files may be open."""
 
 FEWEST = 8
 RESERVE = 64
-"""Files that are left for all else, or a quarter of those that may be open: the catalogue, pictures, processes."""
+"""Files kept free for the catalogue, pictures and processes; a quarter of all if that is more."""
 
 _LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 
 
 class Connections:
-    """All open connections: few enough that files can still be opened, and half as many of one client.
+    """All open connections: few enough that files can still be opened, and at most half of them of one client.
 
-    Where there is no room, the connection that has waited longest for a request makes way; where all are at work, the
-    new one is refused. A client that opens connections and sends nothing so takes room from itself alone.
+    If there is no room, the connection that has waited longest for a request is closed; if all are at work, the new
+    one is refused. So a client that opens connections and sends nothing takes room only from itself.
 
     Parameters
     ----------
     most : int
     header_seconds : float
-        That the headers of a request may take to come.
+        Seconds in which the headers of a request must arrive.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Connections:
         self.open: set[Connection] = set()
 
     def add(self, new: Connection) -> bool:
-        """Take a connection in; return False if there is no room for it."""
+        """Add a connection; return False if there is no room for it."""
         same = [each for each in self.open if each.client == new.client]
         rivals = same if len(same) >= max(self.most // 2, 1) else self.open
         if rivals is same or len(self.open) >= self.most:
@@ -63,27 +63,27 @@ class Connections:
         return True
 
     def sweep(self) -> None:
-        """Close the connections whose time is over; to be called every second or so."""
+        """Close the connections whose time is over; call it about once a second."""
         now = time.monotonic()
         for connection in list(self.open):
             connection.check(now, self.header_seconds)
 
 
 class Connection(asyncio.Protocol):
-    """One connection: the server's own protocol, with an eye on the clock.
+    """One connection: the server's own protocol, with time limits.
 
     Parameters
     ----------
     inner : asyncio.Protocol
-        One of uvicorn's, which keeps the request that it is at in `cycle`.
+        One of uvicorn's; its `cycle` is the request that it answers.
     connections : Connections
     """
 
     def __init__(self, inner: Any, connections: Connections) -> None:
         self._inner = inner
         self._connections = connections
-        self._heard: float | None = time.monotonic()  # since when a request is awaited; None: none has begun to come
-        self._stuck: float | None = None  # since when the client has not read on
+        self._heard: float | None = time.monotonic()  # since when a request is awaited; None: no
+        self._stuck: float | None = None  # since when the client has not read the answer
         self._last = 0.0
         self._received = False
         self.client = ""
@@ -95,11 +95,11 @@ class Connection(asyncio.Protocol):
         return cycle is not None and not cycle.response_complete
 
     def patience_left(self) -> tuple[bool, float]:
-        """Return what is least for the connection that should make way first: one whose request is overdue."""
+        """Return a sort key that is least for the connection to close first: the one whose request is most overdue."""
         return (self._heard is None, self._last if self._heard is None else self._heard)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection in, or refuse it."""
+        """Add the connection, or refuse it."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.client = _client_of(transport)
@@ -109,12 +109,12 @@ class Connection(asyncio.Protocol):
             transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Make room."""
+        """Remove the connection."""
         self._connections.open.discard(self)
         self._inner.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what came, and note since when a request has been coming."""
+        """Pass data on, and note when a request began to arrive."""
         self._received = True
         self._last = time.monotonic()
         self._inner.data_received(data)
@@ -124,16 +124,16 @@ class Connection(asyncio.Protocol):
             self._heard = self._last
 
     def eof_received(self) -> None:
-        """Pass on that nothing more will come."""
+        """Pass on that no more data will arrive."""
         self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Note that the client does not read as fast as it is answered."""
+        """Note that the client has stopped reading its answer."""
         self._stuck = time.monotonic()
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that the client has read on."""
+        """Note that the client reads again."""
         self._stuck = None
         self._inner.resume_writing()
 
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
 
 
 def most_connections() -> int:
-    """Return how many connections leave room for the files that the service needs."""
+    """Return the number of connections that leaves room for the files that the service needs."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return MOST
@@ -163,9 +163,9 @@ def most_connections() -> int:
 
 
 def accepted_at_once() -> int:
-    """Return how many connections may be accepted before those that make way for them are closed: half of the reserve.
+    """Return how many connections may be accepted before others are closed for them: half of the reserve.
 
-    More would run out of files, and then nothing is accepted for a second.
+    With more, files could run out, and then nothing is accepted for a second.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = MOST if files == resource.RLIM_INFINITY else files - most_connections()
@@ -173,7 +173,7 @@ def accepted_at_once() -> int:
 
 
 def bounded(protocol: Callable[..., asyncio.Protocol], connections: Connections) -> Callable[..., asyncio.Protocol]:
-    """Return what makes a server's protocol for each connection, bounded."""
+    """Return a factory of the server's protocol that counts and limits each connection."""
 
     def make(**settings: Any) -> asyncio.Protocol:
         return Connection(protocol(**settings), connections)
@@ -182,7 +182,7 @@ def bounded(protocol: Callable[..., asyncio.Protocol], connections: Connections)
 
 
 def _client_of(transport: asyncio.Transport) -> str:
-    """Return the address of a client; of IPv6 the network, in which one client has as many as it likes."""
+    """Return the address of a client; for IPv6 its network, as one client has as many addresses as it likes."""
     peer = transport.get_extra_info("peername")
     address = str(peer[0]) if peer else ""
     if ":" not in address:

@@ -1,4 +1,4 @@
-"""Decoding of pictures in other processes: one that dies, hangs or eats memory is replaced, its picture refused."""
+"""Decoding of pictures in other processes: if a picture crashes, blocks or fills one, it is refused with the reason."""
 
 from __future__ import annotations
 
@@ -32,14 +32,11 @@ from visterm.web.work import Work
 
 _OF_BYTES = {PIXELS_OF_FILE: PIXELS_OF_BYTES, JPEG_OF_FILE: JPEG_OF_BYTES}
 
-DIED = "its decoder died of it, or took too long"
-
-SIDES = (160, 320, 640, 1280, 2560)
-"""Longest sides, in pixels: few, so that what is kept serves all pages."""
+DIED = "its decoder crashed, or took too long"
 
 
-class Jpeg(NamedTuple):
-    """A picture as a small JPEG: no metadata of the original is in it."""
+class Decoded(NamedTuple):
+    """What a process answers: pixels, or a small JPEG without the original's metadata."""
 
     content: bytes
     width: int
@@ -53,15 +50,15 @@ class Decoders:
     ----------
     processes : int
     bound : int
-        Requests at work and waiting.
+        Requests running and waiting.
     memory_bytes : int
-        Of one process.
+        Memory of one process.
     max_pixels : int
-        Of one picture.
+        Pixels of one picture.
     seconds : float
-        That one picture may take, before its process is killed.
+        Time for one picture, after which its process is killed.
     name : str
-        What messages and figures call this work.
+        The name of this work in messages and figures.
 
     Attributes
     ----------
@@ -83,9 +80,9 @@ class Decoders:
         self.work = Work(name, processes, bound)
         self.died = 0
         self._seconds = seconds
-        self._command = [sys.executable, "-m", "visterm.web.decoding_process", str(memory_bytes), str(max_pixels)]
+        command = [sys.executable, "-m", "visterm.web.decoding_process", str(memory_bytes), str(max_pixels)]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
-        self._all = [_Process(self._command) for _ in range(processes)]
+        self._all = [_Process(command) for _ in range(processes)]
         for process in self._all:
             self._idle.put(process)
 
@@ -95,29 +92,30 @@ class Decoders:
         Raises
         ------
         ImageError
-            If it cannot be read, or the process that read it died.
+            If it can't be read, or its process died.
         StorageError
-            If it is in an object store that cannot be reached.
+            If it is in an object store that can't be reached.
         Refused
-            503, if the bound is reached.
+            503, if too many requests wait.
         """
         if isinstance(picture, str):
-            found = await self.work.run(self._ask, PIXELS_OF_FILE, side or 0, os.fsencode(picture))
+            found = await self.work.run(self._decode, PIXELS_OF_FILE, side or 0, os.fsencode(picture))
         else:
-            found = await self.work.run(self._ask, PIXELS_OF_BYTES, side or 0, picture)
+            found = await self.work.run(self._decode, PIXELS_OF_BYTES, side or 0, picture)
         return np.frombuffer(found.content, np.uint8).reshape(found.height, found.width, 3)
 
-    async def jpeg(self, path: str, side: int) -> Jpeg:
-        """Return a picture at a path as a JPEG of that longest side; errors are those of `pixels`."""
-        return await self.work.run(self._ask, JPEG_OF_FILE, side, os.fsencode(path))
+    async def jpeg(self, path: str, side: int) -> bytes:
+        """Return a picture at a path as a JPEG with this longest side; errors are those of `pixels`."""
+        return (await self.work.run(self._decode, JPEG_OF_FILE, side, os.fsencode(path))).content
 
     def close(self) -> None:
-        """End the processes, whatever they are at."""
+        """Kill the processes, also while they decode."""
         for process in self._all:
-            process.end()
+            process.kill()
         self.work.close()
 
-    def _ask(self, kind: bytes, side: int, content: bytes) -> Jpeg:
+    def _decode(self, kind: bytes, side: int, content: bytes) -> Decoded:
+        """Let an idle process decode a picture; errors are those of `pixels`."""
         if kind in _OF_BYTES and is_remote(address := os.fsdecode(content)):
             kind, content = _OF_BYTES[kind], fetch(address)  # the process that decodes reaches no network
         process = self._idle.get()
@@ -128,32 +126,47 @@ class Decoders:
         if answer is None:
             self.died += 1
             raise ImageError("image", DIED)
-        how, found = answer
-        if how not in (PIXELS, JPEG):
+        outcome, found = answer
+        if outcome not in (PIXELS, JPEG):
             raise ImageError("image", found.content.decode())
         return found
 
 
 class _Process:
-    """One process, started when it is needed, and again after it has died."""
+    """One process, started when it is first needed, and again after it died."""
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, kind: bytes, side: int, content: bytes, seconds: float) -> tuple[bytes, Jpeg] | None:
-        """Return what the process answers; None if it died, which it does when its time is over."""
-        process = self._running()
+    def ask(self, kind: bytes, side: int, content: bytes, seconds: float) -> tuple[bytes, Decoded] | None:
+        """Return the answer of the process; None if it died or was killed because its time was over."""
+        if self._process is not None and self._process.poll() is not None:
+            self.kill()
+        if self._process is None:
+            one_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **one_thread},
+            )
+        process = self._process
         killer = threading.Timer(seconds, process.kill)
         killer.start()
         try:
-            return _exchange(process, REQUEST.pack(kind, side, len(content)), content)
+            answer = _exchange(process, REQUEST.pack(kind, side, len(content)), content)
+            if answer is None:
+                process.kill()
+                process.wait()
+            return answer
         finally:
             killer.cancel()
             if process.poll() is not None:
-                self.end()
+                self.kill()
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the process, which holds nothing that could be lost."""
         process, self._process = self._process, None
         if process is None:
@@ -161,64 +174,42 @@ class _Process:
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
-            with suppress(BrokenPipeError):  # of what was being written when it died
+            with suppress(BrokenPipeError):  # from what was being written when it died
                 if stream is not None:
                     stream.close()
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is not None and self._process.poll() is not None:
-            self.end()
-        if self._process is None:
-            self._process = self._start()
-        return self._process
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        return subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **one_thread},
-        )
-
-
-def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -> tuple[bytes, Jpeg] | None:
-    """Send a request to a process and return its answer; None where either pipe ends."""
+def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -> tuple[bytes, Decoded] | None:
+    """Send a request to a process and return its answer; None if either pipe ends."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         process.stdin.write(header)
         process.stdin.write(content)
         process.stdin.flush()
-    except (BrokenPipeError, ValueError):  # it died, or `end` has closed the pipe
-        process.kill()
-        process.wait()
+    except (BrokenPipeError, ValueError):  # it died, or `kill` has closed the pipe
         return None
     answer = read_exactly(process.stdout, ANSWER.size)
-    if answer is not None:
-        how, height, width, n_bytes = ANSWER.unpack(answer)
-        found = read_exactly(process.stdout, n_bytes)
-        if found is not None:
-            return how, Jpeg(found, width, height)
-    process.kill()
-    process.wait()
-    return None
+    if answer is None:
+        return None
+    outcome, height, width, n_bytes = ANSWER.unpack(answer)
+    found = read_exactly(process.stdout, n_bytes)
+    return None if found is None else (outcome, Decoded(found, width, height))
 
 
 class Thumbnails:
-    """Small JPEGs of pictures, by content and side; those not asked for the longest go first. Lives in one loop.
+    """Small JPEGs of photos, kept in memory by content and side; the least recently used are dropped first.
 
     Parameters
     ----------
     decoders : Decoders
     most_bytes : int
-        Of all that are kept.
+        Bytes of all that are kept.
 
     Attributes
     ----------
     n_bytes : int
-        Of those that are kept now.
+        Bytes of those that are kept now.
     """
 
     def __init__(self, decoders: Decoders, most_bytes: int) -> None:
@@ -228,19 +219,19 @@ class Thumbnails:
         self.n_bytes = 0
 
     async def get(self, path: str, name: str, side: int) -> bytes:
-        """Return the thumbnail of the picture at a path; `name` tells its content and side.
+        """Return the thumbnail of the photo at a path; `name` stands for its content and side.
 
         Raises
         ------
         ImageError
-            If the picture cannot be read (any more).
+            If the photo can't be read (any more).
         Refused
             503, if too many are being made.
         """
         if name in self._kept:
             self._kept.move_to_end(name)
             return self._kept[name]
-        made = (await self._decoders.jpeg(path, side)).content
+        made = await self._decoders.jpeg(path, side)
         if name not in self._kept and len(made) <= self._most_bytes:  # another request may have made it meanwhile
             self._kept[name] = made
             self.n_bytes += len(made)
@@ -250,5 +241,5 @@ class Thumbnails:
 
 
 def name_of(sha256: str, side: int) -> str:
-    """Name the thumbnail of a content: its ETag."""
+    """Return the name of a thumbnail, which is its ETag, from the photo's content and the side."""
     return f'"{sha256[:24]}-{side}"'

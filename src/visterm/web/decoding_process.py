@@ -1,4 +1,4 @@
-"""A process that decodes pictures for the service, and that may die of one: bounded in memory, writing no files.
+"""A process that decodes pictures for the service, and may crash: bounded in memory, writing no files.
 
 ``python -m visterm.web.decoding_process MEMORY_BYTES MAX_PIXELS`` reads requests from standard input and writes answers
 to standard output until its input ends, so that it never outlives the service.
@@ -13,10 +13,10 @@ from io import BytesIO
 from typing import IO
 
 REQUEST = struct.Struct(">cIQ")
-"""The kind of request, the longest side (0: as it is), and the bytes that follow."""
+"""The kind of request, the longest side (0: unchanged), and the number of bytes that follow."""
 
 ANSWER = struct.Struct(">cIIQ")
-"""How it went, height, width, and the bytes that follow."""
+"""The outcome, height, width, and the number of bytes that follow."""
 
 PIXELS_OF_BYTES, PIXELS_OF_FILE, JPEG_OF_FILE, JPEG_OF_BYTES = b"b", b"f", b"j", b"k"
 PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"
@@ -26,7 +26,7 @@ MOST_FILES = 64
 
 
 def limit(memory_bytes: int) -> None:
-    """Hold this process to some memory, no core files, and no files of its own."""
+    """Limit the memory of this process, and forbid core files and files of its own."""
     for kind, most in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CORE, 0),
@@ -39,7 +39,7 @@ def limit(memory_bytes: int) -> None:
 
 
 def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, bytes]:
-    """Answer one request: return how it went, height, width and bytes."""
+    """Return the answer to one request: outcome, height, width and bytes."""
     import os
 
     from PIL import Image
@@ -66,16 +66,16 @@ def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, byt
 
 
 def read_exactly(stream: IO[bytes], n_bytes: int) -> bytes | None:
-    """Read that many bytes; None where the stream ends before."""
+    """Read this many bytes; return None if the stream ends before."""
     content = stream.read(n_bytes)
     return content if len(content) == n_bytes else None
 
 
 def main() -> None:
-    """Answer until there are no more requests."""
+    """Answer requests until there are no more."""
     from PIL import Image
 
-    import visterm.data.images  # noqa: F401  # all that decoding needs is read before the limits hold
+    import visterm.data.images  # noqa: F401  # decoding needs these modules, which are loaded before the limits apply
 
     memory_bytes, max_pixels = map(int, sys.argv[1:3])
     Image.init()
@@ -87,8 +87,8 @@ def main() -> None:
         content = read_exactly(requests, n_bytes)
         if content is None:
             return
-        how, height, width, found = answer(kind, side, content)
-        answers.write(ANSWER.pack(how, height, width, len(found)))
+        outcome, height, width, found = answer(kind, side, content)
+        answers.write(ANSWER.pack(outcome, height, width, len(found)))
         answers.write(found)
         answers.flush()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -47,6 +48,19 @@ CODES = {
     507: "disk_full",
 }
 
+ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
+    (UnknownNameError, 422, "unknown_name"),
+    (MissingExtraError, 422, "missing_extra"),
+    (ReplacedError, 503, "catalogue_replaced"),
+    (CorruptFileError, 500, "damaged"),
+    (OutOfSpaceError, 507, "disk_full"),
+    (DiskError, 503, "disk_fails"),
+    (StorageError, 409, "in_use"),
+    (DivergedError, 500, "internal"),
+    (VistermError, 422, "invalid"),
+)
+"""Errors of visterm with their status and code; the first class that fits counts."""
+
 _ENCODE = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -62,7 +76,7 @@ class Refused(HTTPException):
         Name of the error for programs; None: that of the status.
     field : str, optional
         The part of the request that is wrong.
-    headers : dict, optional
+    headers : mapping of str to str, optional
     """
 
     def __init__(
@@ -72,35 +86,25 @@ class Refused(HTTPException):
         *,
         code: str | None = None,
         field: str | None = None,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, message, headers)
-        self.code = code
+        self.code = code or CODES.get(status, "error")
         self.field = field
 
-
-def error_answer(
-    status: int,
-    message: str,
-    *,
-    code: str | None = None,
-    field: str | None = None,
-    headers: dict[str, str] | None = None,
-) -> Response:
-    """Return the answer to a request that failed."""
-    error: dict[str, Any] = {"code": code or CODES.get(status, "error"), "message": message}
-    if field is not None:
-        error["field"] = field
-    return json_answer({"error": error}, status, headers)
+    def answer(self) -> Response:
+        """Return the error as JSON."""
+        error = {"code": self.code, "message": self.detail}
+        if self.field is not None:
+            error["field"] = self.field
+        return json_answer({"error": error}, self.status_code, self.headers)
 
 
-def answer_to(error: Exception) -> Response:
-    """Return the answer to an error of visterm, of the disk, or of the web framework."""
+def as_refused(error: Exception) -> Refused:
+    """Return the answer to an error of visterm, of the disk, or of the web framework; log errors of the service."""
     error = storage_error(error) or error
     if isinstance(error, Refused):
-        return error_answer(
-            error.status_code, str(error.detail), code=error.code, field=error.field, headers=dict(error.headers or {})
-        )
+        return error
     if isinstance(error, HTTPException):
         message = str(error.detail) or HTTPStatus(error.status_code).phrase
         if error.status_code == 404:
@@ -108,53 +112,41 @@ def answer_to(error: Exception) -> Response:
         elif error.status_code == 405:
             accepted = (error.headers or {}).get("Allow", "other methods")
             message = f"This address doesn't accept this method. It accepts {accepted}."
-        return error_answer(error.status_code, message, headers=dict(error.headers or {}))
+        return Refused(error.status_code, message, headers=error.headers)
     if isinstance(error, RequestValidationError):
-        return _answer_to_invalid(error)
+        return _first_invalid(error)
     if isinstance(error, ImageError):
-        return error_answer(422, f"The picture can't be read: {error.reason}.", code="unreadable_image")
-    if isinstance(error, UnknownNameError):
-        return error_answer(422, str(error), code="unknown_name")
-    if isinstance(error, MissingExtraError):
-        return error_answer(422, str(error), code="missing_extra")
-    if isinstance(error, ReplacedError):
-        return error_answer(503, str(error), code="catalogue_replaced")
-    if isinstance(error, DiskError | CorruptFileError):
-        LOG.error("%s", error)  # in one line: its cause is known
-        if isinstance(error, CorruptFileError):
-            return error_answer(500, str(error), code="damaged")
-        if isinstance(error, OutOfSpaceError):
-            return error_answer(507, str(error))
-        return error_answer(503, str(error), code="disk_fails", headers={"retry-after": "60"})
-    if isinstance(error, StorageError):
-        return error_answer(409, str(error), code="in_use")
-    if isinstance(error, VistermError) and not isinstance(error, DivergedError):
-        return error_answer(422, str(error))
+        return Refused(422, f"The picture can't be read: {error.reason}.", code="unreadable_image")
     if isinstance(error, ClientDisconnect):  # nobody reads this answer
-        return error_answer(400, "The connection was closed before the request was complete.")
-    LOG.error("A request failed.", exc_info=error)
-    return error_answer(500, "The service failed to answer this request. Its log says why.")
+        return Refused(400, "The connection was closed before the request was complete.")
+    status, code = next(
+        ((status, code) for kind, status, code in ANSWERS if isinstance(error, kind)), (500, "internal")
+    )
+    if code == "internal":
+        LOG.error("A request failed.", exc_info=error)
+        return Refused(500, "The service failed to answer this request. Its log says why.")
+    if code in ("damaged", "disk_full", "disk_fails"):
+        LOG.error("%s", error)  # one line without a traceback: the cause is known
+    return Refused(status, str(error), code=code, headers={"retry-after": "60"} if code == "disk_fails" else None)
 
 
-def _answer_to_invalid(error: RequestValidationError) -> Response:
+def _first_invalid(error: RequestValidationError) -> Refused:
     """Return the answer that names the first value that is wrong, and what is accepted."""
     found: dict[str, Any] = next(iter(error.errors()), {"loc": (), "msg": "it can't be read", "type": ""})
     if found["type"] == "json_invalid":  # its place is a letter of the body, not a field
         why = found.get("ctx", {}).get("error", "it ends too early")
-        return error_answer(422, f"The body isn't valid JSON: {why} (letter {found['loc'][-1]}).", field="body")
+        return Refused(422, f"The body isn't valid JSON: {why} (letter {found['loc'][-1]}).", field="body")
     where = ".".join(str(part) for part in found["loc"] if part not in ("query", "path", "body", "header")) or "body"
-    value, message = found.get("input"), str(found["msg"])
     if found["type"] == "missing":
-        return error_answer(422, f"{where} is missing. Add it to the request.", field=where)
+        return Refused(422, f"{where} is missing. Add it to the request.", field=where)
     if found["type"] == "extra_forbidden":
-        return error_answer(422, f"{where} is not a known name. Leave it out.", field=where)
-    if isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN:
-        where_and_value = f"{where} is {value!r}"
-    else:
-        where_and_value = where
-    return error_answer(422, f"{where_and_value}: {message[:1].lower()}{message[1:]}.", field=where)
+        return Refused(422, f"{where} is not a known name. Leave it out.", field=where)
+    value, message = found.get("input"), str(found["msg"])
+    shown = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
+    what = f"{where} is {value!r}" if shown else where
+    return Refused(422, f"{what}: {message[:1].lower()}{message[1:]}.", field=where)
 
 
-def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     r"""Return JSON; bytes of names that are not UTF-8 become ``\udcff``, as in our files."""
     return Response(_ENCODE(content), status, headers, media_type="application/json")

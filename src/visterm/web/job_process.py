@@ -1,6 +1,6 @@
-"""A process that does one job of a catalogue, so that the service goes on answering; it ends when the service does.
+"""A process that runs one job of a catalogue, so that the service keeps answering; it ends with the service.
 
-``python -m visterm.web.job_process CATALOGUE JOB_ID KIND [OPTIONS]``; killing it loses nothing that it committed.
+``python -m visterm.web.job_process CATALOGUE JOB_ID KIND [OPTIONS]``; a kill loses nothing that was committed.
 """
 
 from __future__ import annotations
@@ -20,28 +20,27 @@ from visterm.library.job import CatalogueJob
 from visterm.store.catalogue import StoredCatalogue
 
 NICE = 10
-"""Requests come first."""
+"""Requests of the service come first."""
 
 CHUNK = 128
-"""Images between two commits, where it can be stopped."""
+"""Images between two commits, after which it can be stopped."""
 
 SECONDS = 0.5
-"""Between two notes of how far it is."""
-
+"""Time between two notes of the progress."""
 
 NOT_NOTED = 4
-"""Exit status of a job that failed, and could not write that down."""
+"""Exit status of a job that failed and could not store the reason."""
 
 
 class NotedProgress:
-    """Progress of a job, written down now and then."""
+    """Progress of a job, stored now and then."""
 
     def __init__(self, job: CatalogueJob) -> None:
         self._job = job
         self._done, self._total, self._noted = 0, 0, 0.0
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Begin a task."""
+        """Start a task."""
         self._done, self._total = 0, total or 0
 
     def advance(self, steps: int = 1, note: str = "") -> None:
@@ -52,47 +51,40 @@ class NotedProgress:
             self._job.advance(self._done, self._total, note or None)
 
     def finish(self) -> None:
-        """Note the last steps."""
+        """Store the last steps."""
         self._job.advance(self._done, self._total)
 
 
 def main() -> int:
-    """Do the job, and give the exit status."""
+    """Run the job, and return the exit status."""
     path, number, kind, *rest = sys.argv[1:]
     threading.Thread(target=_end_with_the_service, daemon=True).start()
     os.nice(NICE)
+    job_id = int(number)
     try:
-        _work(Catalogue.load(path), int(number), kind, rest)
+        catalogue = Catalogue.load(path)
+        if kind == "index":
+            catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
+        elif kind == "fit":
+            catalogue.learn(full="full" in rest, use_even_if_worse="use-even-if-worse" in rest, job_id=job_id)
+        elif kind == "use run":
+            catalogue.use(rest[0], job_id=job_id)
+        else:
+            _look_for_duplicates(catalogue, job_id)
     except Exception as error:
-        ours = error if isinstance(error, VistermError) else storage_error(error)
-        if ours is None:
+        why = error if isinstance(error, VistermError) else storage_error(error)
+        if why is None:
             raise
-        return _failed(Path(path), int(number), ours)
-    return 0
-
-
-def _work(catalogue: Catalogue, job_id: int, kind: str, rest: list[str]) -> None:
-    if kind == "index":
-        catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
-    elif kind == "fit":
-        catalogue.learn(full="full" in rest, use_even_if_worse="use-even-if-worse" in rest, job_id=job_id)
-    elif kind == "use run":
-        catalogue.use(rest[0], job_id=job_id)
-    else:
-        _look_for_duplicates(catalogue, job_id)
-
-
-def _failed(path: Path, job_id: int, why: VistermError) -> int:
-    """Write down why a job failed; where that cannot be written either, the service does so once it can."""
-    try:
-        StoredCatalogue.open(path).jobs.finish(job_id, error=str(why))
-    except StorageError:
-        print(f"visterm: job {job_id} failed: {printable(str(why))}", file=sys.stderr)
-        return NOT_NOTED
+        try:
+            StoredCatalogue.open(Path(path)).jobs.finish(job_id, error=str(why))
+        except StorageError:  # the service stores it later
+            print(f"visterm: job {job_id} failed: {printable(str(why))}", file=sys.stderr)
+            return NOT_NOTED
     return 0
 
 
 def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
+    """Compare the photos that were not compared yet."""
     with CatalogueJob(catalogue.stored, "duplicates", job_id) as job:
         groups, _, skipped = find_duplicates(catalogue.stored, progress=NotedProgress(job), stop=lambda: job.cancelled)
         if not job.cancelled:
@@ -102,6 +94,7 @@ def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
 
 
 def _end_with_the_service() -> None:
+    """Exit when standard input, a pipe of the service, is closed."""
     while os.read(0, 1024):  # not sys.stdin, whose lock this thread would hold at the end
         pass
     os._exit(1)

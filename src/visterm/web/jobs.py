@@ -1,4 +1,4 @@
-"""Jobs of the service: one process at a time beside it, a few more waiting; one that does not stop is killed."""
+"""Jobs of the service: one process at a time, a few more waiting; one that doesn't stop is killed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,26 +22,27 @@ from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Work
 
 MOST_OPEN = 8
-"""Jobs that go on or wait."""
+"""Jobs that run or wait."""
 
 GRACE_SECONDS = 20.0
-"""What a cancelled job may take to stop, before its process is killed."""
-
+"""Time for a cancelled job to stop, before its process is killed."""
 
 AGAIN_SECONDS = 5.0
-"""Between two tries to write down the end of a job, while the disk is full."""
+"""Time between two tries to store the end of a job, while the disk is full."""
 
 LOG = logging.getLogger("visterm.web")
 
 
 class _Waiting(NamedTuple):
+    """A job that has not started."""
+
     job_id: int
     kind: str
     arguments: list[str]
 
 
 class JobRunner:
-    """Starts the processes of jobs, one after the other.
+    """Runs jobs in processes, one after the other.
 
     Parameters
     ----------
@@ -49,9 +50,9 @@ class JobRunner:
         The catalogue's folder.
     catalogue : Catalogue
     folders : sequence of Path
-        Where "index" looks; empty: where the catalogue's images came from.
+        Folders that "index" searches; empty: those of the catalogue's images.
     work : Work
-        Where the catalogue is opened again after a job.
+        Threads that write to the catalogue.
     """
 
     def __init__(self, path: Path, catalogue: Catalogue, folders: Sequence[Path], work: Work) -> None:
@@ -67,50 +68,50 @@ class JobRunner:
 
     @property
     def n_open(self) -> int:
-        """Jobs of this service that go on or wait."""
+        """Number of jobs of this service that run or wait."""
         return len(self._waiting) + (self._task is not None and not self._task.done())
 
     async def start(self, kind: str, *options: str) -> Job:
-        """Write down a job, and begin it when its turn comes; "index" is one job for each folder, the first is given.
+        """Store a job, and run it when its turn comes; "index" is one job per folder, of which the first is returned.
 
-        Options of "fit" are "full" and "use-even-if-worse"; of "use run" the first letters of the run's fingerprint.
+        Options of "fit" are "full" and "use-even-if-worse"; that of "use run" is the first letters of a fingerprint.
 
         Raises
         ------
         Refused
-            409, if too many wait, or there is no folder to look into.
+            409, if too many wait, or there is no folder to search.
         """
         if self.n_open >= MOST_OPEN:
-            raise Refused(409, f"{self.n_open} jobs go on or wait already. Wait for them, or cancel some.")
+            raise Refused(409, f"{self.n_open} jobs already run or wait. Wait for them, or cancel some.")
         lists = [list(options)]
         if kind == "index":
             folders = self._folders or await self._work.run(indexed_folders, self._catalogue.stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - self.n_open]]
             if not lists:
-                raise Refused(409, "No photos lie in a folder that is known. Start the service with --images FOLDER.")
+                raise Refused(409, "There is no folder to search for photos. Start the service with --images FOLDER.")
         jobs = self._catalogue.stored.jobs
         started = []
         for arguments in lists:
             started.append(await self._work.run(jobs.start, kind, waiting=True))
-            self._waiting.append(_Waiting(started[-1], kind, arguments))  # at once: the next may not be written
+            self._waiting.append(_Waiting(started[-1], kind, arguments))  # at once: storing the next may fail
             if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._go_on())
+                self._task = asyncio.create_task(self._run_waiting())
         return await self._work.run(self._get, started[0])
 
     async def cancel(self, job_id: int) -> None:
-        """Ask a job to stop; a process that does not is killed after a while."""
+        """Ask a job to stop; its process is killed if it doesn't."""
         await self._work.run(self._catalogue.stored.jobs.cancel, job_id)
         if self._running is not None and self._running[0] == job_id:
             process = self._running[1]
-            asyncio.get_running_loop().call_later(GRACE_SECONDS, _killer(process))
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, _kill, process)
 
     def shown(self, job: Job) -> Job:
-        """Return a job as it is: failed, where a disk that takes nothing keeps that out of the catalogue."""
+        """Return a job as it is; one whose failure can't be stored, as the disk is full, counts as failed."""
         error = self._not_noted.get(job.id)
         return job if error is None or job.ended else replace(job, state="failed", error=error, finished=now())
 
     async def close(self) -> None:
-        """Kill what goes on, and let what waits be."""
+        """Kill the running job, and cancel those that wait."""
         self._closing.set()
         waiting, self._waiting = self._waiting, deque()
         running = [] if self._running is None else [self._running[0]]
@@ -118,13 +119,14 @@ class JobRunner:
             for job_id in [*(job.job_id for job in waiting), *running]:
                 self._catalogue.stored.jobs.cancel(job_id)
         except StorageError as error:
-            LOG.error("Jobs could not be cancelled: %s They count as lost from the next start on.", error)
+            LOG.error("Jobs could not be cancelled: %s They count as lost when the service starts again.", error)
         if self._running is not None:
-            _killer(self._running[1])()
+            _kill(self._running[1])
         if self._task is not None:
             await self._task
 
-    async def _go_on(self) -> None:
+    async def _run_waiting(self) -> None:
+        """Run jobs until none waits."""
         while self._waiting:
             job = self._waiting.popleft()
             found = await self._work.do(self._get, job.job_id)
@@ -132,6 +134,7 @@ class JobRunner:
                 await self._run(job)
 
     async def _run(self, job: _Waiting) -> None:
+        """Run one job in a process, and store its end."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "visterm.web.job_process", str(self._path), str(job.job_id), job.kind, *job.arguments),
@@ -141,16 +144,16 @@ class JobRunner:
         self._running = (job.job_id, process)
         status = await process.wait()
         self._running = None
-        await self._note_end(job.job_id, status)
+        await self._store_end(job.job_id, status)
 
-    async def _note_end(self, job_id: int, status: int) -> None:
-        """Write down the end of a job, again and again while the disk does not take it."""
+    async def _store_end(self, job_id: int, status: int) -> None:
+        """Store the end of a job; try again while the disk is full."""
         while True:
             try:
                 await self._work.do(self._end, job_id, status)
             except StorageError as error:
                 if job_id not in self._not_noted:
-                    LOG.error("The end of job %d cannot be written, and is tried again: %s", job_id, error)
+                    LOG.error("The end of job %d can't be stored; trying again: %s", job_id, error)
                 self._not_noted[job_id] = f"It could not write to the catalogue: {error}"
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), AGAIN_SECONDS)
@@ -160,25 +163,24 @@ class JobRunner:
                 return
 
     def _end(self, job_id: int, status: int) -> None:
-        """Write down the end of a job whose process could not, and take over a run that it learned."""
+        """Store the end of a job whose process could not do so, and use a run that it learned."""
         found = self._get(job_id)
         cancelled = found.state == "cancelling"
-        why = self._not_noted.get(job_id) or f"Its process ended with {status}; the service's log may say why."
+        why = self._not_noted.get(job_id) or f"Its process ended with status {status}. The service's log may say why."
         if status == NOT_NOTED and job_id not in self._not_noted:
-            why = "It failed and could not write that down; the service's log says why."
+            why = "It failed and could not store the reason. The service's log has it."
         error = None if status == 0 or cancelled else why
         self._catalogue.stored.jobs.finish(job_id, error=error)
         self._catalogue.refresh()
 
     def _get(self, job_id: int) -> Job:
+        """Return a job that exists."""
         found = self._catalogue.stored.jobs.get(job_id)
         assert found is not None
         return found
 
 
-def _killer(process: asyncio.subprocess.Process) -> Callable[[], None]:
-    def kill() -> None:
-        with suppress(ProcessLookupError):  # it has ended by itself
-            process.kill()
-
-    return kill
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a process, unless it has ended by itself."""
+    with suppress(ProcessLookupError):
+        process.kill()

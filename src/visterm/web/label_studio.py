@@ -1,7 +1,8 @@
-"""An ML backend of Label Studio: its tasks come with tags already given, and what people choose there comes back.
+"""An ML backend for Label Studio: tasks arrive with suggested tags, and annotators' choices become tags here.
 
-The protocol is that of label-studio-ml-backend: ``/health``, ``/setup``, ``/predict``, ``/webhook`` under one address.
-Pictures are those of the catalogue, meant by id, or sent as ``data:`` addresses; other addresses are never fetched.
+The protocol is that of label-studio-ml-backend: ``/health``, ``/setup``, ``/predict`` and ``/webhook`` under one
+address. A task's picture is a photo of the catalogue, named by its id, or a ``data:`` address. Other addresses are
+never fetched.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import binascii
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
@@ -22,7 +23,8 @@ from starlette.responses import Response
 from visterm.core.errors import DataError, ImageError
 from visterm.core.types import Tag
 from visterm.core.vocabulary import tag_key
-from visterm.web.batching import HowMany
+from visterm.store.filters import PREDICTED_FROM
+from visterm.web.batching import TagLimits
 from visterm.web.body_limit import MEDIUM, JsonRoute, takes, takes_pictures
 from visterm.web.errors import Refused, json_answer
 from visterm.web.schemas import errors
@@ -32,110 +34,137 @@ router = APIRouter(prefix="/label-studio", tags=["Label Studio"], route_class=Js
 
 MOST_TASKS = 1000
 AT_ONCE = 16
-SURE = 0.5
-"""Confidence from which on a tag is chosen for people; without a calibration the best five are."""
-
 FEW = 5
+"""Tags that are suggested if the run has no confidences."""
+
+LONGEST = 2**20
+"""Letters of a labelling configuration."""
+
 LEARNS_FROM = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
 NOT_OURS = (
-    "no picture of this catalogue: send its id ('visterm:12', or the address of its thumbnail here), or the picture "
+    "not a photo of this catalogue: send its id ('visterm:12', or the address of its thumbnail here), or the picture "
     "as a data: address; other addresses are not fetched"
 )
 _ID = re.compile(r"(?:visterm:)?(\d{1,18})")
 _ADDRESS = re.compile(r".*/api/v1/images/(\d{1,18})(?:/thumbnail)?")
 _DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
-
-LONGEST = 2**20
-
 _DECLARES = re.compile(r"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
 
+Task = dict[str, Any]
+RunVersion = Annotated[str, Field(description="Fingerprint of the run that answers.")]
 
-class Told(BaseModel):
+
+class Message(BaseModel):
     """Base of what Label Studio sends; there is more in it, and versions differ."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class SetupTold(Told):
+class SetupRequest(Message):
     """A project that is connected."""
 
-    project: str | int | None = None
-    schema_: str | None = Field(None, alias="schema")
+    project: str | int | None = Field(None, description="The project.")
+    schema_: str | None = Field(None, alias="schema", description="Its labelling configuration (XML).")
 
 
-class PredictTold(Told):
-    """Tasks that want predictions."""
+class PredictRequest(Message):
+    """Tasks to suggest tags for."""
 
-    tasks: list[dict[str, Any]] = Field(max_length=MOST_TASKS)
-    label_config: str | None = None
-
-
-class WebhookTold(Told):
-    """Something that happened; START_TRAINING comes without an annotation."""
-
-    action: str
-    task: dict[str, Any] | None = None
-    annotation: dict[str, Any] | None = None
-    project: dict[str, Any] | None = None
+    tasks: list[Task] = Field(max_length=MOST_TASKS, description="The tasks.")
+    label_config: str | None = Field(None, description="The labelling configuration (XML).")
 
 
-class Up(BaseModel):
-    """That it runs."""
+class WebhookRequest(Message):
+    """An event in Label Studio; START_TRAINING comes without an annotation."""
 
-    status: str
-    model_class: str
-    version: str
+    action: str = Field(description="The event, such as ANNOTATION_CREATED.")
+    task: Task | None = Field(None, description="The task.")
+    annotation: dict[str, Any] | None = Field(None, description="What the annotator chose.")
+    project: dict[str, Any] | None = Field(None, description="The project.")
 
 
-class Version(BaseModel):
+class HealthAnswer(BaseModel):
+    """The backend runs."""
+
+    status: str = Field(description="Always UP; otherwise the answer is 503.")
+    model_class: str = Field(description="Always visterm.")
+    version: str = Field(description="Version of visterm.")
+
+
+class VersionAnswer(BaseModel):
     """The run that answers."""
 
-    model_version: str
+    model_version: RunVersion
 
 
-class PredictionTold(BaseModel):
+class PredictionAnswer(BaseModel):
     """The choices for one task."""
 
-    result: list[dict[str, Any]]
-    score: float
-    model_version: str
+    result: list[dict[str, Any]] = Field(description="The choices, as Label Studio stores them.")
+    score: float = Field(description="Mean confidence of the choices (0-1).")
+    model_version: RunVersion
     error: str | None = Field(None, description="Why there is no prediction.")
 
 
-class Predictions(Version):
-    """One for each task, in their order."""
+class PredictAnswer(VersionAnswer):
+    """Suggested tags for tasks."""
 
-    results: list[PredictionTold]
+    results: list[PredictionAnswer] = Field(description="One for each task, in their order.")
 
 
 class WebhookAnswer(BaseModel):
-    """What came of it."""
+    """What was done about an event."""
 
-    status: str
-    result: dict[str, Any]
+    status: str = Field(description="ok or ignored.")
+    result: dict[str, Any] = Field(description="The photo and the tags that it got, or the job that was started.")
 
 
-@router.get("", response_model=Up, responses=errors(), include_in_schema=False)
-@router.get("/", response_model=Up, responses=errors(), include_in_schema=False)
-@router.get("/health", response_model=Up, responses=errors())
+class Choices(NamedTuple):
+    """The first list of choices for a picture in a labelling configuration.
+
+    Attributes
+    ----------
+    from_name, to_name : str
+        Names of the list and of the picture, which a prediction repeats.
+    value : str
+        The key of the picture in a task: ``data[value]``.
+    names : dict of str to str
+        The choices by `tag_key`; empty: any tag.
+    single : bool
+        Whether only one may be chosen.
+    """
+
+    from_name: str = "tags"
+    to_name: str = "image"
+    value: str = "image"
+    names: dict[str, str] = {}  # noqa: RUF012  # read only
+    single: bool = False
+
+
+@router.get("", response_model=HealthAnswer, responses=errors(), include_in_schema=False)
+@router.get("/", response_model=HealthAnswer, responses=errors(), include_in_schema=False)
+@router.get("/health", response_model=HealthAnswer, responses=errors())
 async def health(request: Request) -> Response:
-    """Check that it runs and can read its catalogue."""
+    """Check that the service runs and can read its catalogue."""
     await service_of(request).check_catalogue()
     return json_answer({"status": "UP", "model_class": "visterm", "version": VERSION})
 
 
-@router.post("/setup", response_model=Version, responses=errors(408, 413))
+@router.post("/setup", response_model=VersionAnswer, responses=errors(408, 413))
 @takes(MEDIUM)
-async def setup(request: Request, sent: SetupTold) -> Response:
-    """Look at a project's labelling configuration, and say which run answers."""
+async def setup(request: Request, sent: SetupRequest) -> Response:
+    """Check a project's labelling configuration, and return the run that answers."""
     read_config(sent.schema_)
     return json_answer({"model_version": await _version(service_of(request))})
 
 
-@router.post("/predict", response_model=Predictions, responses=errors(408, 413))
+@router.post("/predict", response_model=PredictAnswer, responses=errors(408, 413))
 @takes_pictures
-async def predict(request: Request, sent: PredictTold) -> Response:
-    """Choose tags for the pictures of tasks: those of the catalogue by id, and those in ``data:`` addresses."""
+async def predict(request: Request, sent: PredictRequest) -> Response:
+    """Suggest tags for the pictures of tasks.
+
+    A picture is a photo of the catalogue, named by its id, or a ``data:`` address. Other addresses are never fetched.
+    """
     service = service_of(request)
     config = read_config(sent.label_config)
     version = await _version(service)
@@ -148,16 +177,15 @@ async def predict(request: Request, sent: PredictTold) -> Response:
 
 @router.post("/webhook", status_code=201, response_model=WebhookAnswer, responses=errors(408, 409, 413))
 @takes(MEDIUM)
-async def webhook(request: Request, sent: WebhookTold) -> Response:
-    """Take what people chose as tags of the image; START_TRAINING starts the job "fit"."""
+async def webhook(request: Request, sent: WebhookRequest) -> Response:
+    """Add the tags that an annotator chose to the photo; START_TRAINING starts the job "fit"."""
     service = service_of(request)
     if sent.action == "START_TRAINING":
         job = await service.jobs.start("fit")
         return json_answer({"status": "ok", "result": {"job": job.id}}, 201)
-    if sent.action not in LEARNS_FROM or sent.annotation is None or sent.task is None:
-        return json_answer({"status": "ignored", "result": {}}, 201)
-    image_id = _id_in(sent.task)
-    tags = _chosen(sent.annotation)
+    image_id, tags = None, []
+    if sent.action in LEARNS_FROM and sent.annotation is not None and sent.task is not None:
+        image_id, tags = _id_in(sent.task), _chosen(sent.annotation)
     if image_id is None or not tags:
         return json_answer({"status": "ignored", "result": {}}, 201)
 
@@ -171,41 +199,43 @@ async def webhook(request: Request, sent: WebhookTold) -> Response:
 
 
 async def _version(service: Service) -> str:
+    """Return the fingerprint of the run in use."""
     return await service.searching.run(lambda: service.catalogue.stored.origin.fingerprint)
 
 
-async def _predict(service: Service, task: dict[str, Any], config: ChoicesWanted, version: str) -> dict[str, Any]:
+async def _predict(service: Service, task: Task, config: Choices, version: str) -> dict[str, Any]:
+    """Return the suggestions for one task, or the reason why there are none."""
+    data = task.get("data")
     try:
-        picture = await _picture(service, _picture_in(task, config.value))
-        tags = await service.annotate(picture, len(service.catalogue.tagger.vocabulary), HowMany())
-    except ImageError as error:
-        return {"result": [], "score": 0.0, "model_version": version, "error": error.reason}
-    except DataError as error:
-        return {"result": [], "score": 0.0, "model_version": version, "error": str(error)}
-    chosen = _choices(tags, config)
-    sure = [tag.confidence for tag, _ in chosen if tag.confidence is not None]
+        picture = await _picture(service, data.get(config.value) if isinstance(data, dict) else None)
+        tags = await service.annotate(picture, len(service.catalogue.tagger.vocabulary), TagLimits())
+    except (ImageError, DataError) as error:
+        why = error.reason if isinstance(error, ImageError) else str(error)
+        return {"result": [], "score": 0.0, "model_version": version, "error": why}
+    suggested = _suggested(tags, config)
+    confidences = [tag.confidence for tag, _ in suggested if tag.confidence is not None]
     result = {
         "from_name": config.from_name,
         "to_name": config.to_name,
         "type": "choices",
-        "value": {"choices": [name for _, name in chosen]},
+        "value": {"choices": [name for _, name in suggested]},
     }
-    score = sum(sure) / len(sure) if sure else 0.0
-    return {"result": [result] if chosen else [], "score": score, "model_version": version}
+    score = sum(confidences) / len(confidences) if confidences else 0.0
+    return {"result": [result] if suggested else [], "score": score, "model_version": version}
 
 
-def _choices(tags: Sequence[Tag], config: ChoicesWanted) -> list[tuple[Tag, str]]:
-    """Return the tags that are chosen for people, under the names that the project has for them."""
-    known = [(tag, config.choices.get(tag_key(tag.tag), "") if config.choices else tag.tag) for tag in tags]
-    offered = [(tag, name) for tag, name in known if name]
-    chosen = [pair for pair in offered if (pair[0].confidence or 0.0) >= SURE]
+def _suggested(tags: Sequence[Tag], config: Choices) -> list[tuple[Tag, str]]:
+    """Return the predicted tags that the project offers, with the project's names for them."""
+    named = [(tag, config.names.get(tag_key(tag.tag), "") if config.names else tag.tag) for tag in tags]
+    offered = [(tag, name) for tag, name in named if name]
+    likely = [pair for pair in offered if (pair[0].confidence or 0.0) >= PREDICTED_FROM]
     if all(tag.confidence is None for tag, _ in offered):
-        chosen = offered[:FEW]
-    return chosen[:1] if config.single else chosen
+        likely = offered[:FEW]
+    return likely[:1] if config.single else likely
 
 
 async def _picture(service: Service, sent: Any) -> bytes | str:
-    """Return the content of a picture that was sent, or the path of one of the catalogue."""
+    """Return the content of a ``data:`` address, or the path of a photo of the catalogue."""
     if isinstance(sent, str) and _DATA.match(sent):
         try:
             return base64.b64decode(sent.partition(",")[2], validate=True)
@@ -222,20 +252,15 @@ async def _picture(service: Service, sent: Any) -> bytes | str:
         raise DataError(str(error.detail)) from error
 
 
-def _picture_in(task: dict[str, Any], value: str) -> Any:
-    """Return what a task says of its picture."""
-    data = task.get("data")
-    return data.get(value) if isinstance(data, dict) else None
-
-
-def _id_in(task: dict[str, Any]) -> int | None:
-    """Return the id of the image of a task, whichever field of its data has it."""
+def _id_in(task: Task) -> int | None:
+    """Return the id of a task's photo, from whichever field of its data has one."""
     data = task.get("data")
     found = [_id_of(value) for value in data.values()] if isinstance(data, dict) else []
     return next((image_id for image_id in found if image_id is not None), None)
 
 
 def _id_of(sent: Any) -> int | None:
+    """Return the id of a photo from a number, from "visterm:12", or from the address of its thumbnail."""
     if isinstance(sent, int) and not isinstance(sent, bool) and 0 <= sent < 10**18:
         return sent
     if not isinstance(sent, str) or len(sent) > 2000:
@@ -244,13 +269,13 @@ def _id_of(sent: Any) -> int | None:
     if found is None:
         try:
             found = _ADDRESS.fullmatch(urlsplit(sent).path)
-        except ValueError:  # no address, such as one with half a bracket
+        except ValueError:  # not an address, such as one with half a bracket
             return None
     return int(found[1]) if found else None
 
 
 def _chosen(annotation: dict[str, Any]) -> list[str]:
-    """Return the choices of an annotation, whatever else it holds."""
+    """Return the choices of an annotation, whatever else is in it."""
     results = annotation.get("result")
     tags: list[str] = []
     for result in results if isinstance(results, list) else []:
@@ -260,38 +285,16 @@ def _chosen(annotation: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(tags))
 
 
-class ChoicesWanted(NamedTuple):
-    """The first list of choices for a picture.
-
-    Attributes
-    ----------
-    from_name, to_name : str
-        Names of the list and of the picture, which a prediction repeats.
-    value : str
-        Where tasks have the picture: ``data[value]``.
-    choices : dict of str to str
-        The choices by what makes tags equal; empty: any tag.
-    single : bool
-        Whether one choice only may be made.
-    """
-
-    from_name: str = "tags"
-    to_name: str = "image"
-    value: str = "image"
-    choices: dict[str, str] = {}  # noqa: RUF012  # read only
-    single: bool = False
-
-
-def read_config(text: str | None) -> ChoicesWanted:
-    """Read a labelling configuration; none is that of tags of an image.
+def read_config(text: str | None) -> Choices:
+    """Read a labelling configuration; without one, any tag may be chosen for ``data["image"]``.
 
     Raises
     ------
     DataError
-        If it is no XML, declares entities, or has no choices for a picture.
+        If it is not XML, declares entities, or has no choices for a picture.
     """
     if not text:
-        return ChoicesWanted()
+        return Choices()
     if len(text) > LONGEST or _DECLARES.search(text):
         raise DataError("label_config is too long or declares a document type, which Label Studio's never do.")
     try:
@@ -302,10 +305,9 @@ def read_config(text: str | None) -> ChoicesWanted:
     for found in root.iter("Choices"):
         to_name = found.get("toName", "")
         if to_name in pictures:
-            names = [choice.get("value", "") for choice in found.iter("Choice")]
+            names = {tag_key(name): name for name in (choice.get("value", "") for choice in found.iter("Choice"))}
             single = found.get("choice", "single") != "multiple"
-            choices = {tag_key(name): name for name in names}
-            return ChoicesWanted(found.get("name", ""), to_name, pictures[to_name], choices, single)
+            return Choices(found.get("name", ""), to_name, pictures[to_name], names, single)
     raise DataError(
         'label_config has no <Choices> for an <Image>. Label with <Image name="image" value="$image"/> and '
         '<Choices name="tags" toName="image" choice="multiple">.'

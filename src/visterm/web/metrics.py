@@ -1,4 +1,4 @@
-"""What the service has done, counted, in the text form that Prometheus reads."""
+"""Counts of requests and their time, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 API = "/api/v1"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Methods that are counted by name; clients can make up others without end, which are counted as "other"."""
+"""Methods that are counted by name. Clients can invent more without end; these count as "other"."""
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper ends of the histogram's buckets, in seconds: those that Prometheus' own clients have."""
+"""Upper ends of the histogram's buckets, in seconds: those of Prometheus' own clients."""
 
 
 class Metrics:
@@ -39,12 +39,12 @@ class Metrics:
         self._seconds.labels(route).observe(seconds)
 
     def text(self, figures: Iterable[Metric]) -> str:
-        """Write all, with further figures."""
+        """Return all counts and further figures as text."""
         return generate_latest(_Families([*self._requests.collect(), *self._seconds.collect(), *figures])).decode()
 
 
 def figure(name: str, what: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:
-    """Return a figure to be written: a counter if its name ends on ``_total``, else a gauge.
+    """Return a figure: a counter if its name ends in ``_total``, else a gauge.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def figure(name: str, what: str, values: Mapping[str, float] | float, label: str
 
 
 class _Families:
-    """Metrics as Prometheus' client writes them, without the times of their creation, which it adds to each."""
+    """Metrics for Prometheus' client, without the times of creation that it adds to each."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -106,7 +106,7 @@ class Counting:
 
 
 def _route_of(scope: Scope) -> str:
-    """Return the pattern of the address that was requested: one of a few, whatever ids are in it."""
+    """Return the pattern of the requested address: one of a few, whatever ids are in it."""
     pattern: str = getattr(scope.get("route"), "path", "none")
     if scope["path"].startswith(API) and pattern != "none" and not pattern.startswith(API):
         return API + pattern

@@ -1,6 +1,6 @@
-"""Addresses: many settings are read in one step by a model, which describes them too; and cursors of lists.
+"""Queries of addresses, read and described by a model in one step; and cursors of lists.
 
-FastAPI reads each setting of its own; for the twenty of a search that takes longer than the search.
+FastAPI reads each parameter on its own; for the twenty of a search that takes longer than the search.
 """
 
 from __future__ import annotations
@@ -9,63 +9,65 @@ import base64
 import binascii
 import re
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from fastapi import Request
+from fastapi import Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from visterm.web.errors import Refused
+from visterm.web.schemas import TagName
 
 M = TypeVar("M", bound=BaseModel)
 
-_MEANT = re.compile(r"([a-z]+):(\d{1,18})")
+Limit = Annotated[int, Query(ge=1, le=200, description="Entries of a page, at most.")]
+OneTag = Annotated[TagName, Query(description="A tag that the run has learned.")]
+Cursor = Annotated[str | None, Query(max_length=80, description="`next` of the page before.")]
+
+_CURSOR = re.compile(r"([a-z]+):(\d{1,18})")
 
 
 def read_query(request: Request, model: type[M]) -> M:
-    """Read the settings of an address; those that are not known are passed over, and of one the last counts.
+    """Read the query of an address. Unknown names are ignored; if a name is repeated, the last value counts.
 
     Raises
     ------
     RequestValidationError
         If a value is not accepted.
     """
-    query = request.query_params
-    given: dict[str, Any] = {}
-    for name in query:
-        if name in model.model_fields:
-            given[name] = query.getlist(name) if name in _lists(model) else query[name]
+    query, lists = request.query_params, _lists(model)
+    known = [name for name in query if name in model.model_fields]
     try:
-        return model.model_validate(given)
+        return model.model_validate({name: query.getlist(name) if name in lists else query[name] for name in known})
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
 
 
 def described(model: type[BaseModel]) -> dict[str, Any]:
-    """Describe the settings of an address as OpenAPI does, to be given as `openapi_extra`."""
+    """Return OpenAPI's description of a query, for `openapi_extra`."""
     schema = model.model_json_schema()
     parameters = []
     for name, found in schema["properties"].items():
-        of = {key: value for key, value in found.items() if key not in ("title", "description")}
-        parameter = {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": of}
-        if "description" in found:
-            parameter["description"] = found["description"]
-        parameters.append(parameter)
+        kind = {key: value for key, value in found.items() if key not in ("title", "description")}
+        required = name in schema.get("required", ())
+        parameters.append(
+            {"name": name, "in": "query", "required": required, "schema": kind, "description": found["description"]}
+        )
     return {"parameters": parameters}
 
 
 def cursor_at(kind: str, place: int) -> str:
-    """Make the cursor of a place in a list of some kind."""
+    """Return the cursor of a place in a list of some kind."""
     return base64.urlsafe_b64encode(f"{kind}:{place}".encode()).decode().rstrip("=")
 
 
 def place_of(kind: str, cursor: str | None, start: int = 0) -> int:
-    """Return the place that a cursor means; None is the start.
+    """Return the place of a cursor; without a cursor, the start.
 
     Raises
     ------
     Refused
-        422, if it is no cursor of such a list.
+        422, if it is not a cursor of such a list.
     """
     if cursor is None:
         return start
@@ -73,14 +75,14 @@ def place_of(kind: str, cursor: str | None, start: int = 0) -> int:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
     except (binascii.Error, ValueError):
         text = ""
-    found = _MEANT.fullmatch(text)
+    found = _CURSOR.fullmatch(text)
     if found is None or found[1] != kind:
-        raise Refused(422, f"{cursor!r} is no cursor of this list. Use 'next' of the page before.", field="cursor")
+        raise Refused(422, f"{cursor!r} is not a cursor of this list. Use 'next' of the page before.", field="cursor")
     return int(found[2])
 
 
 @cache
 def _lists(model: type[BaseModel]) -> frozenset[str]:
-    """Return the settings that are lists, optional ones too."""
+    """Return the names of the fields that are lists, optional ones too."""
     types = ((name, field.annotation) for name, field in model.model_fields.items())
     return frozenset(name for name, kind in types if any(get_origin(one) is list for one in (kind, *get_args(kind))))

@@ -1,4 +1,4 @@
-"""What requests hold and answers look like, as the API's description says it; answers are tested against it."""
+"""The JSON of requests and answers, as OpenAPI describes it. Answers are tested against it."""
 
 from __future__ import annotations
 
@@ -10,346 +10,359 @@ from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
 
 TagName = Annotated[str, Field(min_length=1, max_length=MOST_LETTERS, examples=["beach"])]
 
+Id = Annotated[int, Field(description="Id of the photo.")]
+ImageName = Annotated[str, Field(description="File name of the photo, relative to the indexed folder.")]
+Tag = Annotated[str, Field(description="The tag.")]
+Score = Annotated[float, Field(description="The model's score; higher is better.")]
+Confidence = Annotated[
+    float | None,
+    Field(description="Probability that the tag is right (0-1); null or absent if the run has no confidences."),
+]
+Next = Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
-class Answer(BaseModel):
-    """Base of what is answered."""
 
-
-class Given(BaseModel):
-    """Base of what is sent: a name that is not known is an error, so that no wish is silently passed over."""
+class RequestBody(BaseModel):
+    """Base of what clients send. Unknown names are errors, so that no typing error is silently ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _first_unknown(cls, given: Any) -> Any:
-        """Leave one unknown name to be refused: errors about thousands take longer than all else."""
-        if not isinstance(given, dict):
-            return given
-        known = {name: value for name, value in given.items() if name in cls.model_fields}
-        unknown = next((name for name in given if name not in known), None)
-        return known if unknown is None else known | {unknown: given[unknown]}
+    def _first_unknown(cls, sent: Any) -> Any:
+        """Keep one unknown name to be refused: writing errors about thousands would take longer than all else."""
+        if not isinstance(sent, dict):
+            return sent
+        known = {name: value for name, value in sent.items() if name in cls.model_fields}
+        unknown = next((name for name in sent if name not in known), None)
+        return known if unknown is None else known | {unknown: sent[unknown]}
 
 
-class Error(Answer):
-    """What was wrong."""
+class Error(BaseModel):
+    """What is wrong with a request."""
 
-    code: str = Field(description="What programs tell it by.")
-    message: str = Field(description="What is wrong, what is accepted, what to do.")
-    field: str | None = Field(None, description="The part of the request that it is about.")
-
-
-class ErrorAnswer(Answer):
-    """The one shape of errors."""
-
-    error: Error
+    code: str = Field(description="Name of the error, for programs.")
+    message: str = Field(description="What is wrong, what is accepted, and what to do; for people.")
+    field: str | None = Field(None, description="The part of the request that is wrong.")
 
 
-class HitAnswer(Answer):
-    """An image that was found."""
+class ErrorAnswer(BaseModel):
+    """The answer to a request that failed."""
 
-    id: int
-    image: str = Field(description="Its name.")
-    score: float | None
-    confidence: float | None = Field(None, description="The chance that it is meant; absent without a calibration.")
-    source: Literal["person", "accepted"] | None = Field(
-        None, description="How a person tagged it with all the words: gave them, or accepted some; absent of others."
+    error: Error = Field(description="The error.")
+
+
+class HitAnswer(BaseModel):
+    """A photo that a search found."""
+
+    id: Id
+    image: ImageName
+    score: float | None = Field(description="The score by which photos are ranked; null in a list without a search.")
+    confidence: float | None = Field(
+        None, description="Probability that the photo matches (0-1); absent if the run has no confidences."
     )
-    thumbnail: str = Field(description="Address of its thumbnail.")
+    source: Literal["person", "accepted"] | None = Field(
+        None, description="How people tagged the photo with all the words: added or accepted; absent for other photos."
+    )
+    thumbnail: str = Field(description="Address of the thumbnail.")
 
 
-class SearchAnswer(Answer):
+class SearchAnswer(BaseModel):
     """One page of a search."""
 
-    hits: list[HitAnswer]
-    unknown: list[str] = Field(description="Words that are no tags, and were left out.")
-    untrained: list[str] = Field(description="Words without training images, found by their vectors.")
-    n_likely: int | None = Field(description="Images above the cut-off, where one was asked for.")
-    next: str | None = Field(description="The cursor of the next page; null on the last one.")
+    hits: list[HitAnswer] = Field(description="The photos, best first.")
+    unknown: list[str] = Field(description="Words that are not known tags, and were ignored.")
+    untrained: list[str] = Field(description="Words that no training photo has, found by their word vectors.")
+    n_likely: int | None = Field(description="Number of photos above the cut-off; null without `cutoff`.")
+    next: Next
 
 
-class TagAnswer(Answer):
-    """A tag that the model gives."""
+class TagAnswer(BaseModel):
+    """A tag that the model predicts."""
 
-    tag: str
-    score: float
-    confidence: float | None = None
-    trained: bool = True
-
-
-class AnnotatedAnswer(Answer):
-    """A picture that was sent, and its tags, best first."""
-
-    image: str
-    tags: list[TagAnswer]
+    tag: Tag
+    score: Score
+    confidence: Confidence = None
+    trained: bool = Field(True, description="False for a word that no training photo has.")
 
 
-class SkippedAnswer(Answer):
-    """A picture that could not be read."""
+class AnnotatedAnswer(BaseModel):
+    """An uploaded picture and its tags."""
 
-    image: str
-    reason: str
-
-
-class AnnotateAnswer(Answer):
-    """The pictures that were sent."""
-
-    images: list[AnnotatedAnswer]
-    skipped: list[SkippedAnswer]
+    image: str = Field(description="File name of the upload.")
+    tags: list[TagAnswer] = Field(description="The tags, best first.")
 
 
-class ImageFacts(Answer):
-    """What is known of an image's file."""
+class SkippedAnswer(BaseModel):
+    """An uploaded picture that can't be read."""
 
-    id: int
-    path: str | None
-    name: str
-    n_bytes: int
-    width: int
-    height: int
-    file_type: str
-    taken: str | None
-    added: str
-    state: Literal["here", "gone"]
-    reviewed: str | None
+    image: str = Field(description="File name of the upload.")
+    reason: str = Field(description="Why it can't be read.")
 
 
-class GivenTagAnswer(Answer):
+class AnnotateAnswer(BaseModel):
+    """The tags of uploaded pictures."""
+
+    images: list[AnnotatedAnswer] = Field(description="The pictures that could be read, in the order sent.")
+    skipped: list[SkippedAnswer] = Field(description="The pictures that could not be read.")
+
+
+class ImageFacts(BaseModel):
+    """A photo's file."""
+
+    id: Id
+    path: str | None = Field(description="Path or address of the file; null if the catalogue has none.")
+    name: ImageName
+    n_bytes: int = Field(description="Size of the file in bytes.")
+    width: int = Field(description="Width in pixels.")
+    height: int = Field(description="Height in pixels.")
+    file_type: str = Field(description="Type of the file, such as jpeg.")
+    taken: str | None = Field(description="When the photo was taken, by its EXIF data.")
+    added: str = Field(description="When the photo was added to the catalogue (UTC).")
+    state: Literal["here", "gone"] = Field(description="Whether the file was there when it was last looked for.")
+    reviewed: str | None = Field(description="When a person last reviewed the photo (UTC).")
+
+
+class GivenTagAnswer(BaseModel):
     """A tag from people."""
 
-    tag: str
-    source: str
+    tag: Tag
+    source: str = Field(description='"file": from a tag file; "person": added here.')
 
 
-class PredictionAnswer(Answer):
-    """A tag that the run gave when the image was indexed."""
+class PredictionAnswer(BaseModel):
+    """A tag that the run predicted when the photo was indexed."""
 
-    tag: str
-    score: float
-    confidence: float | None
-
-
-class WrittenTagAnswer(Answer):
-    """A tag that was written into a file."""
-
-    image_id: int
-    tag: str
-    target: str
-    at: str
+    tag: Tag
+    score: Score
+    confidence: Confidence
 
 
-class ImageAnswer(Answer):
-    """One image, with its tags."""
+class WrittenTagAnswer(BaseModel):
+    """A tag that `visterm export` wrote into a file."""
 
-    image: ImageFacts
-    tags: list[str] = Field(description="Given or accepted, and not rejected.")
-    given: list[GivenTagAnswer]
-    predicted: list[PredictionAnswer]
-    verdicts: dict[str, int] = Field(description="1 accepted, -1 rejected.")
-    written: list[WrittenTagAnswer]
+    image_id: Id
+    tag: Tag
+    target: str = Field(description="The kind of file, such as xmp.")
+    at: str = Field(description="When it was written (UTC).")
 
 
-class VerdictGiven(Given):
-    """A person's answer to whether a tag is right."""
+class ImageAnswer(BaseModel):
+    """A photo with its tags."""
 
-    tag: TagName
-    verdict: int = Field(ge=-1, le=1, description="1 right, -1 wrong, 0 takes back what was said.")
-
-
-class VerdictAnswer(Answer):
-    """What was written down."""
-
-    id: int = Field(description="Number in the log of feedback, by which it can be undone.")
-    image_id: int
-    tag: str
-    verdict: int
-    before: int = Field(description="What had been said before; 0: nothing.")
+    image: ImageFacts = Field(description="The file.")
+    tags: list[str] = Field(description="The tags that the photo has: given or accepted, and not rejected.")
+    given: list[GivenTagAnswer] = Field(description="Tags from tag files and people.")
+    predicted: list[PredictionAnswer] = Field(description="The model's best tags, best first, without rejected ones.")
+    verdicts: dict[str, int] = Field(description="Tags that people accepted (1) or rejected (-1).")
+    written: list[WrittenTagAnswer] = Field(description="Tags that were written into files.")
 
 
-class TagsChange(Given):
-    """Tags that a person gives to an image, or takes from it."""
+class VerdictRequest(RequestBody):
+    """A person's verdict on a tag of a photo."""
 
-    give: list[TagName] = Field([], max_length=MOST_TAGS)
-    take: list[TagName] = Field([], max_length=MOST_TAGS)
-
-
-class TagCountAnswer(Answer):
-    """A tag, and how often it is what."""
-
-    tag: str
-    given: int
-    accepted: int
-    rejected: int
-    predicted: int
-    precision: float | None = Field(description="Share of the verdicts that accept it.")
-    learned: bool = Field(description="Whether the run knows it.")
+    tag: TagName = Field(description="The tag.")
+    verdict: int = Field(ge=-1, le=1, description="1: the tag is right; -1: it is wrong; 0: undo the verdict.")
 
 
-class TagsAnswer(Answer):
+class VerdictAnswer(BaseModel):
+    """The verdict that was stored."""
+
+    id: int = Field(description="Number of the verdict; `POST /feedback/{number}/undo` undoes it.")
+    image_id: Id
+    tag: Tag
+    verdict: int = Field(description="1 right, -1 wrong, 0 no verdict.")
+    before: int = Field(description="The verdict before this one; 0 if there was none.")
+
+
+class TagsChange(RequestBody):
+    """Tags to add to a photo, and tags to remove from it."""
+
+    give: list[TagName] = Field([], max_length=MOST_TAGS, description="Tags to add; any words are accepted.")
+    take: list[TagName] = Field([], max_length=MOST_TAGS, description="Tags to remove.")
+
+
+class TagCountAnswer(BaseModel):
+    """A tag with the numbers of its photos."""
+
+    tag: Tag
+    given: int = Field(description="Photos that have it from a tag file or a person.")
+    accepted: int = Field(description="Photos for which a person accepted it.")
+    rejected: int = Field(description="Photos for which a person rejected it.")
+    predicted: int = Field(description="Photos for which the run predicts it with a confidence of at least 0.5.")
+    precision: float | None = Field(description="Share of the verdicts that accept it (0-1); null without verdicts.")
+    learned: bool = Field(description="Whether the run has learned it.")
+
+
+class TagsAnswer(BaseModel):
     """One page of the tags."""
 
-    tags: list[TagCountAnswer]
-    n_tags: int
-    next: str | None
+    tags: list[TagCountAnswer] = Field(description="The tags.")
+    n_tags: int = Field(description="Number of tags on all pages.")
+    next: Next
 
 
-class CompletionAnswer(Answer):
-    """A tag that begins so."""
+class CompletionAnswer(BaseModel):
+    """A tag that completes what was typed."""
 
-    tag: str
-    images: int = Field(description="Training images; 0: a word without any.")
-
-
-class CompletionsAnswer(Answer):
-    """Tags that begin with what was typed, the most frequent first."""
-
-    tags: list[CompletionAnswer]
+    tag: Tag
+    images: int = Field(description="Training photos that have it; 0 for a word that was added to the run.")
 
 
-class NeighbourAnswer(Answer):
-    """A tag near another one."""
+class CompletionsAnswer(BaseModel):
+    """The tags that complete what was typed."""
 
-    tag: str
-    score: float
-
-
-class NeighboursAnswer(Answer):
-    """The tags nearest to one, by cosine."""
-
-    tag: str
-    neighbours: list[NeighbourAnswer]
+    tags: list[CompletionAnswer] = Field(description="The tags, most frequent first.")
 
 
-class PlacedTagAnswer(Answer):
+class NeighbourAnswer(BaseModel):
+    """A tag that is similar to another one."""
+
+    tag: Tag
+    score: float = Field(description="Cosine similarity of the two tags' vectors (-1 to 1).")
+
+
+class NeighboursAnswer(BaseModel):
+    """The tags that are most similar to one."""
+
+    tag: str = Field(description="The tag of the request.")
+    neighbours: list[NeighbourAnswer] = Field(description="Similar tags, most similar first.")
+
+
+class PlacedTagAnswer(BaseModel):
     """A tag on the map."""
 
-    tag: str
-    x: float
-    y: float
-    images: int
+    tag: Tag
+    x: float = Field(description="Place from left to right, 0 to 1.")
+    y: float = Field(description="Place from top to bottom, 0 to 1.")
+    images: int = Field(description="Training photos that have the tag.")
 
 
-class TagMapAnswer(Answer):
-    """A map of the tags: like ones lie together; x and y from 0 to 1."""
+class TagMapAnswer(BaseModel):
+    """A map of the tags on which similar tags are close together."""
 
-    tags: list[PlacedTagAnswer]
+    tags: list[PlacedTagAnswer] = Field(description="The tags with their places.")
 
 
-class ExplanationAnswer(Answer):
-    """What gave to a tag's score of an image."""
+class ExplanationAnswer(BaseModel):
+    """Where in a photo the score of a tag comes from."""
 
-    id: int
-    tag: str
-    score: float
-    rank: int
-    n_tags: int
-    from_places: float = Field(description="What all places of the picture gave together.")
-    elsewhere: dict[str, float] = Field(description="What belongs to no place, by name: the bias, ...")
+    id: Id
+    tag: Tag
+    score: Score
+    rank: int = Field(description="Rank of the tag for this photo, from 1.")
+    n_tags: int = Field(description="Number of tags that were ranked.")
+    from_places: float = Field(description="Sum of what all places in the photo add to the score.")
+    elsewhere: dict[str, float] = Field(description="What comes from no place, such as the model's bias, by name.")
     explained_by: list[str] = Field(description="Members of a blend that the shares come from.")
-    strongest: list[dict[str, float]] = Field(description="Places in the picture, from 0 to 1, and their shares.")
+    strongest: list[dict[str, float]] = Field(
+        description="The places that count most: edges from 0 to 1, and `share`, which is negative for places that "
+        "speak against the tag."
+    )
     heat: str = Field(description="Address of the heat map.")
 
 
-class DuplicateAnswer(Answer):
-    """A picture of a group."""
+class DuplicateAnswer(BaseModel):
+    """A photo in a group of duplicates."""
 
-    id: int
-    image: str
-    path: str | None
-    width: int
-    height: int
-    bytes: int
-    distance: int | None = Field(None, description="Bits in which its hash differs from the keeper's.")
-    same_bytes: bool | None = None
-
-
-class DuplicateGroupAnswer(Answer):
-    """Pictures that look the same: the one to keep, and the others."""
-
-    keep: DuplicateAnswer
-    copies: list[DuplicateAnswer]
+    id: Id
+    image: ImageName
+    path: str | None = Field(description="Path or address of the file.")
+    width: int = Field(description="Width in pixels.")
+    height: int = Field(description="Height in pixels.")
+    bytes: int = Field(description="Size of the file in bytes.")
+    distance: int | None = Field(None, description="Bits of 64 in which its hash differs from that of `keep`.")
+    same_bytes: bool | None = Field(None, description="Whether its file is the same as that of `keep`, byte by byte.")
 
 
-class DuplicatesAnswer(Answer):
-    """One page of the groups, largest first."""
+class DuplicateGroupAnswer(BaseModel):
+    """Photos that look the same."""
 
-    groups: list[DuplicateGroupAnswer]
-    n_groups: int
-    next: str | None
+    keep: DuplicateAnswer = Field(description="The photo with the most pixels.")
+    copies: list[DuplicateAnswer] = Field(description="The other photos, most similar first.")
 
 
-class JobGiven(Given):
-    """Work to be done in the background."""
+class DuplicatesAnswer(BaseModel):
+    """One page of the groups of duplicates."""
+
+    groups: list[DuplicateGroupAnswer] = Field(description="The groups, largest first.")
+    n_groups: int = Field(description="Number of groups on all pages.")
+    next: Next
+
+
+class JobRequest(RequestBody):
+    """A job to run in the background."""
 
     kind: Literal["index", "fit", "duplicates", "use run"] = Field(
-        description="index: look for new, changed and gone photos; fit: learn from tags and feedback; duplicates: hash "
-        "pictures so that duplicates can be found; use run: search with another run of the catalogue."
+        description="index: look for new, changed and missing photos; fit: learn from tags and verdicts; duplicates: "
+        "compare photos that were not compared yet; use run: search with another run of the catalogue."
     )
-    full: bool = Field(False, description="Of fit: learn all anew, and not only move the rows of tags.")
-    use_even_if_worse: bool = Field(False, description="Of fit: use the new run even if it is significantly worse.")
-    run: str = Field("", pattern="^[0-9a-f]{0,64}$", description="Of use run: the first letters of its fingerprint.")
+    full: bool = Field(False, description="For fit: learn from scratch, including tags that are new.")
+    use_even_if_worse: bool = Field(False, description="For fit: use the new run even if it is significantly worse.")
+    run: str = Field("", pattern="^[0-9a-f]{0,64}$", description="For use run: the first letters of its fingerprint.")
 
 
-class JobAnswer(Answer):
-    """A job and how far it is."""
+class JobAnswer(BaseModel):
+    """A job and its progress."""
 
-    id: int
-    kind: str
-    state: Literal["waiting", "running", "cancelling", "done", "failed", "cancelled", "lost"]
-    done: int
-    total: int | None
-    message: str
-    started: str
-    finished: str | None
-    error: str | None
-
-
-class JobsAnswer(Answer):
-    """One page of the jobs, newest first."""
-
-    jobs: list[JobAnswer]
-    next: str | None
+    id: int = Field(description="Id of the job.")
+    kind: str = Field(description="The kind of job.")
+    state: Literal["waiting", "running", "cancelling", "done", "failed", "cancelled", "lost"] = Field(
+        description="The state; lost: the service ended before the job did."
+    )
+    done: int = Field(description="Steps done so far.")
+    total: int | None = Field(description="Steps in all, if known.")
+    message: str = Field(description="Progress or result in words.")
+    started: str = Field(description="When it started (UTC).")
+    finished: str | None = Field(description="When it ended (UTC).")
+    error: str | None = Field(description="Why it failed.")
 
 
-class HealthAnswer(Answer):
-    """That the service runs, and can read its catalogue."""
+class JobsAnswer(BaseModel):
+    """One page of the jobs."""
 
-    status: Literal["ok"]
-    version: str
+    jobs: list[JobAnswer] = Field(description="The jobs, newest first.")
+    next: Next
 
 
-class AboutAnswer(Answer):
+class HealthAnswer(BaseModel):
+    """The service runs and can read its catalogue."""
+
+    status: Literal["ok"] = Field(description="Always ok; otherwise the answer is 503.")
+    version: str = Field(description="Version of visterm.")
+
+
+class AboutAnswer(BaseModel):
     """The catalogue that is served."""
 
-    version: str
-    images: int
-    searchable: int
-    tags: int
-    run: str
-    model: str
-    encoder: str
-    calibrated: bool
-    search: str = Field(description="Whether searches are exact, or go through an index.")
+    version: str = Field(description="Version of visterm.")
+    images: int = Field(description="Number of photos.")
+    searchable: int = Field(description="Number of photos that searches can find.")
+    tags: int = Field(description="Number of tags that the run has learned.")
+    run: str = Field(description="Fingerprint of the run in use.")
+    model: str = Field(description="Name of the model.")
+    encoder: str = Field(description="Name of the encoder.")
+    calibrated: bool = Field(description="Whether the run has confidences.")
+    search: str = Field(description="Whether searches are exact, or use an index.")
+
+
+DESCRIPTIONS = {
+    400: "The request can't be understood.",
+    401: "The token is missing or wrong.",
+    403: "A page of another site sent the request.",
+    404: "It doesn't exist.",
+    408: "The body of the request came too slowly.",
+    409: "Not possible right now: the catalogue is in use, or another step comes first.",
+    413: "The request is too large.",
+    415: "This type of body isn't accepted.",
+    421: "The service doesn't have this host name.",
+    422: "A value isn't accepted, or a picture can't be read.",
+    500: "The service failed, or a file of the catalogue is damaged. Its log says more.",
+    503: "The service is busy, or its disk fails. Retry-After says when to try again, in seconds.",
+    507: "The catalogue's disk is full. Nothing was written.",
+}
+COMMON = (400, 401, 403, 421, 422, 500, 503, 507)
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors that a route may answer, of those that every route may answer too."""
+    """Return OpenAPI's description of the errors of a route: these, and those that all routes have."""
     return {status: {"model": ErrorAnswer, "description": DESCRIPTIONS[status]} for status in (*COMMON, *statuses)}
-
-
-COMMON = (400, 401, 403, 421, 422, 500, 503, 507)
-DESCRIPTIONS = {
-    400: "The request is not understood.",
-    401: "The token is missing or wrong.",
-    403: "A page of another site asked for it.",
-    404: "There is no such thing.",
-    408: "The request's body came too slowly.",
-    409: "Not now: the catalogue is in use, or something has to be done before.",
-    413: "The request is too large.",
-    415: "The body is of a type that is not taken.",
-    421: "The service does not go by that name.",
-    422: "A value is not accepted, or a picture cannot be read.",
-    500: "The service failed, or a file of the catalogue is damaged; its log says more.",
-    503: "The service is busy, or its disk fails; Retry-After says when to ask again.",
-    507: "The disk that the catalogue is on is full: nothing was written.",
-}

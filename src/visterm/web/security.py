@@ -1,4 +1,4 @@
-"""Who may ask: names that the service answers to, requests of its own pages only, a token, and headers that forbid."""
+"""Who may send requests: host names, this site's own pages only, a token; and headers that restrict browsers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from visterm.web.errors import answer_to, error_answer
+from visterm.web.errors import Refused, as_refused
 
 COOKIE = "visterm_session"
 OPEN_PATHS = ("/login", "/api/v1/health")
-"""What answers without a token: the form that asks for it, and whether the service runs."""
+"""Addresses that need no token: the form that asks for it, and the health check."""
 
 OPEN_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 NAMES_OF_ALL = ("0.0.0.0", "::", "")
-"""Addresses to listen on that mean all of the machine's."""
+"""Addresses to listen on that stand for all addresses of the machine."""
 
 HEADERS = {
     "content-security-policy": (
@@ -44,18 +44,17 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request needs to be answered.
+    """What a request needs to be accepted.
 
     Attributes
     ----------
     token : str
-        What programs send as ``Authorization: Bearer`` (or as the password of Basic, which Label Studio speaks), and
-        people type into a form once; empty: no token is needed.
+        Programs send it as ``Authorization: Bearer`` (or as the password of Basic, which Label Studio uses), and
+        people type it into a form once; empty: no token is needed.
     hosts : frozenset of str
-        Names in the ``Host`` header that are answered to: a page of another site that lets its own name point here
-        (DNS rebinding) is none of them.
+        Accepted names in the ``Host`` header. They exclude the name of another site that points here (DNS rebinding).
     any_address : bool
-        Whether addresses in numbers are answered to as well: no name can be made to look like one.
+        Whether numeric addresses are accepted as well: no name can be made to look like one.
     """
 
     token: str = ""
@@ -64,21 +63,21 @@ class Access:
 
     @classmethod
     def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> Access:
-        """Return what a service that listens on `host`, and is called by more `names`, asks of requests."""
+        """Return the access of a service that listens on `host` and has more `names`."""
         hosts = {name.lower() for name in (host, *names, *LOOPBACK_NAMES) if name}
         return cls(token, frozenset(hosts), host in NAMES_OF_ALL)
 
     @property
     def cookie(self) -> str:
-        """What a browser keeps in place of the token, and what tells nothing of it."""
+        """The cookie that a browser keeps instead of the token, which it does not reveal."""
         return hmac.new(self.token.encode(), b"visterm session", hashlib.sha256).hexdigest()
 
     def is_token(self, given: str) -> bool:
-        """Compare with the token in a time that does not tell how much of it was right."""
+        """Compare with the token, in a time that does not reveal how much of it is right."""
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
     def knows(self, headers: Headers) -> bool:
-        """Return whether a request brings the token, or a browser's cookie."""
+        """Return whether a request has the token, or a browser's cookie."""
         if not self.token:
             return True
         given = _given_token(headers.get("authorization", ""))
@@ -112,7 +111,7 @@ def host_name(host: str) -> str:
 
 
 class Security:
-    """The outermost layer of the application: refuses, and puts the headers on every answer.
+    """The outermost layer of the application: refuses requests, and adds headers to every answer.
 
     Parameters
     ----------
@@ -150,26 +149,27 @@ class Security:
         try:
             await (self._refusal(scope) or self._app)(scope, receive, send_with_headers)
         except Exception as error:
-            if started:  # the client sees that the answer ends too early
+            if started:  # the client sees that the answer is cut off
                 raise
-            await answer_to(error)(scope, receive, send_with_headers)
+            await as_refused(error).answer()(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
+        """Return the answer to a request that is not let through."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._access.answers_to(host):
-            return error_answer(
-                421, f"This service does not go by the name {host!r}. Start it with --name for each name it has."
-            )
+            message = f"This service is not called {host!r}. Start it with --name NAME for each host name that it has."
+            return Refused(421, message).answer()
         method, path = scope["method"], scope["path"]
         if method not in SAFE_METHODS and _from_another_site(headers, host):
-            return error_answer(403, "Pages of other sites may not change anything here.", code="cross_site")
+            message = "Pages of other sites can't change anything here. Use this site's own pages."
+            return Refused(403, message, code="cross_site").answer()
         if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
             return None
         return self._log_in(scope, method, path) or (None if self._access.knows(headers) else _ask(scope, headers))
 
     def _log_in(self, scope: Scope, method: str, path: str) -> Response | None:
-        """Take the token from ``?token=`` of a page once: it goes into a cookie and out of the address."""
+        """Read the token of a page's ``?token=`` once, put it into a cookie, and remove it from the address."""
         query = scope["query_string"]
         if not self._access.token or method != "GET" or path.startswith("/api/") or b"token=" not in query:
             return None
@@ -182,21 +182,16 @@ class Security:
 
 
 def logged_in(access: Access, address: str) -> Response:
-    """Send a browser on with a cookie that only this site sees, and no script."""
+    """Redirect a browser with a cookie that only this site sees, and no script."""
     answer = RedirectResponse(address, 303)
     answer.set_cookie(COOKIE, access.cookie, httponly=True, samesite="strict", max_age=90 * 24 * 3600)
     return answer
 
 
 def local_address(address: str) -> str:
-    """Return an address on this service, or its first page for anything that would lead elsewhere."""
+    """Return an address on this service; for one that leads elsewhere, the first page."""
     leads_away = not address.startswith("/") or address.startswith("//") or "\\" in address
     return "/" if leads_away or any(ord(letter) < 32 for letter in address) else address
-
-
-def never_kept(headers: MutableHeaders) -> None:
-    """Forbid browsers and proxies to keep an answer."""
-    headers["cache-control"] = "no-store"
 
 
 def _ask(scope: Scope, headers: Headers) -> Response:
@@ -205,15 +200,12 @@ def _ask(scope: Scope, headers: Headers) -> Response:
         here = quote(scope["path"])
         query = scope["query_string"].decode("latin-1")
         return RedirectResponse(f"/login?{urlencode({'next': here + (f'?{query}' if query else '')})}", 303)
-    return error_answer(
-        401,
-        "Authentication required: send the token as 'Authorization: Bearer TOKEN', or log in at /login.",
-        headers={"www-authenticate": 'Bearer realm="visterm"'},
-    )
+    message = "Authentication required: send the token as 'Authorization: Bearer TOKEN', or log in at /login."
+    return Refused(401, message, headers={"www-authenticate": 'Bearer realm="visterm"'}).answer()
 
 
 def _from_another_site(headers: Headers, host: str) -> bool:
-    """Return whether a browser sends this for a page of another site; programs send neither header."""
+    """Return whether a browser sent the request for a page of another site; programs send neither header."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")

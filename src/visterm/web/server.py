@@ -18,20 +18,19 @@ from visterm.core.errors import UserError
 from visterm.web.connections import HEADER_SECONDS, Connections, accepted_at_once, bounded, most_connections
 
 SWITCH_SECONDS = 0.001
-"""How long a thread that computes keeps others from Python: answers wait for it twice, and Python's 5 ms add up."""
+"""Time after which a computing thread lets others run: an answer waits for it twice, and Python's 5 ms add up."""
 
 KEEP_ALIVE_SECONDS = 30
 TICKS_A_SECOND = 10
-"""Of uvicorn's loop beside the requests."""
+"""Ticks of uvicorn's main loop."""
 
 END_SECONDS = 5
-"""What requests may still take when the service ends."""
-
+"""Time for open requests when the service ends."""
 
 LOGGERS = ("asyncio", "uvicorn.error", "python_multipart.multipart")
 LOG_SECONDS = 60.0
 MOST_ALIKE = 3
-"""Messages of one text that are logged within that time: clients must not be able to fill a disk with them."""
+"""Messages of the same text that are logged in that time: clients must not be able to fill a disk with them."""
 
 MOST_TEXTS = 100
 
@@ -39,22 +38,22 @@ MOST_TEXTS = 100
 def run_server(
     app: FastAPI, host: str, port: int, announce: Callable[[str], None], *, header_seconds: float = HEADER_SECONDS
 ) -> None:
-    """Serve until it ends; call `announce` with the address as soon as it answers there.
+    """Serve an application until it is stopped; call `announce` with the address once it answers.
 
     Parameters
     ----------
     app : FastAPI
     host : str
     port : int
-        0 takes a free one.
+        0 for any free one.
     announce : callable
     header_seconds : float
-        That the headers of a request may take to come.
+        Seconds in which the headers of a request must arrive.
 
     Raises
     ------
     UserError
-        If the port is in use, or the address is not one of this machine.
+        If the port is in use, or the address is not an address of this machine.
     """
     config = uvicorn.Config(
         app,
@@ -74,8 +73,8 @@ def run_server(
     except OSError as error:
         why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise UserError(
-            f"{_address(host, port)} cannot be listened at: {why}. Pass another port (--port 0 takes a free one) or "
-            "an address of this machine (--host)."
+            f"Cannot listen on {_address(host, port)}: {why}. Choose another port (--port 0: any free one) or an "
+            "address of this machine (--host)."
         ) from error
     connections = Connections(most_connections(), header_seconds=header_seconds)
     with bound as listening, _logged_seldom():
@@ -89,6 +88,8 @@ def run_server(
 
 
 class _Server(uvicorn.Server):
+    """uvicorn's server with bounded connections, which are checked every second."""
+
     def __init__(self, config: uvicorn.Config, connections: Connections, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._connections = connections
@@ -108,7 +109,7 @@ class _Server(uvicorn.Server):
 
 
 class _Seldom(logging.Filter):
-    """Lets a few messages of one text through, and the next ones after a while, with how many were left out."""
+    """Logs a few messages of the same text, and the next ones after a while, with the number left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +131,7 @@ class _Seldom(logging.Filter):
 
 @contextmanager
 def _logged_seldom() -> Iterator[None]:
-    """Hold back messages that clients can cause by the thousand, as for each connection that cannot be accepted."""
+    """Limit messages that clients can cause by the thousand, such as one per connection that can't be accepted."""
     seldom = _Seldom()
     for name in LOGGERS:
         logging.getLogger(name).addFilter(seldom)

@@ -1,4 +1,4 @@
-"""What all requests share: the catalogue, opened once, and the bounded threads and processes that work on it."""
+"""What all requests share: the open catalogue, and the bounded threads and processes that work on it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from visterm.tagging.heat_map import heat_overlay
 from visterm.tagging.tag_lookup import Completion, Completions
 from visterm.tagging.tag_map import PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger
-from visterm.web.batching import BATCH, Batcher, HowMany, Wanted, annotate_together
+from visterm.web.batching import BATCH, Batcher, TagLimits, ToTag, annotate_together
 from visterm.web.body_limit import Bodies
 from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import Refused
@@ -42,10 +43,10 @@ from visterm.web.work import Work
 LOG = logging.getLogger("visterm.web")
 VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer
 WRITERS = 4
-"""Threads that write: one commits at a time, but while another process does, each waits for it in its own."""
+"""Threads that write. One commits at a time; while another process commits, each of them waits for it."""
 
 CHECK_SECONDS = 5.0
-"""How long a question whether the service works waits for the disk of the catalogue."""
+"""How long a health check waits for the disk of the catalogue."""
 
 MAP_SECONDS = 20.0
 """How long a request waits for the map of tags to be drawn."""
@@ -53,33 +54,33 @@ MAP_SECONDS = 20.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bounds:
-    """How much a service takes on.
+    """Limits of a service.
 
     Attributes
     ----------
     upload_bytes : int
-        Of all that one request sends: those with pictures; others may send 1 MB or 64 kB, by route.
+        Bytes of a body with pictures; other bodies may have 1 MB or 64 kB, by route.
     body_bytes : int
-        Of all that requests have sent that are being received or worked at.
+        Bytes of all bodies together that are being received or worked on.
     body_seconds : float
-        That all of a request's body may take to come.
+        Seconds in which a body must arrive.
     upload_pixels : int
-        Of one picture that is sent; by default as many as a photo may have to be indexed and shown.
+        Pixels of an uploaded picture; by default as many as an indexed photo may have.
     pictures : int
-        That one request sends.
+        Pictures of one request.
     searching, browsing, writing, decoding, encoding : int
-        Requests that search, that list and count, that write, that have pictures decoded, and that wait for the model:
-        those at work and waiting together.
+        Requests, running and waiting together, that search, that list and count, that write, that decode pictures,
+        and that need the model.
     writing_seconds : float
-        That a request may wait for its turn to write.
+        Seconds that a request may wait for its turn to write.
     decoders : int
-        Processes that decode pictures that are sent, and as many again for those of the catalogue.
+        Processes that decode uploads, and as many again for photos of the catalogue.
     upload_seconds, decoding_seconds : float
-        That one picture may take: one that is sent, and one of the catalogue.
+        Seconds to decode one upload, and one photo of the catalogue.
     decoding_bytes : int
-        Memory of such a process.
+        Memory of a decoding process.
     thumbnail_bytes : int
-        Of memory for thumbnails.
+        Memory for thumbnails.
     """
 
     upload_bytes: int = 32 * 2**20
@@ -115,11 +116,11 @@ class Service:
     ----------
     path : Path
     catalogue : Catalogue
-        To be called in a thread of `searching` (what reads little), `browsing` (what lists and counts much), `writing`
-        (what may wait until another process has written) or `encoding` (what shows a picture to the model).
+        Call it in a thread of `searching` (reads little), `browsing` (lists and counts much), `writing` (may wait until
+        another process has written) or `encoding` (uses the model).
     searching, browsing, writing, encoding, checking : Work
     decoders, upload_decoders : Decoders
-        Of pictures of the catalogue, and of pictures that are sent, which can be made to take long.
+        For photos of the catalogue, and for uploads, which a client can make slow to decode.
     thumbnails : Thumbnails
     jobs : JobRunner
     metrics : Metrics
@@ -145,39 +146,29 @@ class Service:
         self.writing = Work("write", WRITERS, bounds.writing, patience=bounds.writing_seconds)
         self.encoding = Work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
         self.checking = Work("health", 1, bounds.browsing)
-        self.decoders = Decoders(
-            bounds.decoders,
-            bounds.decoding,
-            memory_bytes=bounds.decoding_bytes,
-            max_pixels=largest_image(),
-            seconds=bounds.decoding_seconds,
-        )
-        self.upload_decoders = Decoders(
-            bounds.decoders,
-            bounds.decoding,
-            name="decode uploads",
-            memory_bytes=bounds.decoding_bytes,
-            max_pixels=bounds.upload_pixels,
-            seconds=bounds.upload_seconds,
+        decoders = partial(Decoders, bounds.decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes)
+        self.decoders = decoders(max_pixels=largest_image(), seconds=bounds.decoding_seconds)
+        self.upload_decoders = decoders(
+            max_pixels=bounds.upload_pixels, seconds=bounds.upload_seconds, name="decode uploads"
         )
         self.thumbnails = Thumbnails(self.decoders, bounds.thumbnail_bytes)
         self.jobs = JobRunner(self.path, self.catalogue, [Path(folder).absolute() for folder in folders], self.writing)
-        self._annotating: Batcher[Wanted, list[Tag]] = Batcher(
+        self._annotating: Batcher[ToTag, list[Tag]] = Batcher(
             lambda batch: annotate_together(lambda: self.catalogue.tagger, batch), self.encoding, BATCH
         )
         self._completions: tuple[Tagger | None, Completions | None] = (None, None)
         self._map: tuple[Tagger, asyncio.Task[list[PlacedTag]]] | None = None
 
     async def start(self) -> None:
-        """Begin, in the loop that requests are answered in."""
+        """Start, in the event loop that answers requests."""
         self._blas = threadpool_limits(1)  # many requests share the cores: one more pool would spin against them
         try:
             await self.writing.run(self.catalogue.stored.jobs.mark_lost)
         except DiskError as error:
-            LOG.error("Searches are answered, but nothing can be written: %s", error)
+            LOG.error("Searches work, but nothing can be written: %s", error)
 
     async def stop(self) -> None:
-        """End threads and processes."""
+        """Stop threads and processes."""
         await self.jobs.close()
         self.decoders.close()
         self.upload_decoders.close()
@@ -196,7 +187,7 @@ class Service:
         """
         record = self.catalogue.stored.images.get(image_id)
         if record is None:
-            raise Refused(404, f"The catalogue has no image {image_id}. Searches give the ids of images.")
+            raise Refused(404, f"The catalogue has no image {image_id}. Searches return the ids of images.")
         return record
 
     def file_of(self, image_id: int) -> str:
@@ -205,7 +196,7 @@ class Service:
         Raises
         ------
         Refused
-            404, if there is no such image or file, or where the file was a link now leads elsewhere.
+            404, if there is no such image or file, or if the file is now a link to another place.
         """
         record = self.known(image_id)
         if record.path is None or record.state == "gone":
@@ -213,8 +204,8 @@ class Service:
         if not stays_inside(self.catalogue.stored, record.path):
             raise Refused(
                 404,
-                f"The file of image {image_id} lies outside the folders that were indexed, or is a link that leads "
-                "out of them. Index the folder that it lies in.",
+                f"The file of image {image_id} is outside the indexed folders, or a link that leads out of them. "
+                "Index its folder.",
                 code="gone",
             )
         return record.path
@@ -225,16 +216,16 @@ class Service:
         return self.catalogue.image(image_id)
 
     def complete(self, typed: str, k: int) -> list[Completion]:
-        """Find the tags that are meant by what was typed so far: of the run, added words, and those people gave."""
+        """Complete a tag of the run, an added word, or a tag that people gave, from its first letters."""
         tagger = self.catalogue.tagger
-        of, completions = self._completions
-        if of is not tagger or completions is None:
+        completed_for, completions = self._completions
+        if completed_for is not tagger or completions is None:
             completions = Completions(tagger.words.dictionary(tagger.vocabulary))
             self._completions = (tagger, completions)
         return completions.find(typed, k, self.catalogue.new_tags())
 
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
-        """Return a picture as the encoder reads it: the content of a file, or one of the catalogue's at its path.
+        """Return a picture at the size that the encoder reads, from an upload's content or a path of the catalogue.
 
         Raises
         ------
@@ -244,26 +235,26 @@ class Service:
         decoders = self.decoders if isinstance(picture, str) else self.upload_decoders
         return await decoders.pixels(picture, getattr(self.catalogue.tagger.encoder, "reading_side", None))
 
-    async def annotate(self, picture: bytes | str, k: int | None, how: HowMany = HowMany()) -> list[Tag]:  # noqa: B008
+    async def annotate(self, picture: bytes | str, k: int | None, limits: TagLimits) -> list[Tag]:
         """Return the tags of a picture, encoded together with others that wait; errors are those of `pixels`."""
-        return await self._annotating.ask(Wanted(await self.pixels(picture), k, how))
+        return await self._annotating.ask(ToTag(await self.pixels(picture), k, limits))
 
     async def explain(self, image_id: int, tag: str) -> Explanation:
-        """Return what each place of an image gave to a tag's score.
+        """Return what each place in a photo adds to a tag's score.
 
         Raises
         ------
         Refused
             404, if there is no such image, or its file is gone.
         UserError
-            If the run's scores cannot be taken apart, or the tag is not known.
+            If the run can't explain its scores, or doesn't know the tag.
         """
         check_explains(self.catalogue.tagger)
         pixels = await self.pixels(await self.searching.run(self.file_of, image_id))
         return await self.encoding.run(explain, self.catalogue.tagger, pixels, tag)
 
     async def heat(self, image_id: int, tag: str, side: int) -> bytes:
-        """Return the heat map of a tag as a PNG to be laid over the picture; errors are those of `explain`."""
+        """Return the heat map of a tag as a transparent PNG; errors are those of `explain`."""
         found = await self.explain(image_id, tag)
 
         def draw() -> bytes:
@@ -274,14 +265,14 @@ class Service:
         return await self.encoding.run(draw)
 
     async def tag_map(self) -> list[PlacedTag]:
-        """Return the map of the tags, which is drawn once for each run.
+        """Return the map of the tags, which is drawn once per run.
 
         Raises
         ------
         Refused
-            503, while it is being drawn for longer than a request should wait.
+            503, if drawing takes longer than a request should wait.
         UserError
-            If the model keeps no vectors of tags.
+            If the model has no vectors of tags.
         """
         tagger = self.catalogue.tagger
         if self._map is None or self._map[0] is not tagger:
@@ -297,14 +288,14 @@ class Service:
             ) from error
 
     async def check_catalogue(self) -> None:
-        """Check that the catalogue is in its place and can be read, whatever searches and writes are waiting.
+        """Check that the catalogue can be read, beside searches and writes that wait.
 
         Raises
         ------
         StorageError
-            If it was removed or replaced, or cannot be read; or its disk does not answer.
+            If it was removed or replaced, can't be read, or its disk doesn't answer.
         Refused
-            503, if too many ask.
+            503, if too many health checks wait.
         """
         check = self.checking.run(self.catalogue.stored.database.check_readable)
         try:
@@ -313,7 +304,7 @@ class Service:
             raise StorageError(f"The disk of {self.path} did not answer within {CHECK_SECONDS:g} s.") from error
 
     def about(self) -> dict[str, Any]:
-        """Return what is served, as it stands in JSON."""
+        """Return facts about the catalogue as JSON."""
         stored, tagger = self.catalogue.stored, self.catalogue.tagger
         return {
             "version": VERSION,
@@ -328,30 +319,30 @@ class Service:
         }
 
     def metrics_text(self, n_images: int) -> str:
-        """Write all figures in Prometheus' text form."""
+        """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
         kinds = (self.searching, self.browsing, self.writing, self.encoding, *(each.work for each in decoders))
         refused = {"body": self.bodies.refused} | {work.name: work.refused for work in kinds}
         died = sum(each.died for each in decoders)
         return self.metrics.text(
             [
-                figure("visterm_info", "What runs.", {VERSION: 1}, label="version"),
-                figure("visterm_images", "Images of the catalogue that are here.", n_images),
+                figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
+                figure("visterm_images", "Photos of the catalogue.", n_images),
                 figure(
                     "visterm_waiting",
-                    "Requests at work and waiting, by kind.",
+                    "Requests running and waiting, by kind.",
                     {work.name: work.waiting for work in kinds},
                 ),
                 figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
-                figure("visterm_body_bytes", "Bytes of requests' bodies that are held now.", self.bodies.held),
-                figure("visterm_decoders_died_total", "Processes that died of a picture and were replaced.", died),
-                figure("visterm_thumbnail_bytes", "Memory that thumbnails take.", self.thumbnails.n_bytes),
-                figure("visterm_jobs_open", "Jobs of this service that go on or wait.", self.jobs.n_open),
+                figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.held),
+                figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),
+                figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes),
+                figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open),
             ]
         )
 
 
 def service_of(request: Request) -> Service:
-    """Return what all requests share."""
+    """Return the service of a request's application."""
     service: Service = request.app.state.service
     return service

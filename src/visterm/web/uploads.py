@@ -1,4 +1,4 @@
-"""Pictures that a request sends: as its body, or as the parts of a form."""
+"""Uploaded pictures: as the body of a request, or as parts of a form."""
 
 from __future__ import annotations
 
@@ -13,43 +13,39 @@ from visterm.web.errors import Refused
 
 FIELD = "image"
 PICTURE = {"type": "string", "format": "binary"}
+PICTURES = {"type": "array", "items": PICTURE, "minItems": 1, "description": "Pictures to upload."}
 BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
+        "description": "One picture as the body, or a form with pictures.",
         "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "properties": {FIELD: {"type": "array", "items": PICTURE, "minItems": 1}},
-                    "required": [FIELD],
-                }
-            },
+            "multipart/form-data": {"schema": {"type": "object", "properties": {FIELD: PICTURES}, "required": [FIELD]}},
             "application/octet-stream": {"schema": PICTURE},
             "image/*": {"schema": PICTURE},
         },
     }
 }
-"""How such requests stand in the API's description."""
+"""OpenAPI's description of such requests."""
 
 
 class Upload(NamedTuple):
-    """A picture as it was sent: its name says nothing, and leads nowhere."""
+    """An uploaded picture. Its name is only repeated in answers; no file is opened by it."""
 
     name: str
     content: bytes
 
 
 async def read_uploads(request: Request, most: int) -> list[Upload]:
-    """Read the pictures of a request, `most` at most.
+    """Read the pictures of a request.
 
     Raises
     ------
     Refused
-        415 or 422, if it has none, or too many.
+        400, 415 or 422, if it has no pictures, or more than `most`.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return await _of_form(request, most)
+        return await _read_form(request, most)
     if kind.startswith("image/") or kind in ("application/octet-stream", ""):
         content = await request.body()
         if not content:
@@ -62,23 +58,24 @@ async def read_uploads(request: Request, most: int) -> list[Upload]:
     )
 
 
-async def _of_form(request: Request, most: int) -> list[Upload]:
+async def _read_form(request: Request, most: int) -> list[Upload]:
+    """Read the pictures of a form; errors are those of `read_uploads`."""
     parser = MultiPartParser(request.headers, request.stream(), max_files=most + 1, max_fields=most + 1)
     parser.spool_max_size = sys.maxsize  # in memory, which is bounded, and never on a disk
     try:
         form = await parser.parse()
     except MultiPartException as error:
-        raise Refused(400, f"The form cannot be read: {error.message}") from error
+        raise Refused(400, f"The form can't be read: {error.message}") from error
     try:
         parts = [part for name, part in form.multi_items() if name == FIELD]
         if len(parts) > most:
-            raise Refused(422, f"There are {len(parts)} pictures; {most} may be sent at once.", field=FIELD)
+            raise Refused(422, f"The form has {len(parts)} pictures; send at most {most} at once.", field=FIELD)
         if not parts:
             raise Refused(422, f"The form has no picture: send files in the field '{FIELD}'.", field=FIELD)
         found = []
         for part in parts:
             if not isinstance(part, UploadFile):
-                raise Refused(422, f"'{FIELD}' is a text; expected a file.", field=FIELD)
+                raise Refused(422, f"'{FIELD}' is text; expected a file.", field=FIELD)
             found.append(Upload(part.filename or FIELD, await part.read()))
         return found
     finally:

@@ -1,4 +1,4 @@
-"""Bounded work in a few threads: past the bound a request is refused for now, instead of waiting in a queue."""
+"""Bounded work in a few threads: a request beyond the bound is answered 503 at once, and does not wait."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RETRY_SECONDS = 1
-"""What a refused client should wait: the queues empty in less."""
+"""Seconds that a refused client should wait: the queues empty faster."""
 
 
 def busy(why: str) -> Refused:
-    """Return the refusal of a request that would be too much now."""
+    """Return the error 503 for a request that is too much now."""
     message = f"The service is busy: {why}. Try again in {RETRY_SECONDS} s."
     return Refused(503, message, headers={"retry-after": str(RETRY_SECONDS)})
 
 
 class Work:
-    """Threads that do one kind of work, and the number of requests that may be at it or wait for it.
+    """Threads for one kind of work, with a bound on the requests that run and wait.
 
     Parameters
     ----------
     name : str
-        What is done: "search".
+        The kind of work, such as "search".
     threads : int
     bound : int
-        Requests at work and waiting together.
+        Requests running and waiting together.
     n_jobs : int
-        Threads that each of the threads may use besides: one, as many requests share the cores.
+        Threads that each of the threads may use for computing; 1 if many requests share the cores.
     patience : float
-        Seconds that a request may wait for a thread; one that has waited longer is refused.
+        Seconds that a request may wait for a thread; after that it is refused.
 
     Attributes
     ----------
     waiting : int
-        Requests at work and waiting now.
+        Requests running and waiting now.
     refused : int
-        Requests that found the bound reached.
+        Requests that were refused.
     """
 
     def __init__(self, name: str, threads: int, bound: int, *, n_jobs: int = 1, patience: float = math.inf) -> None:
@@ -60,12 +60,12 @@ class Work:
         )
 
     async def run(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do something in one of the threads, and wait for what it gives.
+        """Call a function in one of the threads, and return its result.
 
         Raises
         ------
         Refused
-            503, if the bound is reached, or it has waited for a thread for too long.
+            503, if the bound is reached, or the request has waited too long for a thread.
         """
         latest = time.monotonic() + self._patience
 
@@ -78,18 +78,18 @@ class Work:
             return await self.do(do_in_time)
 
     async def do(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do something in one of the threads, for those who have their places."""
+        """Call a function in one of the threads, inside `place`."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: do(*args, **kwargs))
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold one of the places, of which there are as many as the bound says.
+        """Hold one place of as many as the bound allows.
 
         Raises
         ------
         Refused
-            503, if there is none.
+            503, if no place is free.
         """
         if self.waiting >= self.bound:
             raise self._busy()
@@ -100,9 +100,10 @@ class Work:
             self.waiting -= 1
 
     def _busy(self) -> Refused:
+        """Count a refusal and return its error."""
         self.refused += 1
-        return busy(f"{self.waiting} requests for {self.name} are at work or waiting")
+        return busy(f"{self.waiting} requests for {self.name} are running or waiting")
 
     def close(self) -> None:
-        """End the threads, once they have done what they are at."""
+        """Stop the threads after what they are running."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,7 +1,4 @@
-"""The service itself: whether it runs, what it serves, its figures, and the list of its addresses.
-
-The list is a plain page: no script, and nothing of other hosts.
-"""
+"""The service itself: whether it runs, what it serves, its figures, and the list of its addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from visterm.core.errors import StorageError
-from visterm.web.errors import error_answer, json_answer
+from visterm.web.errors import Refused, json_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
 from visterm.web.service import VERSION, service_of
@@ -22,21 +19,25 @@ router = APIRouter(tags=["service"])
 
 @router.get("/health", response_model=HealthAnswer, responses=errors())
 async def health(request: Request) -> Response:
-    """Check that the service can read its catalogue, else answer 503; this address never needs a token."""
+    """Check that the service runs and can read its catalogue.
+
+    If it can't, the answer is 503. This address needs no token.
+    """
     service = service_of(request)
     try:
         await service.check_catalogue()
     except StorageError as error:
-        # Without the token nothing is told of where the catalogue lies.
+        # Without the token the answer does not say where the catalogue is.
         known = service.access.knows(request.headers)
-        why = str(error) if known else "The catalogue of this service was removed or replaced, or cannot be read."
-        return error_answer(503, why, code="catalogue_unreadable", headers={"cache-control": "no-store"})
+        why = str(error) if known else "The catalogue was removed or replaced, or can't be read."
+        no_store = {"cache-control": "no-store"}
+        raise Refused(503, why, code="catalogue_unreadable", headers=no_store) from error
     return json_answer({"status": "ok", "version": VERSION}, headers={"cache-control": "no-store"})
 
 
 @router.get("/about", response_model=AboutAnswer, responses=errors())
 async def about(request: Request) -> Response:
-    """Return what is served: how many images and tags, and the run."""
+    """Return facts about the catalogue: numbers of photos and tags, and the run in use."""
     service = service_of(request)
     return json_answer(await service.searching.run(service.about), headers={"cache-control": "no-store"})
 
@@ -47,7 +48,7 @@ async def about(request: Request) -> Response:
     response_class=Response,
 )
 async def metrics(request: Request) -> Response:
-    """Return figures in the text form that Prometheus reads."""
+    """Return figures for Prometheus, a monitoring program."""
     service = service_of(request)
     images = await service.searching.run(service.catalogue.stored.images.count)
     return Response(service.metrics_text(images), media_type=CONTENT_TYPE)
@@ -57,11 +58,6 @@ async def metrics(request: Request) -> Response:
 async def docs(request: Request) -> Response:
     """List the addresses of the API, as a page without scripts."""
     described: dict[str, Any] = request.app.openapi()
-    return Response(description_page(described), media_type="text/html; charset=utf-8")
-
-
-def description_page(described: dict[str, Any]) -> str:
-    """Write an OpenAPI description as HTML."""
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8"><title>visterm: API</title>',
@@ -73,17 +69,19 @@ def description_page(described: dict[str, Any]) -> str:
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             parts += _operation(path, method, operation)
-    return "\n".join([*parts, "</main></body></html>"])
+    page = "\n".join([*parts, "</main></body></html>"])
+    return Response(page, media_type="text/html; charset=utf-8")
 
 
 def _operation(path: str, method: str, operation: dict[str, Any]) -> list[str]:
+    """Return one operation as HTML: what it does, its parameters, its body and its answers."""
     lines = [
         f"<h2><code>{escape(method.upper())} {escape(path)}</code></h2>",
-        f"<p>{escape(operation.get('description', operation.get('summary', '')))}</p>",
+        f"<p>{escape(operation['summary'])} {escape(operation.get('description', ''))}</p>",
     ]
     parameters = operation.get("parameters", [])
     if parameters:
-        lines.append("<table><thead><tr><th>parameter<th>type<th>meaning</tr></thead><tbody>")
+        lines.append("<table><thead><tr><th>parameter<th>type<th>description</tr></thead><tbody>")
         lines += [_parameter(parameter) for parameter in parameters]
         lines.append("</tbody></table>")
     body = operation.get("requestBody", {}).get("content", {})
@@ -98,18 +96,19 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> list[str]:
 
 
 def _parameter(parameter: dict[str, Any]) -> str:
+    """Return one parameter as a row of a table."""
     schema = parameter.get("schema", {})
-    told = [parameter.get("description", "")]
+    description = parameter["description"]
     if "default" in schema:
-        told.append(f"Default: {schema['default']}.")
+        description += f" Default: {schema['default']}."
     if parameter.get("required"):
-        told.append("Required.")
+        description += " Required."
     name = f"{parameter['name']} ({parameter['in']})"
-    meaning = " ".join(filter(None, told))
-    return f"<tr><td><code>{escape(name)}</code><td>{escape(_type(schema))}<td>{escape(meaning)}</tr>"
+    return f"<tr><td><code>{escape(name)}</code><td>{escape(_type(schema))}<td>{escape(description)}</tr>"
 
 
 def _type(schema: dict[str, Any]) -> str:
+    """Return the type of a schema in words."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""Images: what is known of each, its thumbnail and why it has a tag; what people say of its tags; and duplicates."""
+"""Photos: each with its tags, its thumbnail, and why it has a tag; verdicts on tags; and duplicates."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ from visterm.store.tags import Verdict
 from visterm.web.body_limit import MEDIUM, JsonRoute, takes
 from visterm.web.decoding import name_of
 from visterm.web.errors import Refused, json_answer
-from visterm.web.query import cursor_at, place_of
+from visterm.web.query import Cursor, Limit, OneTag, cursor_at, place_of
 from visterm.web.schemas import (
     DuplicatesAnswer,
     ExplanationAnswer,
     ImageAnswer,
     ImageFacts,
-    TagName,
     TagsChange,
     VerdictAnswer,
-    VerdictGiven,
+    VerdictRequest,
     errors,
 )
 from visterm.web.service import service_of
 
 router = APIRouter(route_class=JsonRoute)
 
-ImageId = Annotated[int, Path(ge=0, le=2**63 - 1)]
-Side = Annotated[Literal[160, 320, 640, 1280, 2560], BeforeValidator(int)]  # queries are text
-KEPT = "private, max-age=3600"
-"""A picture can change under its id: after an hour browsers ask again, and get a short answer if it has not."""
+ImageId = Annotated[int, Path(ge=0, le=2**63 - 1, description="Id of the photo.")]
+# There are few sides, so that all pages share the thumbnails in memory.
+Side = Annotated[
+    Literal[160, 320, 640, 1280, 2560],
+    BeforeValidator(int),  # queries are text
+    Query(description="Longest side in pixels. Smaller photos are not enlarged."),
+]
+LASTING = "private, max-age=3600"
+"""A photo can change under its id: after an hour browsers ask again, and get a short answer if it has not."""
 
+Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="Number of the verdict: the `id` it was answered with.")]
 STRONGEST = 50
 """Places that an explanation lists."""
 
-_FACTS = tuple(ImageFacts.model_fields)
 
-
-def view_as_dict(view: ImageView) -> dict[str, Any]:
-    """Return an image as it stands in JSON."""
+def _view_answer(view: ImageView) -> Response:
+    """Return a photo with its tags."""
     found: dict[str, Any] = view.as_dict()
-    found["image"] = {name: found["image"][name] for name in _FACTS}
-    return found
+    found["image"] = {name: found["image"][name] for name in ImageFacts.model_fields}
+    return json_answer(found, headers={"cache-control": "no-store"})
 
 
 @router.get("/images/{image_id}", tags=["images"], response_model=ImageAnswer, responses=errors(404))
 async def image(request: Request, image_id: ImageId) -> Response:
-    """Return an image's file, its tags, what the run predicted, and what people said of that."""
+    """Return a photo: its file, its tags, the predicted tags, and people's verdicts."""
     service = service_of(request)
-    view = await service.searching.run(service.view, image_id)
-    return json_answer(view_as_dict(view), headers={"cache-control": "no-store"})
+    return _view_answer(await service.searching.run(service.view, image_id))
 
 
 @router.get(
@@ -64,21 +66,17 @@ async def image(request: Request, image_id: ImageId) -> Response:
     tags=["images"],
     responses={
         200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}},
-        304: {"description": "The client has it already."},
+        304: {"description": "The client already has this thumbnail."},
         **errors(404),
     },
     response_class=Response,
 )
-async def thumbnail(
-    request: Request,
-    image_id: ImageId,
-    size: Annotated[Side, Query(description="Longest side, in pixels; small pictures are not enlarged.")] = 320,
-) -> Response:
-    """Return a picture as a JPEG without the metadata of its file."""
+async def thumbnail(request: Request, image_id: ImageId, size: Side = 320) -> Response:
+    """Return a photo as a small JPEG, without the metadata of its file."""
     service = service_of(request)
     record = await service.searching.run(service.known, image_id)
     name = name_of(record.sha256, size)
-    headers = {"etag": name, "cache-control": KEPT}
+    headers = {"etag": name, "cache-control": LASTING}
     if name in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     path = await service.searching.run(service.file_of, image_id)
@@ -87,8 +85,8 @@ async def thumbnail(
 
 
 @router.get("/images/{image_id}/explain", tags=["images"], response_model=ExplanationAnswer, responses=errors(404))
-async def explain(request: Request, image_id: ImageId, tag: Annotated[TagName, Query()]) -> Response:
-    """Return which places of a picture speak for a tag, and which against it."""
+async def explain(request: Request, image_id: ImageId, tag: OneTag) -> Response:
+    """Return which places in a photo speak for a tag, and which against it."""
     found = await service_of(request).explain(image_id, tag)
     width, height = found.size
     strongest = sorted(found.places, key=lambda place: -abs(place.share))[:STRONGEST]
@@ -122,8 +120,8 @@ async def explain(request: Request, image_id: ImageId, tag: Annotated[TagName, Q
     responses={200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}, **errors(404)},
     response_class=Response,
 )
-async def heat(request: Request, image_id: ImageId, tag: Annotated[TagName, Query()], size: Side = 640) -> Response:
-    """Return the heat map of a tag, to be laid over the picture: warm where it speaks for it, blue where against."""
+async def heat(request: Request, image_id: ImageId, tag: OneTag, size: Side = 640) -> Response:
+    """Return a transparent PNG to lay over a photo: warm places speak for the tag, blue ones against it."""
     content = await service_of(request).heat(image_id, tag, size)
     return Response(content, headers={"cache-control": "private, max-age=600"}, media_type="image/png")
 
@@ -131,8 +129,11 @@ async def heat(request: Request, image_id: ImageId, tag: Annotated[TagName, Quer
 @router.post(
     "/images/{image_id}/feedback", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 408, 409, 413)
 )
-async def judge(request: Request, image_id: ImageId, given: VerdictGiven) -> Response:
-    """Write down whether a tag of an image is right; a rejected tag does not come back for that image."""
+async def judge(request: Request, image_id: ImageId, given: VerdictRequest) -> Response:
+    """Store a verdict: whether a tag is right for a photo.
+
+    A rejected tag is never predicted again for that photo.
+    """
     service = service_of(request)
 
     def write() -> tuple[Verdict, int]:
@@ -142,12 +143,12 @@ async def judge(request: Request, image_id: ImageId, given: VerdictGiven) -> Res
         return entry, verdict_before(stored, entry)
 
     entry, before = await service.writing.run(write)
-    return _answer(entry, before)
+    return _verdict_answer(entry, before)
 
 
 @router.post("/feedback/{number}/undo", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 409))
-async def undo(request: Request, number: Annotated[int, Path(ge=0, le=2**63 - 1)]) -> Response:
-    """Take back an entry of the log of feedback: what had been said before holds again."""
+async def undo(request: Request, number: Number) -> Response:
+    """Undo a verdict: the one before it counts again."""
     service = service_of(request)
 
     def write() -> tuple[Verdict, Verdict]:
@@ -161,7 +162,7 @@ async def undo(request: Request, number: Annotated[int, Path(ge=0, le=2**63 - 1)
             raise Refused(409, str(error)) from error
 
     entry, undone = await service.writing.run(write)
-    return _answer(entry, undone.verdict)
+    return _verdict_answer(entry, undone.verdict)
 
 
 @router.post(
@@ -169,7 +170,7 @@ async def undo(request: Request, number: Annotated[int, Path(ge=0, le=2**63 - 1)
 )
 @takes(MEDIUM)
 async def change_tags(request: Request, image_id: ImageId, change: TagsChange) -> Response:
-    """Return tags to an image, any words, and take tags from it; all of it or nothing."""
+    """Add tags to a photo and remove tags from it, all or none of them."""
     service = service_of(request)
 
     def write() -> ImageView:
@@ -181,28 +182,26 @@ async def change_tags(request: Request, image_id: ImageId, change: TagsChange) -
                 service.catalogue.take(image_id, change.take)
             return service.view(image_id)
 
-    return json_answer(view_as_dict(await service.writing.run(write)), headers={"cache-control": "no-store"})
+    return _view_answer(await service.writing.run(write))
 
 
-def _answer(entry: Verdict, before: int) -> Response:
-    content = {
-        "id": entry.id,
-        "image_id": entry.image_id,
-        "tag": entry.tag,
-        "verdict": entry.verdict,
-        "before": before,
-    }
-    return json_answer(content, headers={"cache-control": "no-store"})
+def _verdict_answer(entry: Verdict, before: int) -> Response:
+    """Return a verdict and the one before it."""
+    kept = {name: getattr(entry, name) for name in ("id", "image_id", "tag", "verdict")}
+    return json_answer({**kept, "before": before}, headers={"cache-control": "no-store"})
 
 
 @router.get("/duplicates", tags=["duplicates"], response_model=DuplicatesAnswer, responses=errors())
 async def duplicates(
     request: Request,
-    distance: Annotated[int, Query(ge=0, le=MOST, description="Bits of 64 in which hashes may differ.")] = DISTANCE,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, Query(max_length=80)] = None,
+    distance: Annotated[int, Query(ge=0, le=MOST, description="Bits of 64 in which the hashes may differ.")] = DISTANCE,
+    limit: Limit = 50,
+    cursor: Cursor = None,
 ) -> Response:
-    """List groups of pictures that look the same, largest first; those that the job "duplicates" has looked at."""
+    """List groups of photos that look the same, largest first.
+
+    Only photos that the job "duplicates" has compared are grouped, and copies of the same file.
+    """
     service = service_of(request)
     start = place_of("groups", cursor)
     found = await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)

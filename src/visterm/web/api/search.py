@@ -1,4 +1,4 @@
-"""Search by words, by another image, or by what images are; and the tags of pictures that are sent."""
+"""Search by words, by another photo, or by filters alone; and tags for uploaded pictures."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from visterm.core.types import Hit, Tag
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.library.search import Found
 from visterm.store.filters import Filter
-from visterm.web.batching import HowMany
+from visterm.web.batching import TagLimits
 from visterm.web.body_limit import takes_pictures
-from visterm.web.errors import Refused, answer_to, json_answer
+from visterm.web.errors import Refused, json_answer
 from visterm.web.query import cursor_at, described, place_of, read_query
 from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
 from visterm.web.service import service_of
@@ -26,33 +26,33 @@ router = APIRouter()
 
 LARGEST = 2**63 - 1
 DEEPEST = 10_000
-"""Images that can be paged through: nobody looks further than that."""
+"""Photos that one search pages through: nobody looks further than that."""
 
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=LARGEST)]
 Tags = Annotated[list[TagName], Field(max_length=20)]
 
-Share = Annotated[float | None, Query(gt=0, lt=1)]
-
 
 class FilterQuery(BaseModel):
-    """What images have to be; the folder is compared with what the catalogue has, and never opened."""
+    """Filters of a search. The folder is compared with those of the catalogue, and never opened."""
 
-    tag: Tags = []
-    without: Tags = []
-    predicted: Tags = []
-    min_predicted: float | None = Field(None, ge=0, le=1, description="Least confidence of the predicted ones.")
-    folder: str | None = Field(None, max_length=4096)
-    taken_from: Date | None = Field(None, description="A year, month, day or time.")
-    taken_to: Date | None = Field(None, description="Included, to the end of what it names.")
-    min_bytes: Bytes | None = None
-    max_bytes: Bytes | None = None
-    file_type: str | None = Field(None, max_length=20, examples=["jpeg"])
-    unreviewed: bool = False
-    limit: int = Field(50, ge=1, le=200, description="Images of one page.")
+    tag: Tags = Field([], description="Only photos with this tag. Repeat for more.")
+    without: Tags = Field([], description="Only photos without this tag. Repeat for more.")
+    predicted: Tags = Field([], description="Only photos for which this tag is predicted. Repeat for more.")
+    min_predicted: float | None = Field(
+        None, ge=0, le=1, description="Least confidence of the predicted tags (0-1). Default: 0.5."
+    )
+    folder: str | None = Field(None, max_length=4096, description="Only photos in this folder and its subfolders.")
+    taken_from: Date | None = Field(None, description="Taken in or after this year, month, day or time.")
+    taken_to: Date | None = Field(None, description="Taken in or before this year, month, day or time.")
+    min_bytes: Bytes | None = Field(None, description="Least size of the file in bytes.")
+    max_bytes: Bytes | None = Field(None, description="Largest size of the file in bytes.")
+    file_type: str | None = Field(None, max_length=20, examples=["jpeg"], description="Type of the file.")
+    unreviewed: bool = Field(False, description="Only photos that nobody has reviewed.")
+    limit: int = Field(50, ge=1, le=200, description="Photos of a page, at most.")
 
     def among(self) -> Filter:
-        """Return the filter that is meant."""
+        """Return the filters as the catalogue takes them."""
         return Filter(
             tags=tuple(self.tag),
             without=tuple(self.without),
@@ -69,14 +69,16 @@ class FilterQuery(BaseModel):
 
 
 class SearchQuery(FilterQuery):
-    """A search: by words, like an image, or neither."""
+    """A search: by words, by a similar photo, or by filters alone."""
 
-    q: str = Field("", max_length=1000, description='Words as typed: `snow tree -people "polar bear"`.')
-    like: int | None = Field(None, ge=0, le=LARGEST, description="Id of an image: find similar ones, in place of `q`.")
-    cursor: str | None = Field(None, max_length=80, description="'next' of the page before.")
-    combine: Literal["sum", "product", "confidence"] | None = None
-    cutoff: bool = Field(False, description="Leave out images below the rank where F1 is expected to be largest.")
-    min_confidence: float | None = Field(None, ge=0, lt=1)
+    q: str = Field("", max_length=1000, description='Words to search for: `snow tree -people "polar bear"`.')
+    like: int | None = Field(None, ge=0, le=LARGEST, description="Id of a photo: find similar ones, instead of `q`.")
+    cursor: str | None = Field(None, max_length=80, description="`next` of the page before.")
+    combine: Literal["sum", "product", "confidence"] | None = Field(
+        None, description="How the scores of several words are combined. Default: chosen by the search."
+    )
+    cutoff: bool = Field(False, description="End the list where F1 is expected to be best.")
+    min_confidence: float | None = Field(None, ge=0, lt=1, description="Only photos with at least this confidence.")
 
 
 @router.get(
@@ -87,31 +89,31 @@ class SearchQuery(FilterQuery):
     openapi_extra=described(SearchQuery),
 )
 async def search(request: Request) -> Response:
-    """Find images by words, or like another, among those that pass filters; without either, list those that pass."""
+    """Find photos by words (`q`) or similar to a photo (`like`).
+
+    Filters narrow the search. Without words and a photo, all photos that match the filters are listed.
+    """
     service = service_of(request)
-    asked = read_query(request, SearchQuery)
-    words = asked.q.strip()
-    if words and asked.like is not None:
-        raise Refused(422, "Send words ('q') or an image to be like ('like'), and not both.", field="like")
-    kind = "words" if words else "all" if asked.like is None else "like"
-    start = place_of(kind, asked.cursor, -1 if kind == "all" else 0)
+    query = read_query(request, SearchQuery)
+    words = query.q.strip()
+    if words and query.like is not None:
+        raise Refused(422, "'q' and 'like' can't be used together. Leave one of them out.", field="like")
+    kind = "words" if words else "all" if query.like is None else "like"
+    start = place_of(kind, query.cursor, -1 if kind == "all" else 0)
     if kind != "all" and start > DEEPEST:
-        raise Refused(422, f"Searches can be paged through up to {DEEPEST:,} images.", field="cursor")
+        raise Refused(422, f"A search returns at most {DEEPEST:,} photos. Add a word or a filter.", field="cursor")
 
     def find() -> Found:
-        catalogue, among = service.catalogue, asked.among()
+        catalogue, among = service.catalogue, query.among()
         if words:
-            limits: Any = {"combine": asked.combine, "cutoff": asked.cutoff, "min_confidence": asked.min_confidence}
-            return catalogue.search(words, start + asked.limit + 1, among=among, **limits)
-        if asked.like is not None:
-            service.known(asked.like)
-            return catalogue.like(asked.like, start + asked.limit + 1, among=among)
-        return catalogue.browse(among, asked.limit + 1, after=start)
+            limits: Any = {"combine": query.combine, "cutoff": query.cutoff, "min_confidence": query.min_confidence}
+            return catalogue.search(words, start + query.limit + 1, among=among, **limits)
+        if query.like is not None:
+            service.known(query.like)
+            return catalogue.like(query.like, start + query.limit + 1, among=among)
+        return catalogue.browse(among, query.limit + 1, after=start)
 
-    return _answer(await service.searching.run(find), kind, start, asked.limit)
-
-
-SIMILAR = {**BODY, **described(FilterQuery)}
+    return _answer(await service.searching.run(find), kind, start, query.limit)
 
 
 @router.post(
@@ -119,21 +121,22 @@ SIMILAR = {**BODY, **described(FilterQuery)}
     tags=["search"],
     response_model=SearchAnswer,
     responses=errors(408, 409, 413, 415),
-    openapi_extra=SIMILAR,
+    openapi_extra={**BODY, **described(FilterQuery)},
 )
 @takes_pictures
 async def similar(request: Request) -> Response:
-    """Find images that are similar to a picture that is sent; it is not kept."""
+    """Find photos that are similar to an uploaded picture, which isn't stored."""
     service = service_of(request)
-    asked = read_query(request, FilterQuery)
+    query = read_query(request, FilterQuery)
     (picture,) = await read_uploads(request, 1)
     pixels = await service.pixels(picture.content)
-    found = await service.encoding.run(service.catalogue.like, pixels, asked.limit, among=asked.among())
-    return _answer(found, "like", 0, asked.limit)
+    found = await service.encoding.run(service.catalogue.like, pixels, query.limit, among=query.among())
+    return _answer(found, "like", 0, query.limit)
 
 
 def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
-    hits = [hit_as_dict(hit) for hit in found.hits]
+    """Return one page of a search, and the cursor of the next page."""
+    hits = [_as_dict(hit) for hit in found.hits]
     if kind == "all":
         shown = [hit | {"score": None} for hit in hits[:limit]]
         following = shown[-1]["id"] if len(hits) > limit else None
@@ -150,19 +153,12 @@ def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
     return json_answer(content, headers={"cache-control": "no-store"})
 
 
-def hit_as_dict(hit: Hit) -> dict[str, Any]:
-    """Return a hit as it stands in JSON."""
-    found = {
-        "id": hit.id,
-        "image": hit.image,
-        "score": hit.score,
-        "thumbnail": f"/api/v1/images/{hit.id}/thumbnail",
-    }
-    if hit.confidence is not None:
-        found["confidence"] = hit.confidence
-    if hit.source is not None:
-        found["source"] = hit.source
-    return found
+def _as_dict(hit: Hit) -> dict[str, Any]:
+    """Return a hit as JSON."""
+    thumbnail = f"/api/v1/images/{hit.id}/thumbnail"
+    found = {"id": hit.id, "image": hit.image, "score": hit.score, "thumbnail": thumbnail}
+    known = {"confidence": hit.confidence, "source": hit.source}
+    return found | {name: value for name, value in known.items() if value is not None}
 
 
 @router.post(
@@ -171,17 +167,25 @@ def hit_as_dict(hit: Hit) -> dict[str, Any]:
 @takes_pictures
 async def annotate(
     request: Request,
-    k: Annotated[int | None, Query(ge=1, le=MOST_TAGS, description="Tags of a picture, at most.")] = None,
-    precision: Annotated[Share, Query(description="As many tags as keep this precision, as is expected.")] = None,
-    best_f1: bool = False,
-    min_confidence: Share = None,
+    k: Annotated[int | None, Query(ge=1, le=MOST_TAGS, description="Tags per picture, at most.")] = None,
+    precision: Annotated[
+        float | None, Query(gt=0, lt=1, description="Choose the cut-off for this expected precision, such as 0.9.")
+    ] = None,
+    best_f1: Annotated[bool, Query(description="Choose the cut-off for the best expected F1.")] = False,
+    min_confidence: Annotated[
+        float | None, Query(gt=0, lt=1, description="Return tags with at least this confidence.")
+    ] = None,
 ) -> Response:
-    """Return tags to one or more pictures: those that can be read, as long as one can."""
+    """Tag uploaded pictures, which aren't stored.
+
+    Without options each picture gets five tags. Pictures that can't be read are listed in `skipped`; if none can be
+    read, the answer is 422.
+    """
     service = service_of(request)
     uploads = await read_uploads(request, service.bounds.pictures)
-    how = HowMany(precision, best_f1, min_confidence)
-    asked = [service.annotate(upload.content, k, how) for upload in uploads]
-    found: list[list[Tag] | BaseException] = await asyncio.gather(*asked, return_exceptions=True)
+    limits = TagLimits(precision, best_f1, min_confidence)
+    tagging = [service.annotate(upload.content, k, limits) for upload in uploads]
+    found: list[list[Tag] | BaseException] = await asyncio.gather(*tagging, return_exceptions=True)
     images: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
     for upload, tags in zip(uploads, found, strict=True):
@@ -192,6 +196,5 @@ async def annotate(
         else:
             images.append({"image": upload.name, "tags": [tag.as_dict() for tag in tags]})
     if not images:
-        first = next(tags for tags in found if isinstance(tags, Exception))
-        return answer_to(first)
+        raise next(error for error in found if isinstance(error, Exception))
     return json_answer({"images": images, "skipped": skipped})

@@ -1,4 +1,4 @@
-"""The tags: how often each was given, predicted, accepted and rejected; completion, neighbours, and the map."""
+"""The tags: their counts, completion, similar tags, and the map."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from starlette.responses import Response
 
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.web.errors import json_answer
-from visterm.web.query import cursor_at, place_of
+from visterm.web.query import Cursor, OneTag, cursor_at, place_of
 from visterm.web.schemas import (
     CompletionsAnswer,
     NeighboursAnswer,
     TagMapAnswer,
-    TagName,
     TagsAnswer,
     errors,
 )
@@ -22,17 +21,19 @@ from visterm.web.service import service_of
 
 router = APIRouter(tags=["tags"])
 
-Count = Annotated[int, Query(ge=1, le=MOST_TAGS)]
+Count = Annotated[int, Query(ge=1, le=MOST_TAGS, description="Tags to return, at most.")]
 
 
 @router.get("/tags", response_model=TagsAnswer, responses=errors())
 async def tags(
     request: Request,
-    sort: Literal["name", "given", "predicted"] = "name",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-    cursor: Annotated[str | None, Query(max_length=80)] = None,
+    sort: Annotated[
+        Literal["name", "given", "predicted"], Query(description="Order: by name, or by a count, largest first.")
+    ] = "name",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Tags of a page, at most.")] = 200,
+    cursor: Cursor = None,
 ) -> Response:
-    """List the tags of images and of the run, with counts."""
+    """List the tags of photos and of the run, with counts."""
     service = service_of(request)
     start = place_of(sort, cursor)
     counts = await service.browsing.run(service.catalogue.tags)
@@ -50,16 +51,20 @@ async def tags(
 
 
 @router.get("/tags/complete", response_model=CompletionsAnswer, responses=errors())
-async def complete(request: Request, prefix: Annotated[str, Query(max_length=200)] = "", k: Count = 10) -> Response:
-    """Find the tags that begin with what was typed so far, or have a word that does."""
+async def complete(
+    request: Request,
+    prefix: Annotated[str, Query(max_length=200, description="The first letters of a tag, or of a word in it.")] = "",
+    k: Count = 10,
+) -> Response:
+    """Complete a tag from its first letters."""
     service = service_of(request)
     found = await service.searching.run(service.complete, prefix, k)
     return json_answer({"tags": [completion._asdict() for completion in found]})
 
 
 @router.get("/tags/neighbours", response_model=NeighboursAnswer, responses=errors())
-async def neighbours(request: Request, tag: Annotated[TagName, Query()], k: Count = 10) -> Response:
-    """Find the tags nearest to one in the model's space, by cosine."""
+async def neighbours(request: Request, tag: OneTag, k: Count = 10) -> Response:
+    """Find the tags that are most similar to one, by the cosine of the model's vectors."""
     service = service_of(request)
     found = await service.browsing.run(service.catalogue.tagger.neighbours, tag, k)
     return json_answer({"tag": tag, "neighbours": [neighbour._asdict() for neighbour in found]})
@@ -67,6 +72,6 @@ async def neighbours(request: Request, tag: Annotated[TagName, Query()], k: Coun
 
 @router.get("/tags/map", response_model=TagMapAnswer, responses=errors())
 async def tag_map(request: Request) -> Response:
-    """Place the tags in a plane, so that those that the model holds for alike lie together."""
+    """Return a map of the tags: two coordinates for each, close together for similar tags."""
     found = await service_of(request).tag_map()
     return json_answer({"tags": [placed._asdict() for placed in found]})

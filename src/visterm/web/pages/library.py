@@ -84,10 +84,15 @@ async def duplicates_page(service: Shared, start: int = 0) -> Response:
     catalogue = service.catalogue
 
     def find() -> list[list[tuple[ImageRecord, str]]]:
-        return [
-            [(group.keeper, ""), *((copy.image, "the same file" if copy.same_bytes else "") for copy in group.copies)]
-            for group in find_duplicates(catalogue.stored, look=False).groups
+        copies, alike, _ = find_duplicates(catalogue.stored, look=False)
+        groups = [
+            [
+                (group.keeper, "keep"),
+                *((copy.image, "the same file" if copy.same_bytes else "") for copy in group.copies),
+            ]
+            for group in copies
         ]
+        return groups + [[(image, "only looks alike") for image in group.images] for group in alike]
 
     found = await service.browsing.run(cache_of(catalogue).get, "duplicates", find, 2)
     start = max(start, 0)

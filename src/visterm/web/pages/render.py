@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -14,7 +13,7 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from visterm.core.wording import count_of, printable
-from visterm.web.errors import answer_to, json_answer
+from visterm.web.errors import as_refused, json_answer
 from visterm.web.pages.files import address_of
 
 PART = "x-part"
@@ -70,13 +69,12 @@ class PageRoute(APIRoute):
 
 def error_page(request: Request, error: Exception) -> Response:
     """Return the page of an error, with the status and the headers that the API answers with."""
-    answer = answer_to(error)
-    message = json.loads(bytes(answer.body))["error"]["message"]
+    refused = as_refused(error)
     if is_for_script(request):
-        return json_answer({"message": message}, answer.status_code)
-    headline = HEADLINES.get(answer.status_code, "Something went wrong")
-    page = render("error.html", answer.status_code, message=message, headline=headline)
-    page.headers.update({name: answer.headers[name] for name in ("allow", "retry-after") if name in answer.headers})
+        return json_answer({"message": refused.detail}, refused.status_code)
+    headline = HEADLINES.get(refused.status_code, "Something went wrong")
+    page = render("error.html", refused.status_code, message=refused.detail, headline=headline)
+    page.headers.update(refused.headers or {})
     return page
 
 
@@ -87,7 +85,7 @@ def local(path: str, **query: Any) -> str:
 
 
 def thumbnail(image_id: int, side: int) -> str:
-    """Return the address of a thumbnail, with one of the sides of `web.decoding.SIDES`."""
+    """Return the address of a thumbnail, with one of the sides of `web.api.images.Side`."""
     return f"/api/v1/images/{image_id}/thumbnail?size={side}"
 
 
