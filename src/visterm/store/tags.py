@@ -117,15 +117,17 @@ class Tags(Table):
 
     def by_hand(self, keys: Iterable[str] | None = None) -> dict[str, str]:
         """Return the tags that people gave or accepted here, by key (`tag_key`): all, or those of some keys."""
-        hand = (
-            "SELECT key, name FROM tags WHERE {} (EXISTS (SELECT 1 FROM given WHERE tag_id = tags.id AND source = "
-            "'person') OR EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = 1)) ORDER BY id DESC"
-        )
+        values: tuple[str, ...] = ()
+        which = "id IN (SELECT tag_id FROM given WHERE source = 'person' UNION SELECT tag_id FROM verdicts)"
         if keys is not None:
-            some = hand.format("key IN (SELECT value FROM json_each(?)) AND")
-            return dict(self._database.rows(some, (_as_list(keys),)))
-        given = "id IN (SELECT tag_id FROM given WHERE source = 'person' UNION SELECT tag_id FROM verdicts) AND"
-        return dict(self._database.rows(hand.format(given)))
+            which, values = "key IN (SELECT value FROM json_each(?))", (_as_list(keys),)
+        found = self._database.rows(
+            f"SELECT key, name FROM tags WHERE {which} AND "
+            "(EXISTS (SELECT 1 FROM given WHERE tag_id = tags.id AND source = 'person') "
+            "OR EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = 1)) ORDER BY id DESC",
+            values,
+        )
+        return dict(found)
 
     def said(self, keys: Iterable[str]) -> Said:
         """Return what people said of a tag, meant by the keys of its spellings; without a scan of other tags."""
