@@ -98,21 +98,9 @@ class Kind(ABC):
 class Array(Kind):
     """A NumPy array of finite numbers.
 
-    Parameters
-    ----------
-    dtype : str
-    shape : tuple of Size
-    least : float, optional
-        Smallest number allowed.
-    above, below, most : float or str, optional
-        Bounds of the numbers, `above` and `below` not among them. A word is a size: ``below="n_images"`` makes numbers
-        of images.
-    permuted : bool
-        Whether each row is a permutation of 0, 1, ...
-    ascending : bool
-        Whether the numbers never fall along a row.
-    empty : bool
-        Whether a size may be 0.
+    Numbers are at least `least` and at most `most`, and above `above` and below `below`. A word is a size:
+    ``below="n_images"`` makes numbers of images. If `permuted`, each row is a permutation of 0, 1, ...; if `ascending`,
+    numbers never fall along a row; if `empty`, a size may be 0.
     """
 
     dtype: str

@@ -157,25 +157,10 @@ class EpochAnnotator(EpochSettings, Annotator):
     ) -> None:
         """Run epochs until the measure stops rising or the callback says "stop"; publish the best weights.
 
-        Parameters
-        ----------
-        course : Course
-            Where to go on from.
-        epochs : int
-            At most.
-        run_epoch : callable
-            Goes over all examples once, with steps of the given size; returns ``loss`` and what else the history tells.
-        publish : callable
-            Sets the learned attributes from the weights as they are, which it returns; refuses what is not finite.
-        measure : callable or None
-            Measures the published weights: more is better.
-        monitor : Progress
-            That has begun its task.
-        on_epoch : callable or None
-        steps : int
-            Of the monitor, an epoch.
-        keep : callable, optional
-            Called after each epoch.
+        `course` says where to go on from. `run_epoch` goes over all examples once, with steps of the given size, and
+        returns ``loss`` and what else the history keeps. `publish` sets the learned attributes from the weights as they
+        are, which it returns, and refuses what is not finite. `measure` measures the published weights: more is better.
+        The monitor has begun its task, and takes `steps` an epoch. `keep` is called after each epoch.
         """
         self.history_ = course.history
         best = course.best

@@ -43,43 +43,23 @@ class Explanation:
     """A tag's score of one photo, taken apart in two ways.
 
     The shares of all places and of `elsewhere` sum to the score; so do those of all features and `bias`.
-
-    Attributes
-    ----------
-    image, tag : str
-    score : float
-        As `annotate` gives it.
-    rank, n_tags : int
-        The tag's place among the tags of this photo, from 1.
-    size : tuple of int
-        Width and height of the upright picture.
-    place, feature : str
-        What places and features are: "block" and "visterm".
-    places : list of Place
-        All of them; they may overlap.
-    features : list of Feature
-        Those that gave anything, the largest share, above or below 0, first.
-    bias : float
-        What the tag scores whatever the photo shows.
-    elsewhere : dict
-        What belongs to no place, by name: the bias, and what else the encoder names.
-    explained_by : list of str
-        The members of a blend that the shares come from; empty where the model itself explains.
     """
 
     image: str
     tag: str
-    score: float
+    score: float  # As `annotate` gives it
+    # The tag's place among the tags of this photo, from 1
     rank: int
     n_tags: int
-    size: tuple[int, int]
+    size: tuple[int, int]  # Width and height of the upright picture
+    # What places and features are: "block" and "visterm"
     place: str
     feature: str
-    places: list[Place]
-    features: list[Feature]
-    bias: float
-    elsewhere: dict[str, float]
-    explained_by: list[str]
+    places: list[Place]  # All of them; they may overlap
+    features: list[Feature]  # Those that gave anything, the largest share, above or below 0, first
+    bias: float  # What the tag scores whatever the photo shows
+    elsewhere: dict[str, float]  # What belongs to no place, by name: the bias, and what else the encoder names
+    explained_by: list[str]  # The members of a blend that the shares come from; empty where the model itself explains
 
     def as_dict(self) -> dict[str, Any]:
         """Return all as it stands in JSON."""

@@ -23,114 +23,73 @@ Place: TypeAlias = "str | os.PathLike[str]"
 
 @dataclass(frozen=True, kw_only=True)
 class FitRequest:
-    """What to learn from, by what, and where the run goes. Each option of ``visterm fit`` is a field.
-
-    Attributes
-    ----------
-    images : path, Corpus, or sequence of paths or uint8 arrays
-        A folder, or the images themselves; or features folders (`visterm encode`), whose encoder the run then has.
-        With the encoders ``ids`` and ``precomputed``: names, or None where a tag file has them.
-    tags : path or sequence of lists of str
-        A tag file, ``"auto"`` to find it in the folder, or the tags of each image. None, with queries: learn all words
-        of the queries.
-    queries : path or sequence of QueryRow, optional
-        Learn from queries and the images that are relevant to them. With tags, only these are words.
-    split : str, optional
-        Learn from these rows only. None: from those of the split "train", if there are splits.
-    image_column, tags_column, user_column, separator : str, optional
-        How the tag file is written, see `Corpus.read`.
-    idf : path, optional
-        A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in searches
-        and where a model makes queries of tags. None: by how few training images do.
-    encoder : str, optional
-        A name from ``visterm encoders``; what stands after a colon is the encoder's argument
-        (``"onnx:network.onnx"``). None: "visterms", or for features, the one that made them.
-    model : str, optional
-        A name from ``visterm models``. None: "auto", or "wsabie" for images known by number.
-    encoder_params, model_params : mapping, optional
-        Settings of the encoder and of the model.
-    budget : float, optional
-        Seconds for the models that "auto" tries.
-    device : str, optional
-        Where networks of torch run: "cpu", "cuda" or "auto".
-    word_vectors : path, "learned", "learned:skipgram", "sentences" or WordVectors, optional
-        Where models with the setting `word_vectors` start from: a file, the tags' own company in the tag lists, a
-        sentence network (extra ``text``), or given vectors, which the run then keeps. But for learned ones, words that
-        are no tags then have a place, too: in searches, and by `Tagger.add_words`.
-    valid : float, optional
-        For models that stop by validation images: the share of the training images held out to find out when; then
-        they learn from all. Rows of a split "valid" are used instead where there are some. 0 holds out none; None
-        leaves it to the model.
-    calibrate : bool
-        Whether to fit confidences to the scores of images that were not learned from, so that searches can say where
-        likely images end. It takes almost no time where images are held out anyway; other models take one more fit,
-        on four fifths of the images.
-    min_count : int
-        Tags of fewer training images are left out.
-    aliases : path or mapping of str to str, optional
-        Spellings and the tags that they mean (`read_aliases`): images with either have the tag, and searches for
-        either find it.
-    stop_tags : path or collection of str
-        Tags that are not learned.
-    max_share, per_user : float, int, optional
-        Leave out tags that are too frequent, and bulk uploads, see `visterm.data.pruning.prune`.
-    relations : WordRelations, optional
-        Which tags are parts of which, and kinds of what: kept with the run, and passed to models that learn from parts
-        (those with the setting `part_of`).
-    part_of, isa, wordnet, tag_synsets, inherit
-        Where to read the relations instead, see `RelationSources`; `wordnet` is short for both of WordNet.
-    memory : int, optional
-        Bytes that may be used: features that take more are streamed from disk. None: half of the machine's.
-    executor : Executor
-        With one of several machines, a model that can learns there, or streams features in shards from there.
-    work : path, optional
-        A folder for files on the way, with other machines on a disk that all of them share. None: beside `out`.
-    n_jobs : int, optional
-        Threads; None is all cores.
-    seed : int
-        Same seed, same photos: same bytes.
-    out : path, optional
-        The run to write; None keeps it in memory.
-    overwrite : bool
-        Replace a run that lies at `out`.
-    """
+    """What to learn from, by what, and where the run goes. Each option of ``visterm fit`` is a field."""
 
     images: Photos | Sequence[Place] | None = None
+    """A folder, or the images themselves; or features folders (`visterm encode`), whose encoder the run then has. With
+    the encoders ``ids`` and ``precomputed``: names, or None where a tag file has them."""
     tags: Place | Sequence[Sequence[str]] | None = "auto"
+    """A tag file, ``"auto"`` to find it in the folder, or the tags of each image. None, with queries: learn all words
+    of the queries."""
     queries: Place | Sequence[QueryRow] | None = None
-    split: str | None = None
+    """Learn from queries and the images that are relevant to them. With tags, only these are words."""
+    split: str | None = None  # Learn from these rows only. None: from those of the split "train", if there are splits.
+    # How the tag file is written, see `Corpus.read`
     image_column: str | None = None
     tags_column: str | None = None
     user_column: str | None = None
     separator: str | None = None
     idf: Place | None = None
+    """A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in searches
+    and where a model makes queries of tags. None: by how few training images do."""
     encoder: str | None = None
-    model: str | None = None
+    """A name from ``visterm encoders``; what stands after a colon is the encoder's argument (``"onnx:network.onnx"``).
+    None: "visterms", or for features, the one that made them."""
+    model: str | None = None  # A name from ``visterm models``. None: "auto", or "wsabie" for images known by number.
+    # Settings of the encoder and of the model
     encoder_params: Mapping[str, Any] = field(default_factory=dict)
     model_params: Mapping[str, Any] = field(default_factory=dict)
-    budget: float | None = None
-    device: str | None = None
+    budget: float | None = None  # Seconds for the models that "auto" tries
+    device: str | None = None  # Where networks of torch run: "cpu", "cuda" or "auto"
     word_vectors: Place | WordVectors | None = None
+    """Where models with the setting `word_vectors` start from: a file, the tags' own company in the tag lists, a
+    sentence network (extra ``text``), or given vectors, which the run then keeps. But for learned ones, words that are
+    no tags then have a place, too: in searches, and by `Tagger.add_words`."""
     valid: float | None = None
+    """For models that stop by validation images: the share of the training images held out to find out when; then they
+    learn from all. Rows of a split "valid" are used instead where there are some. 0 holds out none; None leaves it to
+    the model."""
     calibrate: bool = True
-    min_count: int = 1
+    """Whether to fit confidences to the scores of images that were not learned from, so that searches can say where
+    likely images end. It takes almost no time where images are held out anyway; other models take one more fit, on four
+    fifths of the images."""
+    min_count: int = 1  # Tags of fewer training images are left out
     aliases: Place | Mapping[str, str] | None = None
-    stop_tags: Place | Collection[str] = ()
+    """Spellings and the tags that they mean (`read_aliases`): images with either have the tag, and searches for either
+    find it."""
+    stop_tags: Place | Collection[str] = ()  # Tags that are not learned
+    # Leave out tags that are too frequent, and bulk uploads, see `visterm.data.pruning.prune`
     max_share: float | None = None
     per_user: int | None = None
     relations: WordRelations | None = None
+    # Where to read the relations instead, see `RelationSources`; `wordnet` is short for both of WordNet
+    """Which tags are parts of which, and kinds of what: kept with the run, and passed to models that learn from parts
+    (those with the setting `part_of`)."""
     part_of: Place | None = None
     isa: Place | None = None
     wordnet: Place | None = None
     tag_synsets: Place | None = None
     inherit: int | None = None
     memory: int | None = None
+    """Bytes that may be used: features that take more are streamed from disk. None: half of the machine's."""
     executor: Executor = LOCAL
+    """With one of several machines, a model that can learns there, or streams features in shards from there."""
     work: Place | None = None
-    n_jobs: int | None = None
-    seed: int = 0
-    out: Place | None = None
-    overwrite: bool = False
+    """A folder for files on the way, with other machines on a disk that all of them share. None: beside `out`."""
+    n_jobs: int | None = None  # Threads; None is all cores
+    seed: int = 0  # Same seed, same photos: same bytes
+    out: Place | None = None  # The run to write; None keeps it in memory
+    overwrite: bool = False  # Replace a run that lies at `out`
 
     @property
     def learns_tags(self) -> bool:
@@ -149,10 +108,8 @@ class FitRequest:
     def sources(self) -> RelationSources:
         """Return where relations are read from.
 
-        Raises
-        ------
-        UserError
-            If one of the sources is not there, has no meaning beside the others, or relations are given as well.
+        Raises UserError if one of the sources is not there, has no meaning beside the others, or relations are given as
+        well.
         """
         found = RelationSources(self.part_of, self.isa, self.tag_synsets, self.inherit).with_wordnet(self.wordnet)
         found.check()
@@ -163,10 +120,7 @@ class FitRequest:
     def part_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the settings of the encoder and of the model, with the device and the budget.
 
-        Raises
-        ------
-        UserError
-            If a setting is given twice, or neither part has it.
+        Raises UserError if a setting is given twice, or neither part has it.
         """
         encoder_params, model_params = dict(self.encoder_params), dict(self.model_params)
         if self.budget is not None:
@@ -187,13 +141,7 @@ class FitRequest:
         return encoder_params, model_params
 
     def work_folder(self, name: str) -> Path:
-        """Return the folder for files on the way.
-
-        Raises
-        ------
-        UserError
-            If neither it nor the run's own place is named.
-        """
+        """Return the folder for files on the way. Raises UserError if neither it nor the run's own place is named."""
         if self.work:
             return Path(self.work)
         if self.out is None:

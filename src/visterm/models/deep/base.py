@@ -120,21 +120,9 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         """Learn as `fit` does, in several processes that each compute a part of every batch.
 
         All call it with the same rows and settings, and all have the same weights in the end: those of one process but
-        for the rounding of sums. A `checkpoint` must be on a disk that all see; any number of them goes on from it.
-
-        Parameters
-        ----------
-        X, Y, valid, monitor
-            As in `fit`; only the first process tells its monitor.
-        together : DataParallel
-            The processes.
-
-        Raises
-        ------
-        UserError
-            If they are more than the images of a batch.
-        StorageError
-            If they do not see the same checkpoint.
+        for the rounding of sums. Only the first process reports to its monitor. A `checkpoint` must be on a disk that
+        all see; any number of them goes on from it. Raises UserError if they are more than the images of a batch;
+        StorageError if they do not see the same checkpoint.
         """
         self._together = together
         try:

@@ -240,19 +240,11 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         train: Callable[[Images | None, Judged | None, int], None],
         keep: Callable[[Images, Images], HeldOutFit],
     ) -> None:
-        """Train on some images and stop by those held out, then on all for as many epochs as were best.
+        """Train on some of `n_images` and stop by those held out, then on all for as many epochs as were best.
 
-        Parameters
-        ----------
-        n_images : int
-        rng : Generator
-            Of the choice of images.
-        judge : callable
-            Makes of the images held out what `train` stops by.
-        train : callable
-            Takes the images to learn from (None: all), what to stop by (None: nothing) and how many epochs at most.
-        keep : callable
-            Returns, of the images learned from and those held out, how the first training scores the latter.
+        `rng` draws the images to hold out. `judge` makes of them what `train` stops by. `train` takes the images to
+        learn from (None: all), what to stop by (None: nothing) and how many epochs at most. `keep` returns, of the
+        images learned from and those held out, how the first training scores the latter.
         """
         self._held_out = None
         trained, held = hold_out(n_images, self.valid_share, rng)

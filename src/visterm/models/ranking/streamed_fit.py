@@ -86,37 +86,16 @@ class StreamedFit(RankingAnnotator):
         Each window is gone through as `fit` goes through all rows: its pairs in random order, in blocks. The weights,
         the sums of squares of "adagrad" and what is known of how many draws are needed go on from one window to the
         next. The bytes depend on the windows and on `random_state`, not on `n_jobs` or on where training was cut off
-        and went on. No rows are held out of `windows`: `valid` are others.
+        and went on. No rows are held out of `windows`: `valid` are others, to stop by.
 
-        Parameters
-        ----------
-        windows : Windows
-        valid : tuple (X, Y), optional
-            Rows to stop by.
-        checkpoints : Checkpoints, optional
-            Goes on from the last, and offers one after each window.
-        monitor : Progress, optional
-            Draws each window.
-        on_epoch : callable, optional
-            As in `fit`; the checkpoint of an epoch is offered before. All workers have to give the same answer.
-        exchange : Exchange, optional
-            The way to other workers that train the same model on windows of their own: see `Together`. All end with the
-            same bytes, which depend on how many they are, too. `windows.n_pairs` and `windows.mean_length` are those of
-            all together; the validation images are shared out.
+        Training goes on from the last of the checkpoints, and offers one after each window, and after each epoch before
+        `on_epoch` is called (as in `fit`; all workers have to give the same answer). With an `exchange`, other workers
+        train the same model on windows of their own: all end with the same bytes, which depend on how many they are,
+        too. `windows.n_pairs` and `windows.mean_length` are then those of all together; the validation images are
+        shared out.
 
-        Returns
-        -------
-        StreamedFit
-            The model itself.
-
-        Raises
-        ------
-        DataError
-            If no image has a tag.
-        DivergedError
-            If training ends in infinity or NaN.
-        UserError
-            If the workers' seeds differ.
+        Raises DataError if no image has a tag; DivergedError if training ends in infinity or NaN; UserError if the
+        workers' seeds differ.
         """
         stands_for_all = np.zeros((1, windows.n_features), np.float32)
         stands_for_all[0, 0] = windows.mean_length
