@@ -202,7 +202,10 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
         (["fit", "nowhere", "--tags", "TAGS", "-o", "OUT"], "nowhere"),
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "IMAGES"], "not a run of visterm"),
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--valid", "1.5"], "--valid is 1.5"),
-        (["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--model", "wsabie", "--set", "dim=-3"], "dim is -3"),
+        (
+            ["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--model", "wsabie", "--set", "dim=-3"],
+            "dim=-3: expected a whole number of 1 or more",
+        ),
         (["annotate", "nowhere", "IMAGES"], "visterm fit IMAGES --tags FILE -o RUN"),
         (["annotate", "RUN", "nowhere.jpg"], "nowhere.jpg"),
         (["evaluate", "RUN", "IMAGES", "--tags", "TAGS", "--metric", "p5"], "Did you mean 'p@5'?"),
