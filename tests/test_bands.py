@@ -109,7 +109,7 @@ def test_the_table_has_a_dash_where_nothing_could_be_measured(capsys):
     show_bands(band_summary(evaluation(), ["one", "two"]))
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "one:"
-    assert shown[1].split("  ")[0] == "training images"
+    assert shown[1].split("  ")[0] == "training photos"
     assert shown[3].split() == ["20", "to", "99", "2", "0", "0", *"------"]
     assert shown[5] == "two:"
 

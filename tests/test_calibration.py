@@ -340,9 +340,12 @@ def test_a_fit_says_in_three_lines_what_was_learned_and_what_to_expect_of_new_ph
     source = ["--tags", str(folder / "tags.jsonl"), "--encoder", f"precomputed:{folder / 'features.npy'}"]
     done = CliRunner().invoke(app, ["fit", *source, "-o", str(tmp_path / "run"), "--json"])
     facts = json.loads(done.stdout)
-    chosen, learned, expect = done.stderr.splitlines()
-    assert re.fullmatch(r"Model: .+ \(\d+%\).*, chosen from \d+ models\.", chosen)
-    assert re.fullmatch(r"Learned 6 tags from \d+ photos in .+ s\. The run is in .*run\.", learned)
+    read, learned, expect = done.stderr.splitlines()
+    assert read.startswith("Read 6 tags")
+    assert re.fullmatch(
+        r"Learned 6 tags from \d+ photos in .+ s with .+ \(\d+%\), chosen from \d+ models\. The run is in .*run\.",
+        learned,
+    )
     assert expect.startswith(f"Expect of new photos: of 5 tags about {facts['right of 5 tags']:.1f} are right; at 90% ")
     assert f"{facts['tags at precision 0.9']:.1f} tags per photo. Measured on {facts['calibration images']} " in expect
 

@@ -339,7 +339,7 @@ def test_the_command_lists_features_and_places_and_draws_a_picture(on_disk, tagg
     assert done.returncode == 0, done.stderr
     found = explain(tagger, on_disk / "photo.png", "red")
     lines = done.stdout.splitlines()
-    assert lines[0] == f"photo.png: red {found.score:.3f}, rank 1 of 3 tags"
+    assert lines[0] == f"photo.png: red: score {found.score:.3f}, rank 1 of 3 tags"
     assert f"all {len(found.places)} blocks of the picture" in lines[3]
     assert float(lines[3].split()[-1]) + float(lines[4].split()[-1]) == pytest.approx(found.score, abs=2e-4)
     assert [line.split()[0] for line in lines[6:10]] == ["visterm", *(str(item.feature) for item in found.features[:3])]

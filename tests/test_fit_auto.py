@@ -47,7 +47,7 @@ def test_fit_v_shows_each_step_and_what_was_tried_and_does_not_speak_of_epochs(f
     assert [line[0] for line in shown[1:]] == ["knn", "ridge", "prior"]
     assert "epochs" not in done.stderr
     assert "learn colours: " in done.stderr
-    assert "Model: " in done.stderr
+    assert ", chosen from 3 models. The run is in " in done.stderr
 
 
 def test_info_shows_it_too_also_as_json(fitted):

@@ -76,7 +76,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
             first = figures.get(BAND_INTERVAL)
             interval = f"{first['low']:.3f} to {first['high']:.3f}" if first else "-"
             rows.append([band["band"], *counts, *(band_figure(figures, metric) for metric in metrics), interval])
-        header = ["training images", "tags", "measured", "images", *metrics, f"{BAND_INTERVAL}, 95 % interval"]
+        header = ["training photos", "tags", "tags measured", "photos", *metrics, f"{BAND_INTERVAL}, 95 % interval"]
         table(rows, header)
 
 

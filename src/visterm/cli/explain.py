@@ -60,7 +60,7 @@ def explain(
 
 
 def _show(found: Explanation, k: int) -> None:
-    show(f"{found.image}: {found.tag} {found.score:.3f}, rank {found.rank:,} of {found.n_tags:,} tags")
+    show(f"{found.image}: {found.tag}: score {found.score:.3f}, rank {found.rank:,} of {found.n_tags:,} tags")
     if found.explained_by:
         show(f"explained by {', '.join(found.explained_by)}")
     of_places = sum(place.share for place in found.places)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from visterm.cli import learning_options as learning
 from visterm.cli import options
+from visterm.cli.catalogue_runs import fit_catalogue
 from visterm.cli.output import chosen_of, emit, exit_code, say, say_not_read, show_tried
 from visterm.cli.progress import Bars, duration
 from visterm.core.errors import UserError
@@ -24,9 +23,6 @@ EXAMPLES = (
     ("visterm fit features --tags tags.csv --model sampled_tagger --ray HEAD:6379 -o run", "on a cluster"),
     ("visterm fit --catalogue catalogue", "learn from corrections"),
 )
-USE_EXAMPLES = (("visterm use catalogue 1f6a03", "go back to the run whose name begins so"),)
-WITH_A_CATALOGUE = {"catalogue", "full", "use_even_if_worse", "min_count", "jobs", "verbose", "json"}
-"""Options that go with --catalogue: encoder and model are those of its run."""
 
 
 def fit(
@@ -76,7 +72,7 @@ def fit(
     Writes a run, the folder that other commands tag and search with. The exit code is 3 if photos were skipped.
     """
     if catalogue is not None:
-        _fit_catalogue(context, catalogue)
+        fit_catalogue(context, catalogue)
         return
     if full:
         raise UserError("--full needs --catalogue; a new run learns everything anyway. Leave it out.")
@@ -103,56 +99,14 @@ def fit(
     began = time.monotonic()
     tagger = fit_run(request, say=say, progress=Bars(lines=verbose))
     facts = tagger.facts
-    if hasattr(tagger.model, "report_"):
-        say(chosen_of(tagger.models_tried()))
-        if verbose and not json:
-            show_tried(tagger.models_tried())
+    if hasattr(tagger.model, "report_") and verbose and not json:
+        show_tried(tagger.models_tried())
+    chosen = chosen_of(tagger.models_tried())
     queries_too = f" and {count_of(facts['queries'], 'query')}" if "queries" in facts else ""
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{queries_too}"
-    say(f"Learned {learned} in {duration(time.monotonic() - began)}. The run is in {out}.")
+    say(f"Learned {learned} in {duration(time.monotonic() - began)}{chosen}. The run is in {out}.")
     if RIGHT_OF_5 in facts:
         say(what_to_expect(facts))
     if json:
         emit({"run": str(out), **facts, "not_read": not_read})
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
-
-
-def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
-    """Learn from a catalogue, and say what it changed; refuse options of the fit of a new run."""
-    sources = {name: context.get_parameter_source(name) for name in context.params if name not in WITH_A_CATALOGUE}
-    if given := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
-        name = {"out": "-o", "images": "IMAGES", "set_": "--set"}.get(given[0], "--" + given[0].replace("_", "-"))
-        raise UserError(f"{name} is for a new run; --catalogue learns with the catalogue's own. Leave {name} out.")
-    from visterm.library.catalogue import Catalogue
-    from visterm.library.learn import in_words
-
-    typed, bars = context.params, Bars(lines=context.params["verbose"])
-    opened = Catalogue.load(catalogue, n_jobs=typed["jobs"])
-    learned = opened.learn(
-        full=typed["full"], min_count=typed["min_count"], use_even_if_worse=typed["use_even_if_worse"], progress=bars
-    )
-    say(in_words(learned, catalogue))
-    if typed["json"]:
-        emit({"catalogue": str(catalogue), **learned.as_dict()})
-
-
-def use(
-    catalogue: Annotated[Path, options.argument(help="A catalogue.")],
-    run: Annotated[str, options.argument(help="One of its runs, by the first letters of its name in `visterm info`.")],
-    jobs: options.Jobs = None,
-    json: options.Json = False,
-) -> None:
-    """Search a catalogue with another of its runs.
-
-    That is the one before, or one that was learned and not used because it was worse.
-    """
-    from visterm.library.catalogue import Catalogue
-    from visterm.store.runs import SHORT
-
-    opened = Catalogue.load(catalogue, n_jobs=jobs)
-    before = opened.tagger.fingerprint
-    opened.use(run, progress=Bars())
-    now = opened.tagger.fingerprint
-    say(f"{catalogue} uses the run {now[:SHORT]}. To go back: visterm use {catalogue} {before[:SHORT]}")
-    if json:
-        emit({"catalogue": str(catalogue), "run": now, "run_before": before})

@@ -74,11 +74,11 @@ def _width(text: str) -> int:
 
 
 def chosen_of(report: Sequence[dict[str, Any]]) -> str:
-    """Return which of the models that `auto` tried it uses, in words."""
-    used = [f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"]]
+    """Return which of the models that `auto` tried it uses, for the end of a sentence; empty for another model."""
+    used = " and ".join(f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"])
     if any(entry["reason"].startswith("alone: ") for entry in report):
-        return f"Model: {used[0]}; there are too few photos to compare models."
-    return f"Model: {' and '.join(used)}, chosen from {count_of(len(report), 'model')}."
+        return f" with {used}, as there are too few photos to compare models"
+    return f" with {used}, chosen from {count_of(len(report), 'model')}" if report else ""
 
 
 def show_tried(report: Sequence[dict[str, Any]]) -> None:

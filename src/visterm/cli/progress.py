@@ -65,7 +65,8 @@ class Bars:
         seconds = time.monotonic() - self._began
         rate = f", {self._done / seconds:,.0f}/s" if seconds > 0.5 and self._done > seconds else ""
         note = f"  {self._note}" if self._note else ""
-        print(f"{self._name}: {self._done:,} in {seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
+        count = f"{self._done:,} in " if self._done > 1 else ""
+        print(f"{self._name}: {count}{seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
 
     def _say_how_far(self) -> None:
         self._said = time.monotonic()

@@ -156,7 +156,7 @@ def _list_tags(tagger: Tagger, *, json: bool) -> None:
     table(
         [[tag, f"{count:,}", ", ".join(aliases[tag])] for tag, count in rows]
         + [[word, "0", "(no training images)"] for word in tagger.words.added],
-        ["tag", "images", "aliases"],
+        ["tag", "photos", "aliases"],
     )
 
 

@@ -87,5 +87,5 @@ def tune(
             epochs = "-" if trial.epochs is None else str(trial.epochs)
             rows.append([*(str(trial.settings[name]) for name in names), value, epochs, f"{trial.seconds:.1f}"])
         table(rows, [*names, metric, "epochs", "seconds"])
-    say(f"The run of the best setting, learned from all rows, is {out}")
+    say(f"Learned from all photos with the best settings. The run is in {out}.")
     raise typer.Exit(exit_code(tuned.tagger.skipped, out / "skipped.jsonl"))

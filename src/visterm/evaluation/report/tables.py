@@ -33,7 +33,7 @@ PRECISION_LEAD = (
     "lies at 95 %."
 )
 
-HEADER = ("training images of a tag", "wanted", "achieved", "right of given", "tags an image", "recall")
+HEADER = ("training photos of a tag", "requested", "achieved", "right", "tags per photo", "recall")
 
 SAY = {1: "better", -1: "worse", 0: "no sure difference"}
 MARKS = {1: "good", -1: "poor", 0: ""}
@@ -125,7 +125,7 @@ def add_bands(report: Report, names: Sequence[str], bands: Sequence[dict[str, An
             ]
             rows.append([Cell(band["band"]), *counts, *cells])
         caption = name if len(names) > 1 else ""
-        report.cells(["training images of a tag", "tags", "images", *metrics], rows, caption)
+        report.cells(["training photos of a tag", "tags", "photos", *metrics], rows, caption)
 
 
 def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted: float) -> dict[str, Any]:
