@@ -76,7 +76,7 @@ def test_importing_visterm_loads_nothing_heavy():
 
 def test_parts_of_other_packages_are_found_and_take_no_name_of_ours(monkeypatch):
     offered = (EntryPoint("mine", "theirs:Mine", ""), EntryPoint("prior", "theirs:Prior", ""))
-    monkeypatch.setattr("visterm.core.registry.entry_points", lambda **_: offered)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: offered)
     assert MODELS.entry("mine").target == "theirs:Mine"
     assert MODELS.names().count("prior") == 1
     assert MODELS.names()[-1] == "mine"
@@ -84,5 +84,5 @@ def test_parts_of_other_packages_are_found_and_take_no_name_of_ours(monkeypatch)
 
 
 def test_our_own_parts_are_found_without_reading_all_that_is_installed(monkeypatch):
-    monkeypatch.setattr("visterm.core.registry.entry_points", None)
+    monkeypatch.setattr("importlib.metadata.entry_points", None)
     assert MODELS.name_of(MODELS.create("prior")) == "prior"

@@ -92,7 +92,7 @@ def annotate(
     from visterm.tagging.annotations.pieces import find
     from visterm.tagging.tagger import Tagger
 
-    tagger = Tagger.load(run, n_jobs=jobs, device=device)
+    tagger = Tagger.load(run, n_jobs=jobs, device=device, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
     found = find(tagger.encoder, images)

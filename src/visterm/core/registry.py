@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
@@ -111,6 +110,8 @@ class Registry:
     def _offered(self) -> dict[str, Entry]:
         """Return what other packages offer under names of their own; reading all that is installed takes 20 ms."""
         found: dict[str, Entry] = {}
+        from importlib.metadata import entry_points  # takes long to import
+
         for point in entry_points(group=self._group):
             if point.name not in self._own:
                 found.setdefault(point.name, Entry(point.name, point.value, f"from {point.value.partition(':')[0]}"))

@@ -45,8 +45,12 @@ class WordFinder:
 
         A share says how much of the block the word gets: rows add up to 1.
         """
-        found = [self._find(self.cutter.points(codes, scale), scale) for scale in range(len(self._prepared))]
-        return np.concatenate([words for words, _ in found]), np.concatenate([shares for _, shares in found])
+        words, shares = [], []
+        for scale in range(len(self._prepared)):
+            found, part = self._find(self.cutter.points(codes, scale), scale)
+            words.append(found)
+            shares.append(part)
+        return np.concatenate(words), np.concatenate(shares)
 
     def boxes(self, codes: Codes) -> NDArray[np.float64]:
         """Return where the blocks of an image lie, in the order of `find` (see `BlockCutter.boxes`)."""

@@ -310,7 +310,10 @@ class Annotator(Estimator, ABC):
     def score_blocks(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores, in memory that does not grow with the images."""
         check_fitted(self)
-        X = self._check_features(X)
+        yield from self._score_checked(self._check_features(X))
+
+    def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield what `score_blocks` does, of checked features."""
         step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
         for start in range(0, X.shape[0], step):
             rows = slice(start, min(start + step, X.shape[0]))

@@ -202,10 +202,12 @@ class EpochAnnotator(EpochSettings, Annotator):
         if rows.size == 0:
             return None
         mine = share(rows)
-        X, Y = X[mine], Y[mine]
+        Y = Y[mine]
+        if mine.size:
+            X = self._check_features(X[mine])
 
         def measure() -> float:
-            found = average_precisions(self.score_blocks(X), Y) if mine.size else np.empty(0)
+            found = average_precisions(self._score_checked(X), Y) if mine.size else np.empty(0)
             return float(np.nanmean(gather(found)))
 
         return measure

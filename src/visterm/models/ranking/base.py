@@ -18,7 +18,6 @@ from visterm.core.estimator import check_fitted
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
-from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
 from visterm.models.epochs import (
     Course,
@@ -31,8 +30,6 @@ from visterm.models.epochs import (
     Weights,
     epoch_record,
 )
-from visterm.models.ranking.separate_training import learn_new_tags
-from visterm.models.ranking.warp import block_for
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
@@ -120,6 +117,8 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         DivergedError
             If a weight becomes infinite or NaN; the model then stays as it was.
         """
+        from visterm.models.ranking.warp import block_for
+
         self.check_settings()
         known = hasattr(self, "n_epochs_")
         X = self._check_features(X, reset=not known)
@@ -167,6 +166,8 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         RankingAnnotator
             The model itself, which now knows ``n_tags_ + n_new`` tags.
         """
+        from visterm.models.ranking.separate_training import learn_new_tags
+
         check_fitted(self)
         X = self._check_features(X)
         positives = positive_tags(check_tags(Y_new, X.shape[0]))
@@ -206,6 +207,8 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
+        from visterm.models.ranking.warp import block_for
+
         self.check_settings()
         positives = positive_tags(Y)
         if positives.nnz == 0:
@@ -303,6 +306,8 @@ def positive_tags(Y: sp.csr_array) -> sp.csr_array:
 
 def mix_means(means: Weights, weights: Weights, share: float, team: Team) -> bool:
     """Move running means towards the weights; say whether they are finite."""
+    from visterm.kernels.row_moves import mix_rows
+
     finite = True
     for mean, current in zip(means, weights, strict=True):
         n_parts = -(-len(mean) // MIX_ROWS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,14 +16,14 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix
-from visterm.kernels.row_moves import limit_norms
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Weights
 from visterm.models.explaining import LinearScores
 from visterm.models.ranking.base import RankingAnnotator, Setup, Training
-from visterm.models.ranking.image_sides import EmbeddedImages
 from visterm.models.ranking.recipe import SAMPLERS, STEPS, WEIGHTS, Recipe, Step
-from visterm.models.ranking.warp import PairTraining, block_size
+
+if TYPE_CHECKING:
+    from visterm.models.ranking.warp import PairTraining
 
 PAIR_LIMITS: dict[str, Limit] = {
     "block": partial(check_count, otherwise="or None to have it chosen"),
@@ -174,7 +174,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     bias: float = 0.0
     block: int | None = None
 
-    pair_training: ClassVar[type[PairTraining]] = PairTraining  # What goes over the pairs
+    pair_training: ClassVar[type[PairTraining] | None] = None  # What goes over the pairs; None: `PairTraining`
 
     def _recipe(self) -> dict[str, Any]:
         """Return the parts of the model's `Recipe` that are its own."""
@@ -195,6 +195,8 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
 
     def _normal_rows(self, n_rows: int, deviation: np.float32, rng: np.random.Generator) -> Floats:
         """Draw rows within the norm limit; many rows in parts of fixed size, each from a stream of its own."""
+        from visterm.kernels.row_moves import limit_norms
+
         rows = np.empty((n_rows, self.dim), np.float32)
         starts = range(0, n_rows, START_ROWS)
         streams = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
@@ -222,6 +224,9 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         return self.learning_rate
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+        from visterm.models.ranking.image_sides import EmbeddedImages
+        from visterm.models.ranking.warp import PairTraining, block_size
+
         image_map, tag_rows = weights
         recipe = Recipe(
             **{
@@ -244,7 +249,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
             n_jobs=setup.team.size,
             moving=setup.images,
         )
-        return self.pair_training(side, positives, tag_rows, recipe, rng=setup.rng, team=setup.team)
+        return (self.pair_training or PairTraining)(side, positives, tag_rows, recipe, rng=setup.rng, team=setup.team)
 
 
 def mean_length(X: Matrix) -> float:

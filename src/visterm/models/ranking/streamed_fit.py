@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,9 +17,10 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.models.epochs import EpochSums, Floats, Validation, Weights
 from visterm.models.ranking.base import RankingAnnotator, RankingCourse, Setup, positive_tags
-from visterm.models.ranking.warp import LARGEST_TAG_BLOCK, block_for
-from visterm.models.ranking.worker_sync import Exchange, SyncedTraining, syncs_a_window
 from visterm.models.stopping import OnEpoch
+
+if TYPE_CHECKING:
+    from visterm.models.ranking.worker_sync import Exchange, SyncedTraining
 
 
 class Windows(Protocol):
@@ -114,6 +115,8 @@ class StreamedFit(RankingAnnotator):
                 course.go_on(last)
             shared = None
             if exchange is not None:
+                from visterm.models.ranking.worker_sync import SyncedTraining
+
                 shared = SyncedTraining(exchange, course.weights, self._longest_rows(len(course.weights)))
                 shared.check_seed(course.seed)
             self._train_streamed(course, windows, valid, checkpoints, monitor or SILENT, on_epoch, shared)
@@ -139,7 +142,11 @@ class StreamedFit(RankingAnnotator):
 
         def run_epoch(rate: float) -> EpochSums:
             """Go through the windows that are left of the epoch."""
-            n_syncs = 0 if shared is None else syncs_a_window(windows.n_pairs, windows.n_windows(course.epoch))
+            n_syncs = 0
+            if shared is not None:
+                from visterm.models.ranking.worker_sync import syncs_a_window
+
+                n_syncs = syncs_a_window(windows.n_pairs, windows.n_windows(course.epoch))
             with closing(windows.epoch(course.epoch, course.window)) as parts:
                 for X, Y in parts:
                     self._train_window(course, X, positive_tags(Y), rate, windows, team, shared, n_syncs)
@@ -180,6 +187,8 @@ class StreamedFit(RankingAnnotator):
         key = [course.seed] if shared is None else [course.seed, shared.exchange.rank]
         rng = np.random.default_rng([*key, course.epoch, course.window])
         # Blocks as if all windows were one, but of no more than half a window's rows: they are copied together.
+        from visterm.models.ranking.warp import LARGEST_TAG_BLOCK, block_for
+
         block = min(block_for(windows.n_pairs, windows.n_tags), max(LARGEST_TAG_BLOCK, X.shape[0] // 2))
         training: Any = self._training(X, positives, course.weights, Setup(rng, team, True, block))
         training.go_on(course.carried)
