@@ -16,7 +16,7 @@ from tiny_catalogue import make_tiny_catalogue
 from tiny_catalogues import draw_photo, draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.cli.commands import app
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError, EncoderMismatchError, UserError
 from visterm.store.catalogue import Origin
 from visterm.store.filters import Filter
 from visterm.store.images import Record
@@ -39,6 +39,20 @@ def catalogue(run, tmp_path):
 def visterm(*arguments):
     done = CliRunner().invoke(app, list(map(str, arguments)))
     return done.exit_code, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_a_search_by_words_does_not_read_the_encoder(catalogue, tmp_path, monkeypatch):
+    expected = catalogue.search("red", 3).hits
+    monkeypatch.setattr("visterm.tagging.run.read_encoder", None)
+    assert Catalogue.load(tmp_path / "catalogue").search("red", 3).hits == expected
+
+
+def test_another_run_in_the_place_of_the_catalogues_own_is_refused(catalogue, tmp_path):
+    other = Tagger.load(catalogue.stored.run_folder)
+    other.model.tag_rows_ = -other.model.tag_rows_
+    other.save(catalogue.stored.run_folder)
+    with pytest.raises(EncoderMismatchError, match="their rows cannot be compared"):
+        Catalogue.load(tmp_path / "catalogue")
 
 
 @pytest.mark.parametrize("share", [0.5, 0.01, 0.001])

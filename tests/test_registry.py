@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,9 @@ def test_a_name_like_no_other_lists_all():
 def test_a_misspelt_parameter_is_suggested():
     with pytest.raises(UnknownNameError, match=r"The model wsabie has no setting 'dmi'\. Did you mean 'dim'\?"):
         MODELS.create("wsabie", dmi=10)
+
+
+WRITTEN = Path(__file__).parent / "data" / "written_before"
 
 
 @pytest.mark.parametrize(("table", "name", "param"), [(MODELS, "cmtt", "idf"), (ENCODERS, "visterms", "root")])
@@ -67,6 +72,23 @@ def test_light_commands_load_nothing_heavy(command):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", [["search", "catalogue", "sky tree"], ["annotate", "run", "images/46.jpg"]])
+def test_a_search_and_an_annotation_load_no_library_that_they_do_not_need(command, tmp_path):
+    folder = shutil.copytree(WRITTEN, tmp_path / "written")
+    code = (
+        "import sys\nfrom visterm.cli.commands import app\n"
+        f"try: app({command!r})\nexcept SystemExit as ended: assert not ended.code, ended.code\n"
+        "heavy = {'sklearn', 'pandas', 'pyarrow', 'torch', 'scipy.optimize', 'scipy.stats'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_estimator_shows_the_settings_that_differ_from_the_defaults():
+    assert repr(MODELS.create("wsabie", dim=5, step="adagrad")) == "Wsabie(dim=5, step='adagrad')"
 
 
 def test_importing_visterm_loads_nothing_heavy():

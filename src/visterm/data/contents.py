@@ -10,13 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from PIL import ExifTags
-
 from visterm.core.persist import file_hash
 from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.threads import resolve_jobs
 from visterm.data.fetching import READERS
-from visterm.data.pillow import opened_image
 
 T = TypeVar("T")
 
@@ -84,6 +81,10 @@ def taken_of(path: str | os.PathLike[str]) -> str | None:
 
     ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``.
     """
+    from PIL import ExifTags
+
+    from visterm.data.pillow import opened_image
+
     try:
         with opened_image(path) as image:
             exif = image.getexif()

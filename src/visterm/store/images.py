@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,10 @@ from visterm.core.persist import file_hash
 from visterm.core.remote import is_remote, real_path
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
-from visterm.data.contents import content_hash, file_state, reading_threads
-from visterm.data.fetching import GONE
-from visterm.data.images import ImageLike, image_size
 from visterm.store.database import Table, as_text, now
+
+if TYPE_CHECKING:
+    from visterm.data.images import ImageLike
 
 COLUMNS = (
     "id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, taken, added, seen, phash, state, "
@@ -283,6 +283,8 @@ def read_records(
     n_jobs : int, optional
         Threads; None is all cores.
     """
+    from visterm.data.contents import reading_threads
+
     given = list(zip(images, names, tags, strict=True))
     with Team(reading_threads(images, n_jobs)) as team:
         return team.run(lambda i: _read_record(*given[i]), len(given))
@@ -295,6 +297,11 @@ def file_type_of(path: str | os.PathLike[str]) -> str:
 
 
 def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record | Skipped:
+    """Read size and hash of an image."""
+    from visterm.data.contents import content_hash, file_state  # with Pillow, which no search needs
+    from visterm.data.fetching import GONE
+    from visterm.data.images import image_size
+
     if isinstance(image, np.ndarray):
         sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
         return Record(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
