@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +22,6 @@ from visterm.library.info import describe
 from visterm.library.learn import in_words
 from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
-from visterm.web.job_process import _work
 
 
 @pytest.fixture(scope="module")
@@ -226,9 +227,10 @@ def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
     assert catalogue.image(3).predicted == predicted
     assert [hit.id for hit in catalogue.search("red", 0).hits] == before
     other = next(run for run in catalogue.stored.runs.all() if not run.current)
-    _work(
-        catalogue, catalogue.stored.jobs.start("use run"), "use run", [other.fingerprint]
-    )  # as the page's button does
+    job_id = catalogue.stored.jobs.start("use run")  # as the page's button does
+    command = [sys.executable, "-m", "visterm.web.job_process", str(tmp_path / "catalogue"), str(job_id), "use run"]
+    with subprocess.Popen([*command, other.fingerprint], stdin=subprocess.PIPE) as process:
+        assert process.wait() == 0
     assert catalogue.stored.origin.fingerprint == other.fingerprint
     with pytest.raises(UserError, match=f"has no runs 'zz'. Name one by its first letters: {old[:12]}, "):
         catalogue.use("zz")
