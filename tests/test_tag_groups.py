@@ -226,7 +226,7 @@ def test_tags_are_listed_with_their_images_and_aliases(tmp_path):
     tagger = Tagger(encoder="ids", model="prior").fit(images, tags, aliases={"Möwe": "gull", "seagull": "gull"})
     tagger.save(tmp_path / "run")
     assert visterm("tags run", tmp_path)[1].splitlines() == [
-        "tag   images  aliases",
+        "tag   photos  aliases",
         "gull       3  Möwe, seagull",
         "sea        5",
     ]

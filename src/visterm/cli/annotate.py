@@ -123,6 +123,4 @@ def annotate(
                 numbers += [f"score {tag.score:.2f}"] if scores else []
                 shown.append(" ".join([tag.tag + ("" if tag.trained else "*"), *numbers]))
             show(f"{item.image}: {', '.join(shown)}")
-    if json and any(not_read.values()):
-        emit({"not_read": not_read})
     raise typer.Exit(list_skipped(bad, skipped))

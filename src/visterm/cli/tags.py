@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -91,14 +91,15 @@ def tags(
     from visterm.features.training_rows import read_corpus
     from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 
-    corpus, read = None, dict[str, Any]()
+    corpus = None
     if images is not None or tag_file != "auto":
         corpus = read_corpus(
             tagger.encoder, images, tag_file, image_column=image_column, tags_column=tags_column, separator=separator
         )
         for remark in corpus.remarks:
             say(remark)
-        read = {**check_tags_read(corpus, separator), "not_read": say_not_read([] if images is None else [images])}
+        check_tags_read(corpus, separator)
+        say_not_read([] if images is None else [images])
     elif tag_vectors(tagger) is None:
         say("The model has no tag vectors, so only certain spellings are suggested. Pass IMAGES and --tags for more.")
     found = suggest_aliases(tagger, corpus, progress=Bars())
@@ -113,8 +114,6 @@ def tags(
     if json:
         for alias in found:
             emit(alias._asdict())
-        if read:
-            emit(read)
     elif out is None and not found:
         say("No suggestions.")
     elif out is None:
