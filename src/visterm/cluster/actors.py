@@ -36,14 +36,9 @@ class _Opened:
 
 
 class RemoteShards:
-    """What actors have opened: `Shards`.
+    """What actors (of `_Opened`) have opened, one path each: `Shards`.
 
-    Parameters
-    ----------
-    actors : sequence
-        Of `_Opened`. One that is lost with its machine is started on another by Ray, and searched again.
-    paths : sequence of str
-        What they have opened.
+    An actor that is lost with its machine is started on another by Ray, and searched again.
     """
 
     def __init__(self, actors: Sequence[Any], paths: Sequence[str]) -> None:
@@ -80,17 +75,8 @@ class RemoteShards:
 def opened_shards(opened: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Shards]:
     """Open something at each path on the machines of the engine that this process is connected to, spread evenly.
 
-    Parameters
-    ----------
-    opened : callable
-        Takes a path.
-    paths : sequence of str
-        Where all machines find them.
-
-    Yields
-    ------
-    Shards
-        Asking them raises `StorageError` if a machine does not find its path.
+    `opened` takes a path; all machines find the paths. Asking the yielded `Shards` raises `StorageError` if a machine
+    does not find its path.
     """
     ray = load_ray()
     settings = {

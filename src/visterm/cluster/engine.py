@@ -12,53 +12,26 @@ from typing import Any, NamedTuple
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.threads import resolve_jobs
 
-LOCAL = "local"
-"""The address of an engine on this machine alone, which ends with the job."""
-
-PATIENCE = 5.0
-"""Seconds that an address may take to answer."""
-
-OBJECT_STORE = 512 * 2**20
-"""Bytes of shared memory that an engine started here may take."""
+LOCAL = "local"  # The address of an engine on this machine alone, which ends with the job
+PATIENCE = 5.0  # Seconds that an address may take to answer
+OBJECT_STORE = 512 * 2**20  # Bytes of shared memory that an engine started here may take
 
 
 class Engine(NamedTuple):
-    """An engine that is there.
+    """An engine that is there."""
 
-    Attributes
-    ----------
-    address : str
-        As the user named it.
-    n_workers : int
-        Processors that jobs may take, one a worker.
-    n_nodes : int
-        Machines that are alive.
-    """
-
-    address: str
-    n_workers: int
-    n_nodes: int
+    address: str  # As the user named it
+    n_workers: int  # Processors that jobs may take, one a worker
+    n_nodes: int  # Machines that are alive
 
 
 @contextmanager
 def engine(address: str, n_jobs: int | None = None) -> Iterator[Engine]:
-    """Reach the engine at an address, or start one here, and disconnect at the end.
+    """Reach the engine at an address, or start one here ("local"), and disconnect at the end.
 
-    What this process is connected to already is used and left as it is.
-
-    Parameters
-    ----------
-    address : str
-        "local" starts one; "auto" and "HOST:PORT" reach one that was started with ``ray start``.
-    n_jobs : int, optional
-        Workers, at most; None: a worker for each processor.
-
-    Raises
-    ------
-    MissingExtraError
-        If Ray is not installed.
-    UserError
-        If there is no engine at the address.
+    "auto" and "HOST:PORT" reach an engine that was started with ``ray start``. It has at most `n_jobs` workers; None:
+    one for each processor. What this process is connected to already is used and left as it is. Raises
+    MissingExtraError if Ray is not installed; UserError if there is no engine at the address.
     """
     ray = load_ray()
     own = not ray.is_initialized()
@@ -93,15 +66,7 @@ def missing_ray() -> MissingExtraError:
 
 @contextmanager
 def held_settings(settings: Mapping[str, str], library: str) -> Iterator[None]:
-    """Hold settings that a library of Ray reads from the environment, and keep its log silent, while it works.
-
-    Parameters
-    ----------
-    settings : mapping of str to str
-        Variables of the environment.
-    library : str
-        As its log is named: "ray.tune".
-    """
+    """Set environment variables that a library of Ray reads, and keep its log ("ray.tune") silent, while it works."""
     before = {name: os.environ[name] for name in settings if name in os.environ}
     log = logging.getLogger(library)
     level = log.level

@@ -25,20 +25,10 @@ R = TypeVar("R")
 class RayExecutor:
     """Runs parts on the workers of a Ray engine; see `visterm.core.executor.Executor`.
 
-    The engine is reached, or started, when there is work, and Ray is imported no earlier.
-
-    Parameters
-    ----------
-    address : str
-        "local" starts an engine on this machine, which ends with the job; "auto" and "HOST:PORT" reach one that was
-        started with ``ray start``.
-    n_jobs : int, optional
-        Workers, at most; None: one for each processor.
-
-    Raises
-    ------
-    MissingExtraError
-        If Ray is not installed.
+    The engine is reached, or started, when there is work, and Ray is imported no earlier. The address "local" starts an
+    engine on this machine, which ends with the job; "auto" and "HOST:PORT" reach one that was started with ``ray
+    start``. It uses at most `n_jobs` workers; None: one for each processor. Raises MissingExtraError if Ray is not
+    installed.
     """
 
     address: str
@@ -51,13 +41,7 @@ class RayExecutor:
 
     @contextmanager
     def connect(self) -> Iterator[Resources]:
-        """Reach the engine, and disconnect at the end.
-
-        Raises
-        ------
-        UserError
-            If there is no engine at the address.
-        """
+        """Reach the engine, and disconnect at the end. Raises UserError if there is no engine at the address."""
         with engine(self.address, self.n_jobs) as reached:
             yield Resources(reached.n_workers, reached.n_nodes, group_of(reached))
 

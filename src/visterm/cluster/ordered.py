@@ -24,11 +24,8 @@ R = TypeVar("R")
 MOST_BLOCKS = 20_000
 """Tasks that a job is split into, at most: of more pieces several go together, as each takes Ray a moment."""
 
-AHEAD = 2
-"""Tasks that wait for or are with an actor: it never waits for the next, and few are bound to one that dies."""
-
-TRIES = 5
-"""How often a piece is begun: one that kills its workers would otherwise be tried for ever."""
+AHEAD = 2  # Tasks that wait for or are with an actor: it never waits for the next, and few are bound to one that dies
+TRIES = 5  # How often a piece is begun: one that kills its workers would otherwise be tried for ever
 
 
 class _Failed:
@@ -90,21 +87,9 @@ def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int 
 
     An actor a processor is started, each of one thread. One that dies with its worker or its machine is started
     elsewhere as often as it takes, and its pieces are done again: Ray Data's own rule for actors. Where there is no
-    room for it, it waits for another to be through; so the pool may shrink to one. The first error that a piece raises
-    is raised here.
-
-    Parameters
-    ----------
-    job : Job
-    pieces : sequence
-    engine : Engine
-    tries : int
-        How often a piece is begun.
-
-    Raises
-    ------
-    StorageError
-        If a piece kills its workers; or if results are missing or come twice, which would be Ray's fault.
+    room for it, it waits for another to be through; so the pool may shrink to one. A piece is begun at most `tries`
+    times. The first error that a piece raises is raised here. Raises StorageError if a piece kills its workers; or if
+    results are missing or come twice, which would be Ray's fault.
     """
     ray = load_ray()
     data = _quiet_data()

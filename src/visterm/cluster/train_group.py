@@ -21,15 +21,11 @@ from visterm.core.jsonlines import json_text
 from visterm.core.progress import Progress
 from visterm.core.writing import write_whole
 
-MOST_LOSSES = 10
-"""Times that workers may be lost before a job is given up: by then the fault lies with it."""
-
+MOST_LOSSES = 10  # Times that workers may be lost before a job is given up: by then the fault lies with it
 EXCHANGE, ERROR = "told", "error.json"
 """Names of the folder through which workers report to the command, and of the file in it on what ended a worker."""
 
-EVERY = 0.3
-"""Seconds between looks at the workers' progress."""
-
+EVERY = 0.3  # Seconds between looks at the workers' progress
 _SETTINGS = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # settings may name files by relative paths
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # a process more, for machines that tell before they go
@@ -77,25 +73,12 @@ def group_of(engine: Engine) -> Group:
 def run_group(work: Callable[[Member, Progress], Any], group: Group, folder: Path, progress: Progress) -> Any:
     """Run a function in several processes at once, and return what the first of them returns.
 
-    Where one is lost all begin again, on as many processors as there are then: what they have done so far is for the
-    function to keep and to find. An error that one of them raises on purpose ends the job, and is raised here.
+    `work` is sent to each, and takes a `Member` and a `Progress`; `progress` shows what they report. The folder lies on
+    a disk that all machines share.
 
-    Parameters
-    ----------
-    work : callable
-        Sent to each; takes a `Member` and a `Progress`.
-    group : Group
-    folder : Path
-        On a disk that all machines share.
-    progress : Progress
-        Shows what the processes report.
-
-    Raises
-    ------
-    VistermError
-        As `work` raised it.
-    StorageError
-        If workers were lost again and again, or do not see the folder.
+    Where a process is lost all begin again, on as many processors as there are then: what they have done so far is for
+    the function to keep and to find. An error that one of them raises on purpose ends the job, and is raised here.
+    Raises StorageError if workers were lost again and again, or do not see the folder.
     """
     load_ray()
     for left in folder.glob(f"{EXCHANGE}.*"):  # by a command that was killed
@@ -174,10 +157,7 @@ def _read_error(path: Path) -> Exception:
 class ProgressFile:
     """Progress that is written to a file, for another process to show.
 
-    Parameters
-    ----------
-    path : Path
-        Each call adds a line: a method and its arguments.
+    Each call adds a line: a method and its arguments.
     """
 
     def __init__(self, path: Path) -> None:

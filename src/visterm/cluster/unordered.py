@@ -16,9 +16,7 @@ from visterm.core.threads import Team
 P = TypeVar("P")
 R = TypeVar("R")
 
-MOST_LOSSES = 3
-"""Workers or machines that one part may lose before it is given up."""
-
+MOST_LOSSES = 3  # Workers or machines that one part may lose before it is given up
 _QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # settings may name files by relative paths
@@ -30,24 +28,11 @@ _QUIET = {
 def as_done(job: Job[P, R], parts: Sequence[P], engine: Engine, finished: Callable[[int, R], None]) -> None:
     """Do the parts of a job on the workers of an engine, and report each as it ends.
 
-    A part whose worker is lost is done again elsewhere, with the same result. Each is reported once.
+    A part whose worker is lost is done again elsewhere, with the same result. Each is reported once: `finished` is
+    called here with the number of the part and its result, in the order in which they end. The job is handed to the
+    engine once; the workers of a machine share it.
 
-    Parameters
-    ----------
-    job : Job
-        Handed to the engine once; the workers of a machine share it.
-    parts : sequence
-    engine : Engine
-        Connected to.
-    finished : callable
-        Called here with the number of the part and its result, in the order in which they end.
-
-    Raises
-    ------
-    StorageError
-        If a part lost its worker again and again.
-    Exception
-        What a part raised; the others are stopped.
+    Raises StorageError if a part lost its worker again and again, and what a part raised; the others are then stopped.
     """
     pickler = load_ray().cloudpickle
     with held_settings(_QUIET, "ray.tune"), tempfile.TemporaryDirectory() as folder:

@@ -18,13 +18,7 @@ class GivenTags:
 
     The means are over the tags that are relevant for at least one of the images. A tag that no image was given has
     precision 0, as in that literature. Images without a relevant tag are given tags too, and all of them are wrong.
-
-    Parameters
-    ----------
-    judgements : Judgements
-        What is relevant.
-    ks : iterable of int
-        The numbers of tags an image that will be asked for. Where fewer tags are ranked, all of them are given.
+    `ks` are the k that will be asked for; where fewer tags are ranked, all of them are given.
     """
 
     def __init__(self, judgements: Judgements, ks: Iterable[int]) -> None:

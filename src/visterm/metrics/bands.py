@@ -18,55 +18,31 @@ THIRDS = ("rare", "middling", "frequent")
 
 
 class Band(NamedTuple):
-    """Tags with a similar number of training images.
+    """Tags with a similar number of training images."""
 
-    Attributes
-    ----------
-    name : str
-        Such as "5 to 19", by the training images of its tags; of thirds, such as "rare (1 to 3)".
-    least, most : int
-        Training images of a tag in it, both included; `most` is -1 where there is no end.
-    tags : ndarray of int64
-        Columns, ascending.
-    """
-
-    name: str
+    name: str  # Such as "5 to 19", by the training images of its tags; of thirds, such as "rare (1 to 3)"
+    # Training images of a tag in it, both included; `most` is -1 where there is no end
     least: int
     most: int
-    tags: NDArray[np.int64]
+    tags: NDArray[np.int64]  # Columns, ascending
 
 
 def frequency_bands(counts: Any) -> list[Band]:
     """Part tags by fixed numbers of training images, or, where that leaves them in one band, into thirds.
 
-    Parameters
-    ----------
-    counts : array-like of int, shape (n_tags,)
-        Training images of each tag.
-
-    Returns
-    -------
-    list of Band
-        Those that have tags, the rarest first: of 1 to 4, 5 to 19, 20 to 99, and 100 or more images, so that runs and
-        libraries can be compared; thirds as of `thirds_of` if all tags are in one of these.
+    `counts`, int of shape (n_tags,), are the training images of each tag. Returns the bands that have tags, the rarest
+    first: of 1 to 4, 5 to 19, 20 to 99, and 100 or more images, so that runs and libraries can be compared; thirds as
+    of `thirds_of` if all tags are in one of these.
     """
     fixed = bands_from(counts, STARTS)
     return fixed if len(fixed) > 1 else max(fixed, thirds_of(counts), key=len)
 
 
 def bands_from(counts: Any, starts: Sequence[int]) -> list[Band]:
-    """Part tags at given numbers of training images.
+    """Part tags with `counts`, int of shape (n_tags,), at given numbers of training images.
 
-    Parameters
-    ----------
-    counts : array-like of int, shape (n_tags,)
-    starts : sequence of int
-        The least number of each band, ascending; the last has no end. Tags below the first are in none.
-
-    Returns
-    -------
-    list of Band
-        Those that have tags, in the order of `starts`.
+    `starts` are the least number of each band, ascending; the last band has no end. Tags below the first are in none.
+    Returns the bands that have tags, in the order of `starts`.
     """
     counts = _checked(counts)
     ends = [*(start - 1 for start in starts[1:]), -1]
@@ -104,19 +80,9 @@ def thirds_of(counts: Any) -> list[Band]:
 def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> dict[str, NDArray[np.float64]]:
     """Return the measures of the tags of a band, out of what `visterm.metrics.measure` returned for all tags.
 
-    Parameters
-    ----------
-    values : dict of str to ndarray of float64
-        With ``tag_p@k`` and ``tag_r@k``; ``word_map`` if it was measured.
-    band : Band
-    k : int
-
-    Returns
-    -------
-    dict of str to ndarray of float64
-        ``tag_p@k``, ``tag_r@k`` and ``word_map`` with one value a tag of the band, NaN where no measured image has it;
-        ``tag_f1@k`` and ``n_plus@k``, shape (1,), of these tags alone. Every image is still given its k best of *all*
-        tags. Nothing where no measured image has a tag of the band.
+    `values` have ``tag_p@k`` and ``tag_r@k``; ``word_map`` if it was measured. Returns these, float64, with one value a
+    tag of the band, NaN where no measured image has it; ``tag_f1@k`` and ``n_plus@k``, shape (1,), of these tags alone.
+    Every image is still given its k best of *all* tags. Nothing where no measured image has a tag of the band.
     """
     precisions, recalls = values[f"tag_p@{k}"][band.tags], values[f"tag_r@{k}"][band.tags]
     if np.isnan(recalls).all():

@@ -30,36 +30,21 @@ _WRONG_KIND = (
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """The relevant (image, tag) entries as a CSR pattern, and the entries that are not ranked at all.
+    """The relevant (image, tag) entries as a CSR pattern, and the entries that are not ranked at all."""
 
-    Attributes
-    ----------
-    n_images, n_tags : int
-        Shape of the score matrix that is judged.
-    indptr : ndarray of int64, shape (n_images + 1,)
-        Where each image's relevant entries begin.
-    tags : ndarray of int64, shape (n_relevant,)
-        Relevant tags, image by image, ascending within an image.
-    excluded : csr_array or None
-        Entries left out of the rankings; none of them is relevant.
-    """
-
+    # Shape of the score matrix that is judged
     n_images: int
     n_tags: int
-    indptr: NDArray[np.int64]
-    tags: NDArray[np.int64]
-    excluded: sp.csr_array | None
+    indptr: NDArray[np.int64]  # shape (n_images + 1,): where each image's relevant entries begin
+    tags: NDArray[np.int64]  # shape (n_relevant,): relevant tags, image by image, ascending within an image
+    excluded: sp.csr_array | None  # Entries left out of the rankings; none of them is relevant
 
     @classmethod
     def of(cls, Y: Any, exclude: Any = None) -> Judgements:
-        """Judge by a tag matrix.
+        """Judge by a tag matrix `Y`, (n_images, n_tags), array-like or sparse, in which relevant tags are above 0.
 
-        Parameters
-        ----------
-        Y : array-like or sparse, shape (n_images, n_tags)
-            Above 0: relevant. Unknown tags (0) and explicit negatives (below 0) are alike not relevant.
-        exclude : array-like or sparse, shape (n_images, n_tags), optional
-            Entries that are not 0 are left out of the rankings, relevant or not: tags known beforehand, say.
+        Unknown tags (0) and explicit negatives (below 0) are alike not relevant. Entries that are not 0 in `exclude`,
+        of the same shape, are left out of the rankings, relevant or not: tags known beforehand, say.
         """
         given = check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
         relevant = as_csr(given > 0)
@@ -91,13 +76,10 @@ class Judgements:
 class ScoreBlocks:
     """The scores that are judged, as blocks of whole rows; excluded entries are minus infinity.
 
-    Parameters
-    ----------
-    scores : ndarray (n_images, n_tags), or iterable of (slice, ndarray), or callable that gives such an iterable
-        Higher is better; finite. The slice says which images the block's rows are; together the blocks hold every
-        image once, in any order. A block may be overwritten once the next is asked for.
-    judgements : Judgements
-        Gives the shape, and the excluded entries.
+    `scores` are an array (n_images, n_tags), an iterable of (slice, array), or a callable that returns such an
+    iterable. Higher is better; finite. The slice says which images the block's rows are; together the blocks hold every
+    image once, in any order. A block may be overwritten once the next is asked for. `judgements` have the shape, and
+    the excluded entries.
     """
 
     def __init__(self, scores: Scores, judgements: Judgements) -> None:
@@ -117,11 +99,8 @@ class ScoreBlocks:
     def go_through(self, *, again: bool) -> Iterator[Block]:
         """Yield (rows, scores), C order, float32 or float64.
 
-        Parameters
-        ----------
-        again : bool
-            Whether `go_again` will be called: blocks that are costly or impossible to make twice are then kept, up to
-            512 MiB.
+        `again` says whether `go_again` will be called: blocks that are costly or impossible to make twice are then
+        kept, up to 512 MiB.
         """
         keep = again and (self._one_time or callable(self._scores))
         kept: list[Block] = []

@@ -18,30 +18,18 @@ from visterm.metrics.significance import (
     signed_ranks,
 )
 
-RESAMPLES = 1000
-"""Of the images or queries, for intervals."""
+RESAMPLES = 1000  # Resamples of the images or queries, for intervals
 
 
 class Compared(NamedTuple):
-    """Two of several models, compared on the same images or queries.
+    """Two of several models, compared on the same images or queries."""
 
-    Attributes
-    ----------
-    first, second : int
-        Which two.
-    difference : Difference
-        Mean of the first minus that of the second, with its bootstrap interval.
-    ranks : SignedRanks
-        Wilcoxon's test of the two alone.
-    holm_p : float
-        Its p-value, corrected for the number of pairs.
-    """
-
+    # Numbers of the two
     first: int
     second: int
-    difference: Difference
-    ranks: SignedRanks
-    holm_p: float
+    difference: Difference  # Mean of the first minus that of the second, with its bootstrap interval
+    ranks: SignedRanks  # Wilcoxon's test of the two alone
+    holm_p: float  # Its p-value, corrected for the number of pairs
 
     def better(self, level: float = 0.95) -> int:
         """Return 1 if the first is better at this level of confidence over all pairs, -1 if the second is, else 0."""

@@ -29,20 +29,10 @@ Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"
 
 
 class PartMeasures:
-    """Measures images part by part.
+    """Measures images part by part; `metrics` and `siblings` are those of `visterm.metrics.evaluate`.
 
-    Parameters
-    ----------
-    metrics : sequence of str
-        As `visterm.metrics.evaluate` takes them.
-    shape : tuple of int
-        Images and tags, over all parts.
-    n_relevant : ndarray of int64, shape (n_tags,)
-        Images that have each tag, over all parts.
-    folder : Path
-        For the files of metrics of words.
-    siblings : array-like or sparse, shape (n_tags, n_tags), optional
-        As `visterm.metrics.evaluate` takes them.
+    `shape` counts images and tags over all parts; `n_relevant`, int64 of shape (n_tags,), the images that have each
+    tag, over all parts. The folder is for the files of metrics of words.
     """
 
     def __init__(
@@ -113,10 +103,7 @@ class PartMeasures:
     def interval(self, name: str) -> Interval:
         """Return the value of a metric and its 95 % interval: bootstrapped over tags, over images as in `Moments`.
 
-        Raises
-        ------
-        DataError
-            If there is nothing to average.
+        Raises DataError if there is nothing to average.
         """
         moments = self._of_images.get(name)
         if moments is not None and moments.n:

@@ -20,12 +20,8 @@ from visterm.metrics.blocks import Block, Scores
 from visterm.metrics.ranking import Ranks
 from visterm.metrics.retrieval import rank_images
 
-EASY_FROM = 3
-"""Relevant images from which on a query is easy (PAMIR, Table X)."""
-
-TOP = 10
-"""Images of a list that people look at: for P10 and nDCG10."""
-
+EASY_FROM = 3  # Relevant images from which on a query is easy (PAMIR, Table X)
+TOP = 10  # Images of a list that people look at: for P10 and nDCG10
 BLOCK_BYTES = 2**25
 
 Combine: TypeAlias = str | Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]
@@ -74,17 +70,8 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine
 def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine: Combine = "sum") -> list[Ranking]:
     """Return the best images of a few queries; all scores for these queries are held at once.
 
-    Parameters
-    ----------
-    scores, Q, exclude, combine
-        As in `rank_queries`.
-    k : int
-        Images of each, at most: as many as there are that are not excluded.
-
-    Returns
-    -------
-    list of Ranking
-        One a query, its arrays of shape (at most k,).
+    Parameters are those of `rank_queries`. One `Ranking` a query, its arrays of shape (at most k,): as many as there
+    are that are not excluded.
     """
     Q = as_csr(Q)
     parts = [(rows.start, block) for rows, block in _query_blocks(scores, Q, combine)]

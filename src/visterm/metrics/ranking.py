@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from visterm.kernels.ranks import rank_in_rows
 from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
 
-_ROUNDING = 1e-9
-"""Recalls are fractions: 3 / 10 counts as 0.3."""
+_ROUNDING = 1e-9  # Recalls are fractions: 3 / 10 counts as 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +20,12 @@ class Ranks:
     """Where the relevant entries of some ranked lists stand; all measures follow from it.
 
     A measure of one list is NaN where the list has no relevant entry. `k` is at least 1 and may be larger than a list.
-
-    Attributes
-    ----------
-    n_lists : int
-        Ranked lists: images, or tags used as queries.
-    lists : ndarray of int64, shape (n_relevant,)
-        The list of each relevant entry.
-    items : ndarray of int64, shape (n_relevant,)
-        What is relevant in that list: a tag, or an image.
-    ranks : ndarray of int64, shape (n_relevant,)
-        1 is best; ties are broken by the smaller item.
     """
 
-    n_lists: int
-    lists: NDArray[np.int64]
-    items: NDArray[np.int64]
-    ranks: NDArray[np.int64]
+    n_lists: int  # Ranked lists: images, or tags used as queries
+    lists: NDArray[np.int64]  # shape (n_relevant,): the list of each relevant entry
+    items: NDArray[np.int64]  # shape (n_relevant,): what is relevant in that list: a tag, or an image.
+    ranks: NDArray[np.int64]  # shape (n_relevant,): 1 is best; ties are broken by the smaller item
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
@@ -126,18 +114,10 @@ def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.floa
 
 @dataclass(frozen=True, slots=True)
 class TagRanks(Ranks):
-    """Ranks of the relevant tags of images, with what AUC needs besides.
+    """Ranks of the relevant tags of images, with what AUC needs besides."""
 
-    Attributes
-    ----------
-    mid_ranks : ndarray of float64, shape (n_relevant,)
-        As `ranks`, but equal scores share the mean of their ranks.
-    n_ranked : ndarray of int64, shape (n_lists,)
-        Tags that are ranked for each image: all but the excluded.
-    """
-
-    mid_ranks: NDArray[np.float64]
-    n_ranked: NDArray[np.int64]
+    mid_ranks: NDArray[np.float64]  # shape (n_relevant,): as `ranks`, but equal scores share the mean of their ranks
+    n_ranked: NDArray[np.int64]  # shape (n_lists,): tags that are ranked for each image, all but the excluded
 
     def auc(self) -> NDArray[np.float64]:
         """Share of the pairs (relevant, irrelevant tag) of an image in the right order; a tie counts as half.

@@ -15,12 +15,8 @@ from visterm.kernels.ranks import count_irrelevant_above
 from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
 from visterm.metrics.ranking import Ranks, ratio
 
-ENTRIES = 2**20
-"""Entries handled together."""
-
-MOST_IMAGES = 2**32
-"""An entry is 8 bytes: 4 of the score, and 4 of the image's number."""
-
+ENTRIES = 2**20  # Entries handled together
+MOST_IMAGES = 2**32  # An entry is 8 bytes: 4 of the score, and 4 of the image's number
 _SIGN = np.uint32(2**31)
 
 
@@ -80,20 +76,9 @@ class StoredImageRanker:
     """Ranks the relevant images of each tag in two passes over the images, as `ImageRanker`, but in files.
 
     First all images are gathered: an entry's key sorts by score, the best first, then by image. `sort` brings the keys
-    of each tag into order, where they lie. Then all images are counted.
-
-    Parameters
-    ----------
-    folder : Path
-        For its files, of 28 bytes a relevant entry.
-    n_relevant : ndarray of int64, shape (n_tags,)
-        Relevant images of each tag, over all images.
-    n_images : int
-
-    Raises
-    ------
-    TooLargeError
-        If there are more images than four bytes can number.
+    of each tag into order, where they lie. Then all images are counted. Files in `folder` take 28 bytes a relevant
+    entry; `n_relevant`, int64 of shape (n_tags,), counts the relevant images of each tag, over all images. Raises
+    TooLargeError if there are more images than four bytes can number.
     """
 
     def __init__(self, folder: Path, n_relevant: NDArray[np.int64], n_images: int) -> None:

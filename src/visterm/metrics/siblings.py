@@ -24,14 +24,8 @@ class SiblingTags:
     and for siblings. With several, a predicted tag counts 1 if it is equal to or a sibling of any of them: the largest
     S, so that with no siblings p_sib@k is precision at k.
 
-    Parameters
-    ----------
-    judgements : Judgements
-        What is relevant.
-    siblings : array-like or sparse, shape (n_tags, n_tags)
-        Not 0 where two tags are siblings; every tag counts as its own.
-    ks : iterable of int
-        The k that will be asked for.
+    `siblings`, (n_tags, n_tags), is not 0 where two tags are siblings; every tag counts as its own. `ks` are the k that
+    will be asked for.
     """
 
     def __init__(self, judgements: Judgements, siblings: Any, ks: Iterable[int]) -> None:

@@ -18,14 +18,9 @@ DRAWS_AT_ONCE = 2**22
 NOISE = 1e-10
 """Of the largest value: differences nearer than this are equal, as the same fractions reached by other sums are."""
 
-MOST_TIED = 13
-"""Differences with ties of which all signs are gone through, as SciPy does."""
-
-NORMAL_95 = 1.959963984540054
-"""Standard deviations on both sides of the mean that hold 95 % of a normal distribution."""
-
-Z = 1.959964
-"""Standard deviations that hold 95 %, to the digits that reports of before had."""
+MOST_TIED = 13  # Differences with ties of which all signs are gone through, as SciPy does
+NORMAL_95 = 1.959963984540054  # Standard deviations on both sides of the mean that hold 95 % of a normal distribution
+Z = 1.959964  # Standard deviations that hold 95 %, to the digits that reports of before had
 
 
 class Interval(NamedTuple):
@@ -37,42 +32,26 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A mean difference between two models on the same images.
+    """A mean difference between two models on the same images."""
 
-    Attributes
-    ----------
-    mean, low, high : float
-        First minus second, and its interval under resampling of the images.
-    p_value : float
-        Twice the share of resamples in which the difference is on or across 0, at most 1. Small: the sign is sure.
-    n : int
-        Images that were compared.
-    """
-
+    # First minus second, and its interval under resampling of the images
     mean: float
     low: float
     high: float
     p_value: float
-    n: int
+    """Twice the share of resamples in which the difference is on or across 0, at most 1. Small: the sign is sure."""
+    n: int  # Images that were compared
 
 
 class SignedRanks(NamedTuple):
-    """Wilcoxon's signed ranks of the differences between two models.
+    """Wilcoxon's signed ranks of the differences between two models."""
 
-    Attributes
-    ----------
-    first_better, second_better : float
-        Sums of the ranks, by size, of the differences in favour of each.
-    p_value : float
-        Of the hypothesis that the differences are symmetric around 0. Small: the one with the larger sum is better.
-    n : int
-        Differences that are not 0.
-    """
-
+    # Sums of the ranks, by size, of the differences in favour of each
     first_better: float
     second_better: float
     p_value: float
-    n: int
+    """Of the hypothesis that the differences are symmetric around 0. Small: the one with the larger sum is better."""
+    n: int  # Differences that are not 0
 
     def better(self, level: float = 0.95) -> int:
         """Return 1 if the first is better at this level of confidence, -1 if the second is, else 0."""
@@ -271,22 +250,12 @@ class Moments:
 
 
 def share_of_right(n_right: Any, n_given: Any) -> Interval | None:
-    """Return the share of right tags among all that were given, and its 95 % interval.
+    """Return the share of right tags among all that were given, and its 95 % interval; None where nothing was given.
 
     Tags of one image are right or wrong together, so they say less than as many tags of different images. The interval
     is Wilson's for the number of independent tags that say as much: the number given, divided by the ratio of the
     variance over images to that of independent tags, if above 1. Unlike a bootstrap over images, it does not shrink to
-    a point if few tags were given and all were right.
-
-    Parameters
-    ----------
-    n_right, n_given : array-like of int, shape (n_images,)
-        Of each image.
-
-    Returns
-    -------
-    Interval or None
-        None where nothing was given.
+    a point if few tags were given and all were right. `n_right` and `n_given` are int of shape (n_images,).
 
     References
     ----------

@@ -19,28 +19,16 @@ USUAL_K = 5
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of the table.
+    """One line of the table."""
 
-    Attributes
-    ----------
-    name : str
-        What users type, before the ``@`` if it takes a k.
-    summary : str
-        One line for lists and docs.
-    of : {"image", "tag", "word", "sibling"}
-        Whether tags are ranked for each image, given to all images and counted tag by tag, each used as a query, or
-        given to all images and compared with the siblings of the right ones.
-    measure : str
-        The method of `TagRanks`, `GivenTags`, `Ranks` or `SiblingTags` that gives its values; metrics are their mean.
-    takes_k : bool
-        Whether it looks at the first k only, and is written ``name@k``.
-    """
-
-    name: str
-    summary: str
+    name: str  # What users type, before the ``@`` if it takes a k
+    summary: str  # One line for lists and docs
     of: Literal["image", "tag", "word", "sibling"]
+    """Whether tags are ranked for each image, given to all images and counted tag by tag, each used as a query, or
+    given to all images and compared with the siblings of the right ones."""
     measure: str
-    takes_k: bool = False
+    """The method of `TagRanks`, `GivenTags`, `Ranks` or `SiblingTags` that gives its values; metrics are their mean."""
+    takes_k: bool = False  # Whether it looks at the first k only, and is written ``name@k``
 
     @property
     def example(self) -> str:

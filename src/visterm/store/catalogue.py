@@ -38,51 +38,25 @@ from visterm.store.tags import Tags
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
 SKIPPED = "skipped.jsonl"
 """The list of files that were left out, for people and other programs; the truth is in the database."""
-OLD_DESCRIPTION = "catalogue.json"
-"""What catalogues had before there was a database."""
+OLD_DESCRIPTION = "catalogue.json"  # What catalogues had before there was a database
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What made the rows of a catalogue.
+    """What made the rows of a catalogue."""
 
-    Attributes
-    ----------
-    run : str
-        The folder of the run, in full; empty if it was never saved.
-    fingerprint : str
-        Of the encoder and the model together: rows of another cannot be compared with these.
-    encoder_fingerprint : str
-        Of the encoder alone: features of another cannot be learned from with these.
-    """
-
-    run: str
-    fingerprint: str
-    encoder_fingerprint: str = ""
+    run: str  # The folder of the run, in full; empty if it was never saved
+    fingerprint: str  # Of the encoder and the model together: rows of another cannot be compared with these
+    encoder_fingerprint: str = ""  # Of the encoder alone: features of another cannot be learned from with these
 
 
 class StoredCatalogue(SearchedCatalogue):
     """A catalogue in memory, or in a folder; see `create` and `open`.
 
     All methods may be called from several threads. What is committed is seen by searches from then on, in this and in
-    other processes. Statements on single tables go through the parts below; what changes rows goes through the methods
-    here, which hold the writer's lock.
-
-    Parameters
-    ----------
-    origin : Origin
-        The run that makes the rows: it becomes the current one.
-
-    Attributes
-    ----------
-    folder : Path or None
-    database : Database
-    images : Images
-    tags : Tags
-    runs : Runs
-    jobs : Jobs
-    history : History
-    skipped : SkippedFiles
+    other processes. Statements on single tables go through the parts (`images`, `tags`, `runs`, `jobs`, `history`,
+    `skipped`); what changes rows goes through the methods here, which hold the writer's lock. `origin` is the run that
+    makes the rows: it becomes the current one. `folder` is None in memory.
     """
 
     def __init__(self, origin: Origin) -> None:
@@ -95,10 +69,7 @@ class StoredCatalogue(SearchedCatalogue):
     def create(cls, folder: str | os.PathLike[str], origin: Origin) -> Self:
         """Make an empty catalogue in a folder that is not there or empty.
 
-        Raises
-        ------
-        StorageError
-            If anything lies there.
+        Raises StorageError if anything lies there.
         """
         check_target(folder, "catalogue")
         if Path(folder).is_dir() and any(Path(folder).iterdir()):
@@ -111,12 +82,8 @@ class StoredCatalogue(SearchedCatalogue):
     def open(cls, folder: str | os.PathLike[str]) -> Self:
         """Open a catalogue; rows stay on disk, memory-mapped.
 
-        Raises
-        ------
-        StorageError
-            If there is none, or an older visterm (JSON lines) or a newer one wrote it.
-        CorruptFileError
-            If its database or its rows are damaged.
+        Raises StorageError if there is none, or an older visterm (JSON lines) or a newer one wrote it; CorruptFileError
+        if its database or its rows are damaged.
         """
         path = open_folder(folder, "catalogue")
         if (path / OLD_DESCRIPTION).exists() and not (path / DATABASE).exists():
@@ -136,17 +103,10 @@ class StoredCatalogue(SearchedCatalogue):
         return catalogue
 
     def check(self) -> int:
-        """Check the database, and all rows in files by their checksums.
+        """Check the database, and all rows in files by their checksums; return how many rows have none.
 
-        Returns
-        -------
-        int
-            Rows without a checksum, which an earlier visterm wrote; see `add_checksums`.
-
-        Raises
-        ------
-        CorruptFileError
-            If something is damaged.
+        Rows without a checksum are those that an earlier visterm wrote; see `add_checksums`. Raises CorruptFileError if
+        something is damaged.
         """
         if found := self.database.check():
             raise CorruptFileError(
@@ -181,13 +141,7 @@ class StoredCatalogue(SearchedCatalogue):
 
     @property
     def origin(self) -> Origin:
-        """The current run, as what made the rows.
-
-        Raises
-        ------
-        CorruptFileError
-            If the database names none.
-        """
+        """The current run, as what made the rows. Raises CorruptFileError if the database names none."""
         found = self.database.row("SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1")
         if found is None:
             raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
@@ -208,12 +162,8 @@ class StoredCatalogue(SearchedCatalogue):
     def writing(self) -> Iterator[None]:
         """Hold the right to write rows, over many transactions; what a killed process left uncommitted is cut first.
 
-        The methods that change rows take it themselves; a job holds it all along.
-
-        Raises
-        ------
-        StorageError
-            If another process holds it: "in use by process PID on HOST since ...".
+        The methods that change rows take it themselves; a job holds it all along. Raises StorageError if another
+        process holds it: "in use by process PID on HOST since ...".
         """
         if not self._lock.is_mine and self.database.in_transaction:
             raise StorageError("Rows are written inside StoredCatalogue.transaction(), not Database.transaction().")
@@ -231,12 +181,8 @@ class StoredCatalogue(SearchedCatalogue):
     def add(self, records: Sequence[Record], U: Any) -> list[int]:
         """Take images in, with their tags and a row of the current run each, and return their ids.
 
-        Raises
-        ------
-        ShapeError
-            If there is not one row a record, or the rows are not as wide as those that are there.
-        DataError
-            If a row is not finite.
+        Raises ShapeError if there is not one row a record, or the rows are not as wide as those that are there;
+        DataError if a row is not finite.
         """
         U = as_rows(U, "U")
         if U.shape[0] != len(records):
@@ -250,12 +196,8 @@ class StoredCatalogue(SearchedCatalogue):
     def set_rows(self, ids: Sequence[int], U: Any, *, run_id: int | None = None) -> None:
         """Keep a row of a run (None: the current one) for each of some images, in place of any it had.
 
-        Raises
-        ------
-        ShapeError
-            If there is not one row an image, or the rows are not as wide as those that are there.
-        DataError
-            If a row is not finite, or an image is given twice.
+        Raises ShapeError if there is not one row an image, or the rows are not as wide as those that are there;
+        DataError if a row is not finite, or an image is given twice.
         """
         U = as_rows(U, "U")
         numbers = np.asarray(ids, np.int64).ravel()
@@ -283,10 +225,7 @@ class StoredCatalogue(SearchedCatalogue):
     def check_origin(self, fingerprint: str) -> None:
         """Refuse queries and rows of anything but what made the rows that are here.
 
-        Raises
-        ------
-        EncoderMismatchError
-            If `fingerprint` is not that of `origin`.
+        Raises EncoderMismatchError if `fingerprint` is not that of `origin`.
         """
         origin = self.origin
         if fingerprint != origin.fingerprint:
@@ -298,10 +237,7 @@ class StoredCatalogue(SearchedCatalogue):
     def compact(self, *, least: float = 0.2) -> bool:
         """Write the rows of each segment anew without the dead ones, where these are at least that share.
 
-        Returns
-        -------
-        bool
-            Whether there was anything to do.
+        Returns whether there was anything to do.
         """
         with self.writing():
             return self._rows.compact(least)
@@ -314,24 +250,10 @@ class StoredCatalogue(SearchedCatalogue):
         """Make an index (faiss or LanceDB) of each large dense segment of the current run, where searches gain.
 
         Searches stay exact among filtered images, of more than 100 results, and of rows that came after the index.
+        `queries`, (n_queries, width), are rows like those of real searches: on the first 100 it is measured whether an
+        index pays, and how many of the best it finds. None: some of the rows. Returns whether there is an index now.
 
-        Parameters
-        ----------
-        queries : array-like of float32, shape (n_queries, width), optional
-            Query rows like those of real searches: on the first 100 it is measured whether an index pays, and how many
-            of the best it finds. None: some of the rows.
-
-        Returns
-        -------
-        bool
-            Whether there is an index now.
-
-        Raises
-        ------
-        StorageError
-            If the catalogue is in memory only.
-        MissingExtraError
-            If faiss is not installed.
+        Raises StorageError if the catalogue is in memory only; MissingExtraError if faiss is not installed.
         """
         if self.folder is None:
             raise StorageError("This catalogue is in memory only, where searches are exact. Save it first.")
@@ -345,17 +267,9 @@ class StoredCatalogue(SearchedCatalogue):
     def keep_in_lance(self, uri: str = "") -> None:
         """Keep rows in Lance tables, in place of files, from the first one on.
 
-        Parameters
-        ----------
-        uri : str
-            A folder, or one of an object store (``s3://bucket/folder``); empty: in the catalogue's own folder.
-
-        Raises
-        ------
-        StorageError
-            If the catalogue has rows already, or is in memory only; or nothing can be kept there.
-        MissingExtraError
-            If lancedb is not installed.
+        `uri` is a folder, or one of an object store (``s3://bucket/folder``); empty: in the catalogue's own folder.
+        Raises StorageError if the catalogue has rows already, or is in memory only, or nothing can be kept there;
+        MissingExtraError if lancedb is not installed.
         """
         if self.folder is None:
             raise StorageError("This catalogue is in memory only, and so are its rows. Save it first.")

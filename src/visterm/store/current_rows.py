@@ -26,23 +26,15 @@ HIDDEN = (
 )
 """The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows."""
 
-QUERY_BLOCK = 64
-"""Queries whose best rows are found at a time."""
-
+QUERY_BLOCK = 64  # Queries whose best rows are found at a time
 RESTORE = "Restore the catalogue from a backup, or index the images again into a new one."
 
 
 class CurrentRows:
     """Rows to search, under the ids of their images.
 
-    Parameters
-    ----------
-    version : str
-        Of the tables: another one means that rows have changed.
-    parts : list of Part
-        The segments of one run.
-    width : int or None
-        Columns of the rows; None where there are none.
+    `version` is that of the tables: another one means that rows have changed. `parts` are the segments of one run;
+    `width` is None where there are no rows.
     """
 
     def __init__(self, version: str, parts: list[Part], width: int | None) -> None:
@@ -64,14 +56,8 @@ class CurrentRows:
         """Find the rows with the largest dot products, among all or those of some ids; see `StoredCatalogue.search`.
 
         Of equal rows the one with the smaller id comes first. With an index a few of the best may be missed; the scores
-        are right.
-
-        Raises
-        ------
-        ShapeError
-            If `q` is not as wide as the rows.
-        DataError
-            If `q` is not finite, or `among` are no whole numbers.
+        are right. Raises ShapeError if `q` is not as wide as the rows; DataError if `q` is not finite, or `among` are
+        no whole numbers.
         """
         Q, k = as_queries(q, self.width), check_k(k, len(self))
         ids = None if among is None else as_ids(among)
@@ -123,10 +109,7 @@ class CurrentRows:
 def read_current_rows(database: Database, files: Callable[[StoredSegment], Segment]) -> CurrentRows:
     """Read which rows the current run has now, and map them.
 
-    Raises
-    ------
-    CorruptFileError
-        If the database names rows that cannot be, or their files are damaged.
+    Raises CorruptFileError if the database names rows that cannot be, or their files are damaged.
     """
     with database.snapshot():
         version = database.value("SELECT value FROM meta WHERE key = 'rows'")
@@ -155,10 +138,7 @@ def read_current_rows(database: Database, files: Callable[[StoredSegment], Segme
 def checked_places(found: list[Any], segment: StoredSegment) -> NDArray[np.int64]:
     """Return the places of rows of a segment that the database lists, a place each.
 
-    Raises
-    ------
-    CorruptFileError
-        If the segment has no such row.
+    Raises CorruptFileError if the segment has no such row.
     """
     places = np.array([row[0] for row in found], np.int64)
     outside = places[(places < 0) | (places >= segment.n_rows)]
@@ -172,10 +152,7 @@ def checked_places(found: list[Any], segment: StoredSegment) -> NDArray[np.int64
 def segments_of(database: Database, where: str = "", *values: Any) -> list[StoredSegment]:
     """List segments, in their order: of all runs, or those for which a condition holds.
 
-    Raises
-    ------
-    CorruptFileError
-        If there can be no such segment.
+    Raises CorruptFileError if there can be no such segment.
     """
     found = database.rows(
         f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id", values

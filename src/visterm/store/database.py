@@ -17,8 +17,7 @@ from visterm.core.errors import CorruptFileError, DiskError, ReplacedError, Stor
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import disk_error, why_refused
 
-FORMAT = 4
-"""Version of the tables, kept in ``meta``."""
+FORMAT = 4  # Version of the tables, kept in ``meta``
 
 
 def _add_table_versions(connection: sqlite3.Connection) -> None:
@@ -48,29 +47,15 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
 }
 """From version n to n + 1, each run in one transaction with the change of the number."""
 
-BUSY_SECONDS = 30.0
-"""How long a statement waits while another process commits."""
+BUSY_SECONDS = 30.0  # How long a statement waits while another process commits
 
 
 class Database:
-    """A catalogue's tables, in a file or in memory.
+    """A catalogue's tables, in a file or in memory (`path` None); with `new`, in a file that is made now.
 
     Of a file each thread has its own connection, so that readers go on while one thread or process writes. In memory
-    there is one, and threads take turns.
-
-    Parameters
-    ----------
-    path : Path or None
-        The file; None: in memory.
-    new : bool
-        Make the tables, in a file that is not there yet.
-
-    Raises
-    ------
-    StorageError
-        If there is no file at `path`, or a newer visterm wrote it.
-    CorruptFileError
-        If the file is no catalogue's database.
+    there is one, and threads take turns. Raises StorageError if there is no file at `path`, or a newer visterm wrote
+    it; CorruptFileError if the file is no catalogue's database.
     """
 
     def __init__(self, path: Path | None = None, *, new: bool = False) -> None:
@@ -91,10 +76,8 @@ class Database:
     def check_in_place(self) -> None:
         """Check that the files at the catalogue's path are still those that were opened.
 
-        Raises
-        ------
-        ReplacedError
-            If they were removed, or others were put in their place: what is written would be lost with the old ones.
+        Raises ReplacedError if they were removed, or others were put in their place: what is written would be lost with
+        the old ones.
         """
         if self.path is None or self._identity is None:
             return
@@ -141,16 +124,9 @@ class Database:
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Do all that is inside or nothing; it is on disk when this ends. Inside another, it is part of that one.
 
-        Raises
-        ------
-        StorageError
-            If another process has been writing for too long.
-        ReplacedError
-            If the catalogue was removed or replaced since it was opened.
-        DiskError
-            If the disk is full, or refuses in another way; nothing of it is done then.
-        CorruptFileError
-            If the file is damaged.
+        Raises StorageError if another process has been writing for too long. Raises ReplacedError if the catalogue was
+        removed or replaced since it was opened. Raises DiskError if the disk is full, or refuses in another way;
+        nothing of it is done then. Raises CorruptFileError if the file is damaged.
         """
         return self._within("BEGIN IMMEDIATE")
 
@@ -161,10 +137,7 @@ class Database:
     def check_readable(self) -> None:
         """Check that the file is in place and can be read, from the disk and not from what a connection remembers.
 
-        Raises
-        ------
-        StorageError
-            If it was removed or replaced, or cannot be read.
+        Raises StorageError if it was removed or replaced, or cannot be read.
         """
         self.check_in_place()
         if self.path is None:
@@ -324,19 +297,13 @@ class Database:
 
 
 class Table:
-    """One or some tables of a catalogue, with their statements.
-
-    Parameters
-    ----------
-    database : Database
-    """
+    """One or some tables of a catalogue, with their statements."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
 
-FileIdentity = tuple[int, int] | None
-"""Device and inode of a file; None where there is none."""
+FileIdentity = tuple[int, int] | None  # Device and inode of a file; None where there is none
 
 
 def _identities(path: Path) -> tuple[FileIdentity, ...]:

@@ -23,9 +23,7 @@ from visterm.store.tags import NOT_REJECTED
 PREDICTED_FROM = 0.5
 """A tag counts as predicted, and is exported, from this confidence on: more likely right than wrong."""
 
-LARGEST = 2**63 - 1
-"""The largest whole number that SQLite holds."""
-
+LARGEST = 2**63 - 1  # The largest whole number that SQLite holds
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", re.ASCII)
 
 TAGGED = "tag_id IN (SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?)))"

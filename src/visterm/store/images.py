@@ -30,49 +30,25 @@ AMONG = "id IN (SELECT value FROM json_each(?))"
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """One image of a catalogue, as the tables hold it.
+    """One image of a catalogue, as the tables hold it."""
 
-    Attributes
-    ----------
-    id : int
-        Its number, which is never used again: what rows, requests and feedback mean it by.
-    path : str or None
-        The file, in full; None for an image that was given as an array.
-    name : str
-        What searches show.
-    folder : str
-        Of the file, in full.
-    n_bytes, mtime_ns, width, height : int
-    sha256 : str
-    file_type : str
-        As the ending of the name says: "jpeg", "png".
-    taken : str or None
-        ISO 8601, as the camera's clock said.
-    added, seen : str
-        UTC; when it came in, and when it was last found unchanged.
-    phash : int or None
-        Perceptual hash, 64 bits, signed.
-    state : {"here", "gone"}
-    reviewed : str or None
-        When a person last reviewed its tags.
-    """
-
-    id: int
-    path: str | None
-    name: str
-    folder: str
+    id: int  # Its number, which is never used again: what rows, requests and feedback mean it by
+    path: str | None  # The file, in full; None for an image that was given as an array
+    name: str  # What searches show
+    folder: str  # Of the file, in full
     n_bytes: int
     mtime_ns: int
     sha256: str
     width: int
     height: int
-    file_type: str
-    taken: str | None
+    file_type: str  # As the ending of the name says: "jpeg", "png"
+    taken: str | None  # ISO 8601, as the camera's clock said
+    # UTC: when it came in, and when it was last found unchanged
     added: str
     seen: str
-    phash: int | None
-    state: str
-    reviewed: str | None
+    phash: int | None  # Perceptual hash, 64 bits, signed
+    state: str  # "here" or "gone"
+    reviewed: str | None  # When a person last reviewed its tags
 
 
 class FileState(NamedTuple):
@@ -230,43 +206,20 @@ class SkippedFiles(Table):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One image, before it has a number in a catalogue.
+    """One image, before it has a number in a catalogue."""
 
-    Attributes
-    ----------
-    name : str
-        As it was given: what searches show.
-    path : str or None
-        The file, in full, or the address of an object; None for an image that was given as an array.
-    n_bytes : int
-        Size of the file, or of the array.
-    width, height : int
-        Pixels of the upright image.
-    sha256 : str
-        Hash of the file's bytes, or of the array's; of an object, what stands for it (`content_hash`).
-    tags : tuple of str
-        Those that people gave.
-    mtime_ns : int
-        When the file was last changed, in nanoseconds; 0 for an array.
-    file_type : str
-        The ending of its name, in small letters; "jpeg" for .jpg. Empty for an array.
-    taken : str or None
-        ISO 8601, as the camera's clock said; None where that is not known.
-    phash : int or None
-        Perceptual hash: 64 bits as a signed number.
-    """
-
-    name: str
-    path: str | None
-    n_bytes: int
+    name: str  # As it was given: what searches show
+    path: str | None  # The file, in full, or the address of an object; None for an image that was given as an array
+    n_bytes: int  # Size of the file, or of the array
+    # Pixels of the upright image
     width: int
     height: int
-    sha256: str
-    tags: tuple[str, ...] = ()
-    mtime_ns: int = 0
-    file_type: str = ""
-    taken: str | None = None
-    phash: int | None = None
+    sha256: str  # Hash of the file's bytes, or of the array's; of an object, what stands for it (`content_hash`)
+    tags: tuple[str, ...] = ()  # Those that people gave
+    mtime_ns: int = 0  # When the file was last changed, in nanoseconds; 0 for an array
+    file_type: str = ""  # The ending of its name, in small letters; "jpeg" for .jpg. Empty for an array.
+    taken: str | None = None  # ISO 8601, as the camera's clock said; None where that is not known
+    phash: int | None = None  # Perceptual hash: 64 bits as a signed number
 
 
 def read_records(
@@ -274,14 +227,7 @@ def read_records(
 ) -> list[Record | Skipped]:
     """Read size and hash of each image; one that cannot be read (any more) comes as skipped, with the reason.
 
-    Parameters
-    ----------
-    images : sequence of paths or of uint8 arrays (height, width, 3)
-    names : sequence of str
-    tags : sequence of lists of str
-        Given by people, for each image.
-    n_jobs : int, optional
-        Threads; None is all cores.
+    Images are paths or uint8 arrays (height, width, 3); `tags` were given by people, for each image.
     """
     from visterm.data.contents import reading_threads
 

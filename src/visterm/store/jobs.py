@@ -23,32 +23,16 @@ _STARTED_HERE: set[tuple[str, int]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job: "index", "fit", ...
-
-    Attributes
-    ----------
-    id : int
-    kind : str
-    state : {"waiting", "running", "cancelling", "done", "failed", "cancelled", "lost"}
-        "lost": its process was killed.
-    done : int
-    total : int or None
-        None while it is not known.
-    message : str
-        What it is at, or what came of it.
-    started, finished : str or None
-        UTC.
-    error : str or None
-    pid : int
-    host : str
-    """
+    """One job: "index", "fit", ..."""
 
     id: int
     kind: str
     state: str
+    """"waiting", "running", "cancelling", "done", "failed", "cancelled" or "lost". "lost": its process was killed."""
     done: int
-    total: int | None
-    message: str
+    total: int | None  # None while it is not known
+    message: str  # What it is at, or what came of it
+    # UTC
     started: str
     finished: str | None
     error: str | None

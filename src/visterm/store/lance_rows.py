@@ -28,31 +28,15 @@ from visterm.store.row_index import MOST, RECALL, K, Settings, growing
 Places: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
 
-KEPT_BYTES = 2**28
-"""Rows up to this size are read once and kept."""
-
-READ_BYTES = 2**24
-"""Read at a time: for a query of all rows LanceDB reads gigabytes ahead of what was taken."""
-
-SPARE = 16
-"""Rows named in addition: equal ones, and ones that are hidden."""
-
-ROUNDS = 10
-"""Of k-means."""
-
-GATHERED = 16
-"""If one row in this many is needed, or more, all are read in order: quicker than reading each alone."""
+KEPT_BYTES = 2**28  # Rows up to this size are read once and kept
+READ_BYTES = 2**24  # Bytes read at a time: for a query of all rows LanceDB reads gigabytes ahead of what was taken
+SPARE = 16  # Rows named in addition: equal ones, and ones that are hidden
+ROUNDS = 10  # Rounds of k-means
+GATHERED = 16  # If one row in this many is needed, or more, all are read in order: quicker than reading each alone
 
 
 class LanceRows:
-    """The first rows of a table, as one version has them.
-
-    Parameters
-    ----------
-    table : LanceTable
-    version : int
-    n_rows, width : int
-    """
+    """The first `n_rows` rows of a table, each of `width`, as one version has them."""
 
     def __init__(self, table: LanceTable, version: int, n_rows: int, width: int) -> None:
         self._table, self._version = table, version
@@ -170,15 +154,7 @@ class LanceRows:
 
 
 class LancePart(Part):
-    """Rows with ids, in a Lance table.
-
-    Parameters
-    ----------
-    ids : ndarray of int64, shape (n,)
-    rows : LanceRows
-    hidden : ndarray of int64
-    index : Candidates, optional
-    """
+    """Rows with ids, in a Lance table; its parameters are those of `Part`."""
 
     def __init__(
         self, ids: Places, rows: LanceRows, hidden: Places | None = None, index: Candidates | None = None
@@ -214,15 +190,8 @@ class LancePart(Part):
 class LanceIndex:
     """An index and its settings; see `Candidates`.
 
-    Parameters
-    ----------
-    rows : LanceRows
-        Of a version that has the index.
-    settings : Settings
-    n_rows : int, optional
-        Rows covered, from the first on; None: as many as when it was measured.
-    spare : int
-        Hidden rows: this many more are named.
+    `rows` are of a version that has the index. `n_rows` are covered, from the first on; None: as many as when it was
+    measured. `spare` more rows are named, because as many are hidden.
     """
 
     def __init__(self, rows: LanceRows, settings: Settings, n_rows: int | None = None, spare: int = 0) -> None:
@@ -244,10 +213,7 @@ def index_that_pays(
 ) -> tuple[int, Settings]:
     """Make an index of a table's rows, and measure its settings; one that does not pay is dropped again.
 
-    Returns
-    -------
-    (int, Settings)
-        The version that has the index, or that has none; and what was measured.
+    Returns the version that has the index, or that has none; and what was measured.
     """
     from lancedb.index import IvfFlat
 

@@ -26,9 +26,7 @@ from visterm.store.parts import Part
 from visterm.store.row_index import settings_of
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
-LANCE = "lance"
-"""The folder of the tables where no other place was named, and the name of their indexes."""
-
+LANCE = "lance"  # The folder of the tables where no other place was named, and the name of their indexes
 FILES = "files"
 
 DENSE_ONLY = (
@@ -38,18 +36,10 @@ DENSE_ONLY = (
 
 
 class LancePlace(NamedTuple):
-    """Where the tables of a catalogue lie.
+    """Where the tables of a catalogue lie."""
 
-    Attributes
-    ----------
-    uri : str
-        Of the database; empty: in the catalogue's own folder.
-    id : str
-        Part of the tables' names, so that several catalogues can keep theirs at one place.
-    """
-
-    uri: str
-    id: str
+    uri: str  # Of the database; empty: in the catalogue's own folder
+    id: str  # Part of the tables' names, so that several catalogues can keep theirs at one place
 
     @classmethod
     def at(cls, uri: str) -> LancePlace:
@@ -91,10 +81,7 @@ class LancePlace(NamedTuple):
 def lance_uri(store: str, option: str = "store") -> str | None:
     """Return where a store keeps its Lance tables; empty: with the catalogue. None for files. Messages name `option`.
 
-    Raises
-    ------
-    UserError
-        If there is no such store.
+    Raises UserError if there is no such store.
     """
     name, colon, uri = store.partition(":")
     if name not in (FILES, LANCE) or (colon and (name == FILES or not uri)):
@@ -105,16 +92,9 @@ def lance_uri(store: str, option: str = "store") -> str | None:
 
 
 class LanceSegment(SegmentFolder):
-    """A segment of dense rows in a table.
+    """A segment of dense rows in a table; `folder` is that of the ids.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the ids.
-    width : int
-    table : LanceTable
-    version : int
-        Of the table: the one that counts, and after `create` and `append` the one that has what was written.
+    `version` is the table's: the one that counts, and after `create` and `append` the one that has what was written.
     """
 
     def __init__(self, folder: Path, width: int, table: LanceTable, version: int) -> None:

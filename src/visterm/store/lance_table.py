@@ -21,16 +21,12 @@ from visterm.core.object_stores import check_named
 from visterm.core.remote import is_remote
 from visterm.core.writing import storage_error
 
-AT_ONCE = 2**15
-"""Rows that are read or written at a time."""
-
+AT_ONCE = 2**15  # Rows that are read or written at a time
 TIDIED_EVERY = 128
 """Versions: each names all files of the table, and each addition is a file of its own until they are put together."""
 
 MANY_FILES = 8
-ROWS_PER_FILE = 2**20
-"""That LanceDB puts together."""
-
+ROWS_PER_FILE = 2**20  # Rows that LanceDB puts together in a file
 CACHED = {"index_cache_size_bytes": 2**30, "metadata_cache_size_bytes": 2**28}
 """Of the lists of indexes, kept by LanceDB, which would take six times as much."""
 
@@ -40,18 +36,9 @@ READERS_NEED = timedelta(hours=1)
 
 
 class LanceTable:
-    """One table, which need not be there yet.
+    """One table, which need not be there yet, of the database at `uri`: a folder, or a folder of an object store.
 
-    Parameters
-    ----------
-    uri : str
-        Of the database: a folder, or a folder of an object store.
-    name : str
-
-    Raises
-    ------
-    MissingExtraError
-        If lancedb is not installed.
+    Raises MissingExtraError if lancedb is not installed.
     """
 
     def __init__(self, uri: str, name: str) -> None:
@@ -97,13 +84,7 @@ class LanceTable:
         return n_files > MANY_FILES + n_rows // ROWS_PER_FILE
 
     def tidy(self, version: int) -> tuple[int, bool]:
-        """Put small files together and bring the index up to date.
-
-        Returns
-        -------
-        (int, bool)
-            The version that is so, and whether its index knows all rows.
-        """
+        """Put small files together and bring the index up to date; return the version and if all rows are indexed."""
         self.cut(version)
         table = self.writable()
         with _translated(f"The table {self.name} at {self.uri} cannot be put in order"):
@@ -126,13 +107,7 @@ class LanceTable:
         return table
 
     def writable(self) -> Any:
-        """Return LanceDB's own table, to write.
-
-        Raises
-        ------
-        CorruptFileError
-            If it cannot be opened.
-        """
+        """Return LanceDB's own table, to write. Raises CorruptFileError if it cannot be opened."""
         try:
             return self._database.open_table(self.name)
         except (ValueError, OSError, RuntimeError) as error:

@@ -19,10 +19,7 @@ from visterm.store.database import now
 class WriterLock:
     """The right to write rows, of one process and in it of one thread at a time; held more than once by that thread.
 
-    Parameters
-    ----------
-    path : Path or None
-        The lock's file; None: of a catalogue in memory, which has no other process.
+    `path` is the lock's file; None of a catalogue in memory, which has no other process.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -41,10 +38,7 @@ class WriterLock:
     def held(self) -> Iterator[bool]:
         """Hold the lock, and say whether this thread did not hold it before; other threads of this process wait.
 
-        Raises
-        ------
-        StorageError
-            If another process holds it: "in use by PID on HOST since ...".
+        Raises StorageError if another process holds it: "in use by PID on HOST since ...".
         """
         with self._thread:
             if self._depth == 0 and self._path is not None:

@@ -20,11 +20,8 @@ from visterm.kernels.topk import top_k
 PASSED_OVER = 200
 """Hidden rows up to which a search finds that many more, and drops them; with more it reads the others one by one."""
 
-SELECTIVE = 16
-"""If one id in this many is requested, or more, a table of all ids is quicker than looking each one up."""
-
-BLOCK_BYTES = 2**24
-"""Scores held at a time, of some queries and some sparse rows."""
+SELECTIVE = 16  # If one id in this many is requested, or more, a table of all ids is quicker than looking each one up
+BLOCK_BYTES = 2**24  # Scores held at a time, of some queries and some sparse rows
 
 
 class Candidates(Protocol):
@@ -39,14 +36,8 @@ class Candidates(Protocol):
 class Part(ABC):
     """Rows with ids; a subclass says where they lie, by three hooks.
 
-    Parameters
-    ----------
-    ids : ndarray of int64, shape (n,)
-        None of the visible ones twice.
-    hidden : ndarray of int64
-        Places of rows that no search finds, ascending.
-    index : Candidates, optional
-        Of dense rows.
+    Of the `ids`, shape (n,), no visible one is there twice. `hidden` are places of rows that no search finds,
+    ascending; `index` is one of dense rows.
     """
 
     def __init__(
@@ -174,15 +165,7 @@ class Part(ABC):
 class ArrayPart(Part):
     """Rows in arrays, in memory or memory-mapped: dense ones are streamed, sparse ones go block by block.
 
-    Parameters
-    ----------
-    ids : ndarray of int64, shape (n,)
-        None of the visible ones twice.
-    rows : array or CSR, shape (n, width)
-    hidden : ndarray of int64
-        Places of rows that no search finds, ascending.
-    index : Candidates, optional
-        Of dense rows.
+    `rows`, array or CSR, has shape (n, width); the other parameters are those of `Part`.
     """
 
     def __init__(

@@ -29,51 +29,29 @@ from visterm.core.products import top_k_products
 from visterm.core.writing import whole_file
 
 K = 10
-RECALL = 0.99
-"""Share of the K best to be found on the queries that it is measured on; the goal is 0.98 on others."""
-
-PAYS = 3.0
-"""How many times faster than exact search it has to be, to be worth its space."""
-
-MOST = 100
-"""Results up to which it is used; more are found exactly."""
-
-LISTS = 4
-"""Of rows, times the square root of their number."""
-
+RECALL = 0.99  # Share of the K best to be found on the queries that it is measured on; the goal is 0.98 on others
+PAYS = 3.0  # How many times faster than exact search it has to be, to be worth its space
+MOST = 100  # Results up to which it is used; more are found exactly
+LISTS = 4  # Lists of rows, times the square root of the number of rows
 FETCHED = (50, 100, 200, 400)
 AT_ONCE = 2**16
 TRAINING_ROWS = 2**17
 INDEX_SUFFIX = ".faiss"
-MAGIC = b"IxPT"
-"""The first bytes of a file by faiss that turns rows before it looks for them, as ours do."""
-ALL_BELOW = 1000
-"""With fewer rows every row is a candidate."""
+MAGIC = b"IxPT"  # The first bytes of a file by faiss that turns rows before it looks for them, as ours do
+ALL_BELOW = 1000  # With fewer rows every row is a candidate
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of an index, and what was measured.
+    """Settings of an index, and what was measured."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows covered, from the first on.
-    lists, probed : int
-        Lists of rows, and how many of them are looked into.
-    fetched : int
-        Rows named for the `K` best.
-    recall : float
-        Share of the `K` best that were among them.
-    seconds, exact_seconds : float
-        Of a query by the index, and of an exact search of the same rows.
-    """
-
-    n_rows: int
+    n_rows: int  # Rows covered, from the first on
+    # Lists of rows, and how many of them are looked into
     lists: int
     probed: int
-    fetched: int
-    recall: float
+    fetched: int  # Rows named for the `K` best
+    recall: float  # Share of the `K` best that were among them
+    # Time of a query by the index, and of an exact search of the same rows
     seconds: float
     exact_seconds: float
 
@@ -88,13 +66,7 @@ class Settings:
 
 
 class RowIndex:
-    """An index and its settings; see `Candidates` in `parts`.
-
-    Parameters
-    ----------
-    index : faiss index
-    settings : Settings
-    """
+    """A faiss index and its settings; see `Candidates` in `parts`."""
 
     def __init__(self, index: Any, settings: Settings) -> None:
         self._index = index
@@ -119,12 +91,7 @@ class RowIndex:
     def read(cls, path: Path, settings: Settings, width: int) -> Self:
         """Read what `write` wrote, for rows of a width.
 
-        Raises
-        ------
-        CorruptFileError
-            If it cannot be read, or is of other rows.
-        MissingExtraError
-            If faiss is not installed.
+        Raises CorruptFileError if it cannot be read, or is of other rows; MissingExtraError if faiss is not installed.
         """
         faiss = _faiss()
         try:
@@ -160,15 +127,7 @@ class RowIndex:
 
 
 class LazyIndex:
-    """An index on disk that is read when it is first used; without faiss every search is exact.
-
-    Parameters
-    ----------
-    path : Path
-    settings : Settings
-    width : int
-        Of the rows.
-    """
+    """An index on disk, of rows of `width`, that is read when it is first used; without faiss every search is exact."""
 
     def __init__(self, path: Path, settings: Settings, width: int) -> None:
         self.path = path
@@ -187,23 +146,10 @@ class LazyIndex:
 
 
 def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowIndex:
-    """Make an index of rows, and measure its settings on queries.
+    """Make an index of rows, (n_rows, width), and measure on queries, (n_queries, width), whether it pays.
 
-    Parameters
-    ----------
-    U : ndarray of float32, shape (n_rows, width)
-    queries : ndarray of float32, shape (n_queries, width)
-        Like those of real searches: the more the better, up to a hundred.
-
-    Returns
-    -------
-    RowIndex
-        Whose `settings` say whether it pays.
-
-    Raises
-    ------
-    MissingExtraError
-        If faiss is not installed.
+    Queries should be like those of real searches: the more the better, up to a hundred. The index's `settings` say
+    whether it pays. Raises MissingExtraError if faiss is not installed.
     """
     faiss = _faiss()
     n, width = U.shape
@@ -223,13 +169,7 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
 
 
 def settings_of(facts: str) -> Settings:
-    """Read what `Settings.as_dict` gave, from JSON.
-
-    Raises
-    ------
-    CorruptFileError
-        If it is something else.
-    """
+    """Read what `Settings.as_dict` gave, from JSON. Raises CorruptFileError if it is something else."""
     try:
         settings = Settings(**json.loads(facts))
         counts = (settings.n_rows, settings.lists, settings.probed, settings.fetched)

@@ -14,11 +14,8 @@ from visterm.core.types import Matrix
 from visterm.store.database import Database
 from visterm.store.segments import DATA, DENSE, IDS, Segment, StoredSegment
 
-BLOCK_BYTES = 2**20
-"""Bytes of rows, about, under one checksum: little enough that a few are read at every opening."""
-
-SAMPLED = 4
-"""Blocks of a segment that are checked when a catalogue is opened."""
+BLOCK_BYTES = 2**20  # Bytes of rows, about, under one checksum: little enough that a few are read at every opening
+SAMPLED = 4  # Blocks of a segment that are checked when a catalogue is opened
 
 
 class Block(NamedTuple):
@@ -31,14 +28,7 @@ class Block(NamedTuple):
 
 
 class RowSums:
-    """The table of checksums.
-
-    Parameters
-    ----------
-    database : Database
-    files : callable
-        Gives the files of a segment.
-    """
+    """The table of checksums; `files` returns the files of a segment."""
 
     def __init__(self, database: Database, files: Callable[[StoredSegment], Segment]) -> None:
         self._database = database
@@ -70,10 +60,7 @@ class RowSums:
     def check(self, segment: StoredSegment, *, sampled: bool = False) -> None:
         """Compare the rows of a segment with their checksums: all, or a few blocks drawn at random.
 
-        Raises
-        ------
-        CorruptFileError
-            If some differ.
+        Raises CorruptFileError if some differ.
         """
         found = self._database.rows(
             "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= ? "

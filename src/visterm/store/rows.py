@@ -17,12 +17,7 @@ from visterm.core.types import Matrix
 def as_rows(matrix: Any, name: str) -> Matrix:
     """Return rows as C-contiguous float32 or canonical CSR; what is so already is not copied.
 
-    Raises
-    ------
-    ShapeError
-        If `matrix` does not have two dimensions.
-    DataError
-        If it is not numeric or not finite.
+    Raises ShapeError if `matrix` does not have two dimensions; DataError if it is not numeric or not finite.
     """
     if sp.issparse(matrix):
         rows: Matrix = as_csr(matrix)
@@ -44,12 +39,8 @@ def as_rows(matrix: Any, name: str) -> Matrix:
 def as_queries(q: Any, width: int | None = None) -> Matrix:
     """Return query rows as `as_rows` does; a vector is one of them.
 
-    Raises
-    ------
-    ShapeError
-        If they are not as wide as the rows to search (None: that is not known here).
-    DataError
-        If they are not numeric or not finite.
+    Raises ShapeError if they are not as wide as the rows to search (None: that is not known here); DataError if they
+    are not numeric or not finite.
     """
     queries = as_rows(q if sp.issparse(q) else np.atleast_2d(np.asarray(q)), "q")
     if width is not None and queries.shape[1] != width:
@@ -66,13 +57,7 @@ def other_width(name: str, n_columns: int, width: int) -> ShapeError:
 
 
 def as_ids(ids: Any) -> NDArray[np.int64]:
-    """Return ids to search among as sorted int64, none twice.
-
-    Raises
-    ------
-    DataError
-        If they are no whole numbers.
-    """
+    """Return ids to search among as sorted int64, none twice. Raises DataError if they are no whole numbers."""
     found = np.asarray(ids)
     if found.size and found.dtype.kind not in "iu":
         raise DataError(f"The ids to search among are of {found.dtype}; expected whole numbers.")

@@ -12,40 +12,22 @@ from visterm.core.jsonlines import json_text
 from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
-SHORT = 12
-"""Letters of a run's fingerprint that people see and type."""
+SHORT = 12  # Letters of a run's fingerprint that people see and type
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One run of a catalogue.
-
-    Attributes
-    ----------
-    id : int
-    fingerprint : str
-        Of encoder and model together: rows of another cannot be compared with these.
-    encoder_fingerprint : str
-    folder : str
-        Where it was made; empty if it was never saved.
-    rows_of : int
-        The run whose image rows serve this one: its own, or an earlier one of which only tag rows have moved.
-    added : str
-        UTC.
-    facts : dict
-        Whatever is to be shown of it: counts, validation figures, cut-offs.
-    current : bool
-        The one that searches and answers now.
-    """
+    """One run of a catalogue."""
 
     id: int
-    fingerprint: str
+    fingerprint: str  # Of encoder and model together: rows of another cannot be compared with these
     encoder_fingerprint: str
-    folder: str
+    folder: str  # Where it was made; empty if it was never saved
     rows_of: int
-    added: str
-    facts: dict[str, Any]
-    current: bool
+    """The run whose image rows serve this one: its own, or an earlier one of which only tag rows have moved."""
+    added: str  # UTC
+    facts: dict[str, Any]  # Whatever is to be shown of it: counts, validation figures, cut-offs
+    current: bool  # The one that searches and answers now
 
 
 class FeaturePlace(NamedTuple):
@@ -92,10 +74,7 @@ class Runs(Table):
     def set_current(self, run_id: int) -> None:
         """Set the run that searches: use `StoredCatalogue.use_run`, which tells searches too.
 
-        Raises
-        ------
-        StorageError
-            If there is no such run.
+        Raises StorageError if there is no such run.
         """
         with self._database.transaction() as connection:
             connection.execute("UPDATE runs SET current = 0 WHERE current = 1")

@@ -22,33 +22,18 @@ from visterm.store.tags import Said, Tags
 
 Ids: TypeAlias = NDArray[np.int64]
 
-BLOCK = 65536
-"""Rows whose lengths are measured at a time."""
-
-ONE_BY_ONE = 50
-"""Images below which it is quicker to ask for their names one after another."""
-
-APART = 2**40
-"""Ids that each catalogue has room for: images come while others search, and the ids of no other move."""
+BLOCK = 65536  # Rows whose lengths are measured at a time
+ONE_BY_ONE = 50  # Images below which it is quicker to ask for their names one after another
+APART = 2**40  # Ids that each catalogue has room for: images come while others search, and the ids of no other move
 
 
 class Where(NamedTuple):
-    """Which image an id is.
-
-    Attributes
-    ----------
-    name : str
-    path : str or None
-    id : int
-        In its catalogue.
-    catalogue : str or None
-        The catalogue, where there are several.
-    """
+    """Which image an id is."""
 
     name: str
     path: str | None
-    id: int
-    catalogue: str | None = None
+    id: int  # In its catalogue
+    catalogue: str | None = None  # The catalogue, where there are several
 
 
 class SearchedRows(Protocol):
@@ -97,14 +82,7 @@ class Searched(Protocol):
 
 
 class SearchedCatalogue:
-    """The half of a `StoredCatalogue` that searches ask.
-
-    Attributes
-    ----------
-    database : Database
-    images : Images
-    tags : Tags
-    """
+    """The half of a `StoredCatalogue` that searches ask."""
 
     database: Database
     images: Images
@@ -121,44 +99,24 @@ class SearchedCatalogue:
         return self._rows.current()
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
-        """Find the images with the largest dot products.
+        """Find the k images (0: all) with the largest dot products with a query row, (width,), or with each of several.
 
-        Parameters
-        ----------
-        q : array-like or CSR, shape (width,) or (n_queries, width)
-        k : int
-            How many; 0 means all.
-        among : array-like of int, optional
-            Ids of the images to search (see `find`); those without a row are left out.
-
-        Returns
-        -------
-        Ranking
-            Ids of images and scores, shape (n_queries, min(k, n_searched)), best first.
+        `q` is array-like or CSR. `among` are ids of the images to search (see `find`); those without a row are left
+        out. Returns ids of images and scores, (n_queries, min(k, n_searched)), best first.
         """
         return self._rows.current().search(q, k, among=among)
 
     def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
         """Return the dot products of images (None: of `searchable()`) with query rows, in their order, unsorted.
 
-        Returns
-        -------
-        ndarray of float32, shape (n_images, n_queries)
-
-        Raises
-        ------
-        DataError
-            If an image has no row of the current run.
+        They are float32, shape (n_images, n_queries). Raises DataError if an image has no row of the current run.
         """
         return self._rows.current().products(q, ids)
 
     def rows(self, ids: Any) -> Matrix:
         """Return the current run's rows of some images, array or CSR: what "like this image" searches by.
 
-        Raises
-        ------
-        DataError
-            If an image has no row of the current run.
+        Raises DataError if an image has no row of the current run.
         """
         return self._rows.current().rows(ids)
 
@@ -218,15 +176,10 @@ class SearchedCatalogue:
 class ShardedRows:
     """Rows of several stores, searched as one.
 
-    The id of a row is its id in its shard, and what that shard's ids begin from. Scores, order and ties are those of
-    one store with all rows under these ids: the best of all are among the best of each shard.
-
-    Parameters
-    ----------
-    shards : Shards
-        Of what has the searches of a `StoredCatalogue`; some may be empty.
-    bases : sequence of int
-        What the ids of each shard begin from, ascending; a shard's own ids are less than the distance to the next.
+    The id of a row is its id in its shard, and what that shard's ids begin from (`bases`, ascending; a shard's own ids
+    are less than the distance to the next). Scores, order and ties are those of one store with all rows under these
+    ids: the best of all are among the best of each shard. Shards have the searches of a `StoredCatalogue`; some may be
+    empty.
     """
 
     def __init__(self, shards: Shards, bases: Sequence[int]) -> None:
@@ -295,15 +248,7 @@ class ShardedRows:
 
 
 class SearchedUnion:
-    """Catalogues as searches ask them, see `Searched`.
-
-    Parameters
-    ----------
-    shards : Shards
-        Of `StoredCatalogue`.
-    names : sequence of str
-        Of the catalogues, for people.
-    """
+    """Catalogues as searches ask them, see `Searched`: shards of `StoredCatalogue`, and their names for people."""
 
     def __init__(self, shards: Shards, names: Sequence[str]) -> None:
         self._names = list(names)

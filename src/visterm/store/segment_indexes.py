@@ -19,12 +19,8 @@ from visterm.store.stored_rows import StoredRows
 INDEX_FROM = 100_000
 """Rows of a segment from which on an index pays: below, reading all of them takes a few milliseconds."""
 
-N_QUERIES = 100
-"""Queries that an index is measured on."""
-
-AGAIN = 0.2
-"""Share of a segment's rows outside its index, from which on it is made anew."""
-
+N_QUERIES = 100  # Queries that an index is measured on
+AGAIN = 0.2  # Share of a segment's rows outside its index, from which on it is made anew
 OF_THE_CURRENT_RUN = "run_id = (SELECT coalesce(rows_of, id) FROM runs WHERE current = 1)"
 
 
@@ -41,11 +37,7 @@ def indexes_are_due(database: Database) -> bool:
 def build_indexes(rows: StoredRows, queries: Any) -> bool:
     """Index each large segment of the current run, and return whether an index pays; one that does not is not kept.
 
-    Parameters
-    ----------
-    rows : StoredRows
-    queries : array-like of float32, shape (n_queries, width), or None
-        The first 100 are what an index is measured on; None: some of the rows.
+    The first 100 of `queries`, (n_queries, width), are what an index is measured on; None: some of the rows.
     """
     database, made = rows.database, False
     for segment in _large_segments(database):

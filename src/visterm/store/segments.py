@@ -29,23 +29,14 @@ TYPES = {IDS: np.int64, DENSE: np.float32, DATA: np.float32, INDICES: np.int32, 
 
 
 class StoredSegment(NamedTuple):
-    """A segment as its table knows it; its folder is ``rows/<id>``.
-
-    Attributes
-    ----------
-    id, run_id : int
-    kind : {"dense", "csr"}
-    width, n_rows : int
-    table_version : int or None
-        Of the Lance table that holds its rows; None where files do.
-    """
+    """A segment as its table knows it; its folder is ``rows/<id>``."""
 
     id: int
     run_id: int
-    kind: str
+    kind: str  # "dense" or "csr"
     width: int
     n_rows: int
-    table_version: int | None = None
+    table_version: int | None = None  # Of the Lance table that holds its rows; None where files do
 
 
 class StoredIndex(NamedTuple):
@@ -57,20 +48,10 @@ class StoredIndex(NamedTuple):
 
 
 class Segment(ABC):
-    """Rows of one kind and width with the id of each one's image.
-
-    Parameters
-    ----------
-    kind : {"dense", "csr"}
-    width : int
-
-    Attributes
-    ----------
-    table_version : int or None
-        Of the Lance table that holds the rows, after what was written last; None where there is none.
-    """
+    """Rows of one kind ("dense" or "csr") and width with the id of each one's image."""
 
     table_version: int | None = None
+    """Of the Lance table that holds the rows, after what was written last; None where there is none."""
 
     def __init__(self, kind: str, width: int) -> None:
         self.kind = kind
@@ -82,13 +63,7 @@ class Segment(ABC):
 
     @abstractmethod
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Return the ids and rows of the first `n_rows`, read-only.
-
-        Raises
-        ------
-        CorruptFileError
-            If there are fewer.
-        """
+        """Return the ids and rows of the first `n_rows`, read-only. Raises CorruptFileError if there are fewer."""
 
     def where(self, name: str) -> str:
         """Return what a part of the rows is called in messages: the path of a file, where there is one."""
@@ -139,14 +114,7 @@ class SegmentInMemory(Segment):
 
 
 class SegmentFolder(Segment):
-    """A segment on disk.
-
-    Parameters
-    ----------
-    folder : Path
-    kind : {"dense", "csr"}
-    width : int
-    """
+    """A segment on disk; see `Segment`."""
 
     def __init__(self, folder: Path, kind: str, width: int) -> None:
         super().__init__(kind, width)

@@ -24,18 +24,13 @@ from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory, Stor
 
 ROWS = "rows"
 
-COPIED = 65536
-"""Rows written anew at a time."""
+COPIED = 65536  # Rows written anew at a time
 
 
 class StoredRows:
-    """Segments of rows, on disk or in memory. Who calls what writes holds the writer's lock and a transaction.
+    """Segments of rows, in a catalogue's folder or in memory (None).
 
-    Parameters
-    ----------
-    database : Database
-    folder : Path or None
-        Of the catalogue; None: in memory.
+    Who calls what writes holds the writer's lock and a transaction.
     """
 
     def __init__(self, database: Database, folder: Path | None) -> None:
@@ -48,10 +43,8 @@ class StoredRows:
     def current(self) -> CurrentRows:
         """Return the rows as they are committed now: the last ones again, while nothing has changed.
 
-        Raises
-        ------
-        ReplacedError
-            If the catalogue was removed or replaced since it was opened: the maps are of files that are gone.
+        Raises ReplacedError if the catalogue was removed or replaced since it was opened: the maps are of files that
+        are gone.
         """
         self.database.check_in_place()
         rows, version = self._current, self._version()
@@ -82,10 +75,7 @@ class StoredRows:
     def keep_in_lance(self, uri: str) -> None:
         """Keep the rows that are to come in Lance tables at a place; empty: in the catalogue's folder.
 
-        Raises
-        ------
-        StorageError
-            If there are rows already.
+        Raises StorageError if there are rows already.
         """
         if self.segments():
             raise StorageError("The catalogue has rows already, and they stay where they are.")
@@ -109,10 +99,7 @@ class StoredRows:
     def append(self, run_id: int, ids: NDArray[np.int64], U: Matrix) -> None:
         """Keep a row of a run for each of some images, none twice, in place of any that they had.
 
-        Raises
-        ------
-        ShapeError
-            If the rows are not as wide as those that are there.
+        Raises ShapeError if the rows are not as wide as those that are there.
         """
         kind = "csr" if isinstance(U, sp.csr_array) else "dense"
         segment = self._segment_for(run_id, kind, U.shape[1])
@@ -137,10 +124,7 @@ class StoredRows:
     def check_sample(self) -> None:
         """Compare a few blocks of the current run's rows with their checksums.
 
-        Raises
-        ------
-        CorruptFileError
-            If some differ.
+        Raises CorruptFileError if some differ.
         """
         version = self._version()
         try:

@@ -52,27 +52,14 @@ class Prediction(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a person said of a tag of an image: +1 accepted, -1 rejected, 0 taken back.
+    """What a person said of a tag of an image: +1 accepted, -1 rejected, 0 taken back."""
 
-    Attributes
-    ----------
-    id : int
-        Its number in the log.
-    image_id : int
-    tag : str
-    verdict : int
-    at : str
-        UTC.
-    run_id : int or None
-        The run whose answer was shown.
-    """
-
-    id: int
+    id: int  # Its number in the log
     image_id: int
     tag: str
     verdict: int
-    at: str
-    run_id: int | None
+    at: str  # UTC
+    run_id: int | None  # The run whose answer was shown
 
 
 class Said(NamedTuple):
@@ -189,21 +176,10 @@ class Tags(Table):
         return self._by_image("SELECT image_id, tag_id FROM verdicts WHERE verdict = -1", image_ids)
 
     def judge(self, image_id: int, tag: str, verdict: int, *, run_id: int | None = None) -> int:
-        """Write down what a person says of a tag of an image, and give its number in the log; the latest counts.
+        """Write down what a person says of a tag of an image, and return its number in the log; the latest counts.
 
-        Parameters
-        ----------
-        image_id : int
-        tag : str
-        verdict : int
-            +1 accepts, -1 rejects, 0 takes back.
-        run_id : int, optional
-            The run whose answer was shown.
-
-        Raises
-        ------
-        UserError
-            If `verdict` is another number.
+        A verdict of +1 accepts, -1 rejects, 0 takes back; `run_id` is the run whose answer was shown. Raises UserError
+        if `verdict` is another number.
         """
         if verdict not in VERDICTS or isinstance(verdict, bool):
             raise UserError(f"verdict is {verdict!r}; expected 1 (accepted), -1 (rejected) or 0 (taken back).")
