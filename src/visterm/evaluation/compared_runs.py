@@ -23,30 +23,17 @@ from visterm.tagging.run import Run
 
 
 class SharedRows(NamedTuple):
-    """Images that all taggers could read.
+    """Images that all taggers could read."""
 
-    Attributes
-    ----------
-    rows : list of matrices, shape (n_images, n_features)
-        For each tagger.
-    corpus : Corpus
-        The images, with what is known of them.
-    skipped : list of Skipped
-        Images that one of the taggers could not read, or whose names one does not know.
-    """
-
-    rows: list[Matrix]
-    corpus: Corpus
-    skipped: list[Skipped]
+    rows: list[Matrix]  # One of shape (n_images, n_features) for each tagger
+    corpus: Corpus  # The images, with what is known of them
+    skipped: list[Skipped]  # Images that one of the taggers could not read, or whose names one does not know
 
 
 def encode_for_all(taggers: Sequence[Run], corpus: Corpus, progress: Progress = SILENT) -> SharedRows:
     """Encode the images for each tagger, once for those whose encoders are the same.
 
-    Raises
-    ------
-    DataError
-        If an encoder reads names, and knows none of the images.
+    Raises DataError if an encoder reads names, and knows none of the images.
     """
     encoded: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
     skipped: dict[str, Skipped] = {}
@@ -76,10 +63,8 @@ def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:
 def known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
     """Return the tags that any tagger learned of images known by number, in the columns of a vocabulary of all.
 
-    Returns
-    -------
-    csr_array or None, shape (n_images, n_tags)
-        Not 0 where a tagger learned the tag of the image; None where none of them knows images by number.
+    The matrix, (n_images, n_tags), is not 0 where a tagger learned the tag of the image; None where none of them knows
+    images by number.
     """
     told: sp.csr_array | None = None
     for tagger, X in zip(taggers, rows, strict=True):
@@ -92,22 +77,13 @@ def known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Voc
 
 
 class SharedQueries(NamedTuple):
-    """Queries as texts, as words in the columns of each tagger, and what is relevant.
-
-    Attributes
-    ----------
-    texts : list of str
-    words : list of csr_array, shape (n_queries, n_tags)
-        For each tagger: above 0 for a word, below 0 for a `-word`.
-    relevant : csr_array, shape (n_queries, n_images)
-    left_out : int
-        Queries of a file that have no word that every tagger knows, or no relevant image here.
-    """
+    """Queries as texts, as words in the columns of each tagger, and what is relevant."""
 
     texts: list[str]
     words: list[sp.csr_array]
-    relevant: sp.csr_array
-    left_out: int
+    """One of shape (n_queries, n_tags) for each tagger: above 0 for a word, below 0 for a `-word`."""
+    relevant: sp.csr_array  # shape (n_queries, n_images)
+    left_out: int  # Queries of a file that have no word that every tagger knows, or no relevant image here
 
 
 def queries_from_tags(

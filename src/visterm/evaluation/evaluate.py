@@ -28,79 +28,44 @@ from visterm.tagging.tagger import Tagger
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
 
-SIBLING_METRIC = "psib@5"
-"""Measured beside the others, if none are named, where it is known which tags are siblings."""
-
-NO_MEANS = ("tag_f1", "n_plus")
-"""Metrics of all tags together, which no image and no tag has a value of."""
+SIBLING_METRIC = "psib@5"  # Measured beside the others, if none are named, where it is known which tags are siblings
+NO_MEANS = ("tag_f1", "n_plus")  # Metrics of all tags together, which no image and no tag has a value of
 
 
 class Evaluation(NamedTuple):
-    """Metric values of one tagger, and what to know of them.
-
-    Attributes
-    ----------
-    values : dict of str to float
-    given, unknown : int
-        Tags that people gave, and how many of them the run does not know.
-    learned : int
-        Images named as images that the run learned from; 0 where images are known by number, as all are then.
-    skipped : list of Skipped
-        The images that could not be read.
-    with_siblings : int or None
-        As `AnnotationEvaluation` has it.
-    """
+    """Metric values of one tagger, and what to know of them."""
 
     values: dict[str, float]
+    # Tags that people gave, and how many of them the run does not know
     given: int
     unknown: int
     learned: int
-    skipped: list[Skipped]
-    with_siblings: int | None = None
+    """Images named as images that the run learned from; 0 where images are known by number, as all are then."""
+    skipped: list[Skipped]  # The images that could not be read
+    with_siblings: int | None = None  # As `AnnotationEvaluation` has it
 
 
 @dataclass(frozen=True)
 class AnnotationEvaluation:
-    """What was measured of each tagger, image by image and tag by tag.
+    """What was measured of each tagger, image by image and tag by tag."""
 
-    Attributes
-    ----------
-    corpus : Corpus
-        The images that all taggers could read.
-    vocabulary : Vocabulary
-        The tags that all taggers know: those that are ranked.
-    Y : csr_array, shape (n_images, n_tags)
-        Above 0: given by people.
-    hidden : csr_array or None, shape (n_images, n_tags)
-        Not 0 where a tag was left out of the rankings, because a tagger learned it of this image.
-    values : list of dict of str to ndarray of float64
-        As `visterm.metrics.measure` gives them, for each tagger.
-    given, unknown : int
-        Tags that people gave, and how many of them are not ranked.
-    learned : list of int
-        For each tagger, images named as images that it learned from.
-    skipped : list of Skipped
-        Images that could not be read.
-    rankers : list of Ranker
-        For each tagger, to look at single images.
-    with_siblings : int or None
-        Tags that are ranked and have siblings among these; None where no relations were given.
-    undefined : dict of str to str
-        Metrics that were left out because they have nothing to average, and why.
-    """
-
-    corpus: Corpus
-    vocabulary: Vocabulary
-    Y: sp.csr_array
+    corpus: Corpus  # The images that all taggers could read
+    vocabulary: Vocabulary  # The tags that all taggers know: those that are ranked
+    Y: sp.csr_array  # shape (n_images, n_tags), above 0: given by people
     hidden: sp.csr_array | None
-    values: list[dict[str, NDArray[np.float64]]]
+    """shape (n_images, n_tags): not 0 where a tag was left out of the rankings, because a tagger learned it of
+    this image."""
+    values: list[dict[str, NDArray[np.float64]]]  # As `visterm.metrics.measure` gives them, for each tagger
+    # Tags that people gave, and how many of them are not ranked
     given: int
     unknown: int
-    learned: list[int]
-    skipped: list[Skipped]
-    rankers: list[Ranker]
+    learned: list[int]  # For each tagger, images named as images that it learned from
+    skipped: list[Skipped]  # Images that could not be read
+    rankers: list[Ranker]  # For each tagger, to look at single images
     with_siblings: int | None = None
+    """Tags that are ranked and have siblings among these; None where no relations were given."""
     undefined: dict[str, str] = field(default_factory=dict)
+    """Metrics that were left out because they have nothing to average, and why."""
 
     def mean(self, metric: str, tagger: int = 0) -> float:
         """Return the value of a metric for a tagger."""
@@ -125,19 +90,12 @@ class AnnotationEvaluation:
 
 
 class Ranker(NamedTuple):
-    """Gives the scores of one tagger for the tags that are ranked.
-
-    Attributes
-    ----------
-    tagger : Tagger
-    X : matrix, shape (n_images, n_features)
-    columns : ndarray of int64 or None, shape (n_tags,)
-        Its columns of the ranked tags; None: all, in their order.
-    """
+    """Gives the scores of one tagger for the tags that are ranked."""
 
     tagger: Tagger
-    X: Matrix
+    X: Matrix  # shape (n_images, n_features)
     columns: NDArray[np.int64] | None
+    """shape (n_tags,): its columns of the ranked tags; None: all, in their order."""
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores."""
@@ -184,7 +142,8 @@ def evaluate_taggers(
     """Measure annotation and search by one word, on a corpus that the taggers have not learned from.
 
     Several taggers are compared on the images that all could read and on the tags that all know. Of images known by
-    number they have learned other tags: what any of them learned is left out of the rankings.
+    number they have learned other tags: what any of them learned is left out of the rankings. Raises DataError if there
+    is nothing to measure on, or the relations cannot be used.
 
     Parameters
     ----------
@@ -200,11 +159,6 @@ def evaluate_taggers(
         Which tags are siblings, for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database files.
     progress : Progress
         Shows each image.
-
-    Raises
-    ------
-    DataError
-        If there is nothing to measure on, or the relations cannot be used.
     """
     check_metrics(metrics, siblings=isa is not None)
     vocabulary = shared_vocabulary(taggers)

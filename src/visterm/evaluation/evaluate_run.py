@@ -38,11 +38,8 @@ if TYPE_CHECKING:
     from visterm.evaluation.streamed import StreamedEvaluation
 
 REPORT_KIND = "report"
-PAGE, RESULTS = "index.html", "results.json"
-"""Files of a report: to look at, and to compute with."""
-
-OF_TAGS = "tags"
-"""In place of a file of queries: queries are made from tags."""
+PAGE, RESULTS = "index.html", "results.json"  # Files of a report: to look at, and to compute with
+OF_TAGS = "tags"  # In place of a file of queries: queries are made from tags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,39 +133,20 @@ class EvaluateRequest:
 
 
 class Measured(NamedTuple):
-    """What was measured.
-
-    Attributes
-    ----------
-    values : dict
-        Of the first run: each metric with its value, and what was measured apart (bands, precision).
-    summary : dict or None
-        Of all runs, with intervals and comparisons; None of a single run where no intervals were asked for.
-    skipped : list of Skipped
-        The images that could not be read.
-    """
+    """What was measured."""
 
     values: dict[str, Any]
+    """Of the first run: each metric with its value, and what was measured apart (bands, precision)."""
     summary: dict[str, Any] | None
-    skipped: list[Skipped]
+    """Of all runs, with intervals and comparisons; None of a single run where no intervals were asked for."""
+    skipped: list[Skipped]  # The images that could not be read
 
 
 def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progress = SILENT) -> Measured:
     """Measure runs on photos whose tags are known, and write a report if one is asked for.
 
-    Parameters
-    ----------
-    request : EvaluateRequest
-    say : callable
-        Takes lines for people: what was left out, and what to know of the figures.
-    progress : Progress
-
-    Raises
-    ------
-    UserError
-        If options do not go together.
-    DataError
-        If there is nothing to measure on.
+    `say` takes lines for people: what was left out, and what to know of the figures. Raises UserError if options do not
+    go together; DataError if there is nothing to measure on.
     """
     request.check()
     lines = None if request.queries in (None, OF_TAGS) else read_query_file(str(request.queries))
@@ -329,10 +307,7 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
 def write_report(path: str | os.PathLike[str], page: Report, results: dict[str, Any]) -> None:
     """Write a page and its figures into a folder, whole or not at all; an earlier report there is replaced.
 
-    Raises
-    ------
-    StorageError
-        If something that is no report lies at `path`.
+    Raises StorageError if something that is no report lies at `path`.
     """
     with new_folder(path, REPORT_KIND) as folder:
         page.write(folder / PAGE)

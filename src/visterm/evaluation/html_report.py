@@ -29,20 +29,11 @@ QUALITY = 82
 
 
 class Cell(NamedTuple):
-    """One cell of a table.
-
-    Attributes
-    ----------
-    text : str
-    note : str
-        Small, below it: an interval.
-    mark : str
-        "best", "good" or "poor", or nothing.
-    """
+    """One cell of a table."""
 
     text: str
-    note: str = ""
-    mark: str = ""
+    note: str = ""  # Small, below it: an interval
+    mark: str = ""  # "best", "good" or "poor", or nothing
 
 
 class Shown(NamedTuple):
@@ -57,14 +48,7 @@ class Shown(NamedTuple):
 class Report:
     """A page that grows section by section; `write` puts it into one file that needs no other.
 
-    Parameters
-    ----------
-    title : str
-        Heading of the page.
-    lead : str
-        One or two sentences below it.
-    thumbnail : int
-        Pixels of the longer side of pictures.
+    It has a heading and a lead of one or two sentences; `thumbnail` is the longer side of its pictures in pixels.
     """
 
     title: str
@@ -221,12 +205,8 @@ def _inside(cell: Cell) -> str:
 def data_uri(image: ImageLike, max_side: int) -> str | None:
     """Return an image as a ``data:`` address for a page, or None if it cannot be read (any more).
 
-    Parameters
-    ----------
-    image : path-like, or ndarray of uint8, shape (height, width, 3)
-        A name of an image that is known only by name is a file that is not there.
-    max_side : int
-        Pixels of the longer side.
+    The image is a path, or uint8 of shape (height, width, 3); the name of an image that is known only by name is a file
+    that is not there. `max_side` is in pixels.
     """
     try:
         pixels = Image.fromarray(read_image(image, max_side=max_side))

@@ -25,44 +25,20 @@ from visterm.features.streaming.name_index import index_names
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.tag_rows import TagPairs, ones_at, tag_hash
 
-MEASURED, NO_SPLIT, OTHER = 1, 2, 4
-"""Bits of an image: what its rows in the table say of splits; 0 where it has none."""
-
+MEASURED, NO_SPLIT, OTHER = 1, 2, 4  # Bits of an image: what its rows in the table say of splits; 0 where it has none
 USUAL_SPLIT = "test"
 
 
 class JudgedTags:
     """Tags of the images of a features folder in the columns of a vocabulary.
 
-    Parameters
-    ----------
-    folder : Path
-        For its files.
-    shards : Shards
-    table : path-like
-    vocabulary : Vocabulary
-    split : str, optional
-        Measure on the rows of this split only, "all" on all; None: on those of "test", if there are splits.
-    columns
-        As `stream_table` takes them.
+    Only the rows of `split` are measured on, "all" is all; None: those of "test", if there are splits. `columns` are
+    those of `stream_table`; `folder` is for its files. Raises TagFileError if the table cannot be understood, none of
+    its rows is of an image, or an image is in two splits; UnknownNameError if no image is of the requested split.
 
-    Attributes
-    ----------
-    n_images : int
-        Images to measure on.
-    n_given, n_unknown : int
-        Tags that people gave them, and how many of them are not in the vocabulary.
-    skipped : list of Skipped
-        Images to measure on that have no row.
-    remarks : list of str
-        What did not meet, a line each.
-
-    Raises
-    ------
-    TagFileError
-        If the table cannot be understood, none of its rows is of an image, or an image is in two splits.
-    UnknownNameError
-        If no image is of the requested split.
+    It counts the images to measure on (`n_images`), the tags that people gave them (`n_given`), and how many of these
+    are not in the vocabulary (`n_unknown`); lists the images to measure on that have no row (`skipped`), and what did
+    not meet, a line each (`remarks`).
     """
 
     def __init__(
@@ -106,13 +82,7 @@ class JudgedTags:
             )
 
     def measured(self, number: int) -> NDArray[np.int64]:
-        """Return the positions of the images of a shard to measure on.
-
-        Raises
-        ------
-        TagFileError
-            If one is in two splits.
-        """
+        """Return the positions of the images of a shard to measure on. Raises TagFileError if one is in two splits."""
         first, last = self._shards.starts[number : number + 2].tolist()
         bits = np.asarray(self._bits[first:last])
         twice = np.flatnonzero((bits & MEASURED > 0) & (bits & OTHER > 0))

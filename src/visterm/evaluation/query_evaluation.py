@@ -31,50 +31,27 @@ from visterm.tagging.tagger import Tagger
 MIN_COUNT = 2
 """Images that a word must have to be in a query made from tags (PAMIR, section V-A: so Corel5k has 179 words)."""
 
-RECALLS = tuple(step / 10 for step in range(11))
-"""Levels of recall of the precision-recall curves."""
-
-CURVE_RANKS = 20
-"""Ranks up to which the curves of precision go."""
+RECALLS = tuple(step / 10 for step in range(11))  # Levels of recall of the precision-recall curves
+CURVE_RANKS = 20  # Ranks up to which the curves of precision go
 
 
 @dataclass(frozen=True)
 class QueryEvaluation:
-    """The measures of each query, for each tagger, and the kinds of queries.
+    """The measures of each query, for each tagger, and the kinds of queries."""
 
-    Attributes
-    ----------
-    texts : list of str
-        The queries.
-    n_relevant : ndarray of int64, shape (n_queries,)
-    kinds : dict of str to ndarray of bool, shape (n_queries,)
-        As `visterm.metrics.queries.kinds_of_queries` gives them.
-    values : list of dict of str to ndarray of float64, shape (n_queries,)
-        ``AvgP``, ``BEP`` and ``P10`` of each tagger; ``nDCG10`` too where some images are more relevant than others.
-    skipped : list of Skipped
-        Images that could not be read.
-    left_out : int
-        Queries of a file that have no word that every tagger knows, or no relevant image here.
-    corpus : Corpus
-        The images that all taggers could read.
-    relevant : csr_array, shape (n_queries, n_images)
-        Above 0 where an image is relevant.
-    curves : list of Curves
-        For each tagger.
-    searches : list of Searches
-        For each tagger, to look at single queries.
-    """
-
-    texts: list[str]
-    n_relevant: NDArray[np.int64]
+    texts: list[str]  # The queries
+    n_relevant: NDArray[np.int64]  # shape (n_queries,)
     kinds: dict[str, NDArray[np.bool_]]
+    """Arrays of shape (n_queries,), as `visterm.metrics.queries.kinds_of_queries` gives them."""
     values: list[dict[str, NDArray[np.float64]]]
-    skipped: list[Skipped]
-    left_out: int
-    corpus: Corpus
-    relevant: sp.csr_array
-    curves: list[Curves]
-    searches: list[Searches] = field(repr=False)
+    """``AvgP``, ``BEP`` and ``P10`` of each tagger, of shape (n_queries,);
+    ``nDCG10`` too where some images are more relevant than others."""
+    skipped: list[Skipped]  # Images that could not be read
+    left_out: int  # Queries of a file that have no word that every tagger knows, or no relevant image here
+    corpus: Corpus  # The images that all taggers could read
+    relevant: sp.csr_array  # shape (n_queries, n_images): above 0 where an image is relevant
+    curves: list[Curves]  # For each tagger
+    searches: list[Searches] = field(repr=False)  # For each tagger, to look at single queries
 
     def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
         """Return the mean of a measure over the queries of a kind; NaN where there are none."""
@@ -111,39 +88,21 @@ class QueryEvaluation:
 
 
 class Curves(NamedTuple):
-    """Precision, averaged over the queries.
+    """Precision, averaged over the queries."""
 
-    Attributes
-    ----------
-    at_recall : ndarray of float64, shape (11,)
-        Interpolated, at the recalls 0, 0.1, ..., 1.
-    at_rank : ndarray of float64, shape (20,)
-        Among the first 1, 2, ..., 20 images.
-    """
-
-    at_recall: NDArray[np.float64]
-    at_rank: NDArray[np.float64]
+    at_recall: NDArray[np.float64]  # shape (11,): interpolated, at the recalls 0, 0.1, ..., 1
+    at_rank: NDArray[np.float64]  # shape (20,): among the first 1, 2, ..., 20 images
 
 
 class Searches(NamedTuple):
-    """What one tagger ranks images by.
-
-    Attributes
-    ----------
-    tagger : Tagger
-    X : matrix, shape (n_images, n_features)
-    weights : csr_array, shape (n_queries, n_tags)
-    hidden : csr_array or None, shape (n_queries, n_images)
-        Not 0 where an image is left out of a ranking.
-    combine : {"sum", "product"} or callable
-        As `visterm.metrics.queries.rank_queries` takes it.
-    """
+    """What one tagger ranks images by."""
 
     tagger: Tagger
-    X: Matrix
-    weights: sp.csr_array
+    X: Matrix  # shape (n_images, n_features)
+    weights: sp.csr_array  # shape (n_queries, n_tags)
     hidden: sp.csr_array | None
-    combine: Combine
+    """shape (n_queries, n_images): not 0 where an image is left out of a ranking."""
+    combine: Combine  # "sum", "product" or callable, as `visterm.metrics.queries.rank_queries` takes it
 
     def best(self, queries: NDArray[np.int64], k: int) -> list[Ranking]:
         """Return the best images of a few queries."""
@@ -166,7 +125,8 @@ def evaluate_queries(
     """Rank the images of a corpus for queries, and measure the rankings query by query.
 
     Of images known by number, those that a tagger learned to have all the words of a query are left out of the rankings
-    for this query.
+    for this query. Raises DataError if there are no images, or no queries with a relevant image; UserError if the
+    product is requested and a model's scores are no probabilities, or confidences and a run has none.
 
     Parameters
     ----------
@@ -187,13 +147,6 @@ def evaluate_queries(
         How the scores of words are combined, as in `Catalogue.search`.
     progress : Progress
         Shows each image.
-
-    Raises
-    ------
-    DataError
-        If there are no images, or no queries with a relevant image.
-    UserError
-        If the product is requested and a model's scores are no probabilities, or confidences and a run has none.
     """
     ways = [_way(combine, tagger) for tagger in taggers]
     if len(corpus) == 0:

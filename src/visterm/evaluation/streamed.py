@@ -31,37 +31,20 @@ from visterm.tagging.tagger import Tagger
 
 @dataclass(frozen=True)
 class StreamedEvaluation:
-    """What was measured of a tagger.
-
-    Attributes
-    ----------
-    values : dict of str to Interval
-        Of each metric: its value, and its 95 % interval; without width where the metric is no mean.
-    images : int
-        Images that were measured on.
-    given, unknown : int
-        Tags that people gave, and how many of them the run does not know.
-    learned : int
-        Images named as images that the run learned from.
-    skipped : list of Skipped
-        Images of the table that have no row.
-    remarks : list of str
-        Tags without an image and images without tags, a line each.
-    with_siblings : int or None
-        Tags that have siblings; None where no relations were given.
-    undefined : dict of str to str
-        Metrics that were left out because they have nothing to average, and why.
-    """
+    """What was measured of a tagger."""
 
     values: dict[str, Interval]
-    images: int
+    """Of each metric: its value, and its 95 % interval; without width where the metric is no mean."""
+    images: int  # Images that were measured on
+    # Tags that people gave, and how many of them the run does not know
     given: int
     unknown: int
-    learned: int
-    skipped: list[Skipped]
-    remarks: list[str]
-    with_siblings: int | None
+    learned: int  # Images named as images that the run learned from
+    skipped: list[Skipped]  # Images of the table that have no row
+    remarks: list[str]  # Tags without an image and images without tags, a line each
+    with_siblings: int | None  # Tags that have siblings; None where no relations were given
     undefined: dict[str, str] = field(default_factory=dict)
+    """Metrics that were left out because they have nothing to average, and why."""
 
     def summary(self, run: str, n_tags: int) -> dict[str, Any]:
         """Return the metrics as `visterm.evaluation.report.results.annotation_summary` gives those of one run."""
@@ -87,7 +70,8 @@ def evaluate_streamed(
     """Measure annotation and search by one word, in memory that does not grow with the number of images.
 
     The values are those of `evaluate_taggers`. Images of the very same score are ranked in the order of the features,
-    there in that of the table; intervals of means over images are those of the normal distribution.
+    there in that of the table; intervals of means over images are those of the normal distribution. Raises
+    EncoderMismatchError if another encoder made the features; DataError if there is nothing to measure on.
 
     Parameters
     ----------
@@ -108,13 +92,6 @@ def evaluate_streamed(
         Shows each image.
     columns
         As `stream_table` takes them.
-
-    Raises
-    ------
-    EncoderMismatchError
-        If another encoder made the features.
-    DataError
-        If there is nothing to measure on.
     """
     if not as_path(tags).is_file():
         raise TagFileError(

@@ -23,10 +23,7 @@ CATALOGUE = "catalogue"
 def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Tagger:
     """Open a run, or the one that a catalogue has a copy of.
 
-    Raises
-    ------
-    StorageError
-        If neither is at `path`, or it was damaged.
+    Raises StorageError if neither is at `path`, or it was damaged.
     """
     if folder_kind(path) == CATALOGUE:
         return open_run(Tagger, StoredCatalogue.open(path).run_folder, n_jobs, whole=True)
@@ -42,19 +39,8 @@ def add_to_dictionary(
 ) -> Added:
     """Add words to a run or a catalogue, which is afterwards what it was, or has them all.
 
-    Parameters
-    ----------
-    path : path-like
-        A run; catalogues that were made by it have copies of their own, which stay as they are. Or a catalogue.
-    words : iterable of str
-    file : path-like, optional
-        Where the file of word vectors is now; the run keeps that.
-    n_jobs : int, optional
-
-    Raises
-    ------
-    UserError, StorageError
-        As `Tagger.add_words` does.
+    Catalogues that were made by a run have copies of their own, which stay as they are. `file` is where the file of
+    word vectors is now; the run keeps that. Raises what `Tagger.add_words` raises.
     """
     if folder_kind(path) == CATALOGUE:
         catalogue = Catalogue.load(path, n_jobs=n_jobs)
@@ -71,25 +57,11 @@ def add_to_dictionary(
 
 
 def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
-    """Return the images that have a tag another one in its place; all or nothing, and noted in the history.
+    """Put one tag in the place of another on all images, and return how many images had it.
 
-    What a tag file gives is rejected there, so that the next look at the file does not bring it back. Runs learn of it
-    by the next full fit; then no image has the tag any more, and they forget it.
-
-    Parameters
-    ----------
-    catalogue : Catalogue
-    tag, into : str
-
-    Returns
-    -------
-    int
-        Images that had the tag.
-
-    Raises
-    ------
-    UserError
-        If both are one tag, or one of them is empty.
+    All or nothing, and noted in the history. What a tag file gives is rejected there, so that the next look at the file
+    does not bring it back. Runs learn of it by the next full fit; then no image has the tag any more, and they forget
+    it. Raises UserError if both are one tag, or one of them is empty.
     """
     if tag_key(tag) == tag_key(into):
         raise UserError(f"'{tag}' and '{into}' are one tag already, however it is spelled. Name two tags.")

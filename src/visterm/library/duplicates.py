@@ -30,12 +30,8 @@ MOST = 12
 SAME_SHAPE = math.log(1.05)
 """How far the logarithms of width to height may be apart: copies are scaled, whole pixels aside, never stretched."""
 
-CHUNK = 256
-"""Pictures hashed between two commits: what a kill loses at most."""
-
-HASHED_SIDE = 8 * SIDE
-"""Longest side at which pictures are decoded to be hashed: quick for JPEG, and the same hash."""
-
+CHUNK = 256  # Pictures hashed between two commits: what a kill loses at most
+HASHED_SIDE = 8 * SIDE  # Longest side at which pictures are decoded to be hashed: quick for JPEG, and the same hash
 _COPY = re.compile(
     r"(?<![a-z])(backups?|copy|copies?|kopien?|copia|duplicates?|sicherung(en)?)(?![a-z])|\(\d+\)", re.IGNORECASE
 )
@@ -47,37 +43,21 @@ _SCREENSHOT = re.compile(r"screen[ _-]?(shot|cap)|bildschirmfoto|capture d.[eé]
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A picture that looks like the one to keep.
-
-    Attributes
-    ----------
-    image : ImageRecord
-    distance : int
-        Bits in which its hash differs.
-    same_bytes : bool
-        Whether the files are the same, byte for byte.
-    """
+    """A picture that looks like the one to keep."""
 
     image: ImageRecord
-    distance: int
-    same_bytes: bool
+    distance: int  # Bits in which its hash differs
+    same_bytes: bool  # Whether the files are the same, byte for byte
 
 
 @dataclass(frozen=True, slots=True)
 class DuplicateGroup:
-    """Pictures that look the same.
-
-    Attributes
-    ----------
-    keeper : ImageRecord
-        That with the most pixels; then the most tags and the most bytes. Of equal ones that whose path does not say
-        backup or copy, the shortest path, the oldest file.
-    copies : list of Copy
-        The others, nearest first.
-    """
+    """Pictures that look the same."""
 
     keeper: ImageRecord
-    copies: list[Copy]
+    """That with the most pixels; then the most tags and the most bytes. Of equal ones that whose path does not say
+    backup or copy, the shortest path, the oldest file."""
+    copies: list[Copy]  # The others, nearest first
 
     def as_dict(self) -> dict[str, Any]:
         """Return the group as it stands in JSON."""
@@ -89,18 +69,10 @@ class DuplicateGroup:
 
 @dataclass(frozen=True, slots=True)
 class AlikeGroup:
-    """Pictures that look alike and are no copies, so that none of them can be left out for another.
+    """Pictures that look alike and are no copies, so that none of them can be left out for another."""
 
-    Attributes
-    ----------
-    kind : {"series", "screenshots"}
-        Shots taken one after another, or pictures of a screen.
-    images : list of ImageRecord
-        By date and name.
-    """
-
-    kind: str
-    images: list[ImageRecord]
+    kind: str  # "series" or "screenshots": shots taken one after another, or pictures of a screen
+    images: list[ImageRecord]  # By date and name
 
     def as_dict(self) -> dict[str, Any]:
         """Return the group as it stands in JSON."""
@@ -108,21 +80,11 @@ class AlikeGroup:
 
 
 class Duplicates(NamedTuple):
-    """Copies, pictures that only look alike, and pictures that could not be read.
+    """Copies, pictures that only look alike, and pictures that could not be read."""
 
-    Attributes
-    ----------
-    groups : list of DuplicateGroup
-        Largest first.
-    alike : list of AlikeGroup
-        Largest first; without the copies in `groups`, but with the pictures to keep.
-    skipped : list of Skipped
-        Pictures that could not be read (any more); files of the same bytes are found even so.
-    """
-
-    groups: list[DuplicateGroup]
-    alike: list[AlikeGroup]
-    skipped: list[Skipped]
+    groups: list[DuplicateGroup]  # Largest first
+    alike: list[AlikeGroup]  # Largest first; without the copies in `groups`, but with the pictures to keep
+    skipped: list[Skipped]  # Pictures that could not be read (any more); files of the same bytes are found even so
 
 
 def find_duplicates(
@@ -134,21 +96,15 @@ def find_duplicates(
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
 ) -> Duplicates:
-    """Group the pictures of a catalogue that look the same.
+    """Group the pictures of a catalogue that look the same: whose hashes differ in at most `distance` bits.
 
-    Each copy is near the one to keep itself, not only near another copy. Shots of a series and screenshots, which look
-    alike and differ in what matters, are no copies of each other unless the files are the same. Hashes are kept in the
-    catalogue: only pictures without one are read, and after a kill it goes on.
+    Of 64 bits 0 to 12 may differ: 0 finds copies that were scaled or recompressed gently; 10 also some pictures that
+    only look alike. Each copy is near the one to keep itself, not only near another copy. Shots of a series and
+    screenshots, which look alike and differ in what matters, are no copies of each other unless the files are the same.
 
-    Parameters
-    ----------
-    distance : int
-        Bits of 64 in which hashes may differ, 0 to 12. 0 finds copies that were scaled or recompressed gently; 10 also
-        some pictures that only look alike.
-    look : bool
-        Whether to read the pictures that have no hash yet; of those that were not, files of the same bytes are found.
-    stop : callable
-        Called between two chunks of pictures that are read; if it returns True, no more are.
+    Hashes are kept in the catalogue: only pictures without one are read, and after a kill it goes on. Without `look`
+    none is read; of those without a hash, files of the same bytes are found. `stop` is called between two chunks of
+    pictures that are read; if it returns True, no more are.
     """
     if not 0 <= distance <= MOST:
         raise UserError(f"distance is {distance}; expected 0 to {MOST} bits.")

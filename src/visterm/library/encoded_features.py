@@ -26,15 +26,7 @@ from visterm.store.runs import FeaturePlace
 
 
 class CatalogueFeatures:
-    """The feature rows of a catalogue by one encoder.
-
-    Parameters
-    ----------
-    stored : StoredCatalogue
-        One in memory keeps none.
-    fingerprint : str
-        Of the encoder.
-    """
+    """The feature rows of a catalogue by the encoder of a fingerprint; a catalogue in memory keeps none."""
 
     def __init__(self, stored: StoredCatalogue, fingerprint: str) -> None:
         self._stored = stored
@@ -62,10 +54,7 @@ class CatalogueFeatures:
     def rows(self, image_ids: Sequence[int]) -> tuple[list[int], Any]:
         """Return the images that have a row, in the order of the shards, and their rows; (empty list, None) without.
 
-        Raises
-        ------
-        CorruptFileError
-            If a shard is missing or damaged.
+        Raises CorruptFileError if a shard is missing or damaged.
         """
         if self.folder is None or len(image_ids) == 0:
             return [], None
@@ -86,10 +75,7 @@ class CatalogueFeatures:
     def check(self) -> None:
         """Read every shard that the catalogue names, and check that it has the row of each image.
 
-        Raises
-        ------
-        CorruptFileError
-            If a shard is missing or damaged, or a row is missing or not finite.
+        Raises CorruptFileError if a shard is missing or damaged, or a row is missing or not finite.
         """
         if self.folder is None:
             return

@@ -26,33 +26,18 @@ _SYNSET = re.compile(r" \[\d{8}\]$")
 
 
 class RelatedTag(NamedTuple):
-    """A tag that belongs to a word of a search.
-
-    Attributes
-    ----------
-    tag : str
-    word : str
-        The tag that was searched for.
-    how : {"parts", "siblings"}
-        Whether it is a part of the word, or another of its kind.
-    known : bool
-        Whether a relation says so, and not only the model.
-    score : float or None
-        How much the model believes it (f_L of the paper); None where the model has none.
-    parent : str
-        Of siblings: what both are a kind of.
-    """
+    """A tag that belongs to a word of a search."""
 
     tag: str
-    word: str
-    how: str
-    known: bool
-    score: float | None = None
-    parent: str = ""
+    word: str  # The tag that was searched for
+    how: str  # "parts" or "siblings": whether it is a part of the word, or another of its kind
+    known: bool  # Whether a relation says so, and not only the model
+    score: float | None = None  # How much the model believes it (f_L of the paper); None where the model has none
+    parent: str = ""  # Of siblings: what both are a kind of
 
     @property
     def why(self) -> str:
-        """Say in words why it belongs there."""
+        """Describe in words why it belongs there."""
         if self.how == SIBLINGS:
             return f"like {self.word} a kind of {_SYNSET.sub('', self.parent)}"
         believed = "known" if self.known else f"the model thinks so, {self.score:.2f}"
@@ -88,24 +73,11 @@ def expand(
     *,
     n_groups: int = 5,
 ) -> list[Group]:
-    """Find images of what belongs to the words of a search (Mesnil et al., Figure 4).
+    """Find images of what belongs to the words of a search (Mesnil et al., Figure 4), for `n_groups` tags; 0 means all.
 
-    Parameters
-    ----------
-    tagger : Tagger
-    query : Query
-        Words with ``-`` are not expanded.
-    how : {"parts", "siblings"}
-        See `related_tags`.
-    best_images : callable
-        Returns the best images of a search for a tag alone. Groups without any are left out.
-    n_groups : int
-        0 means all.
-
-    Raises
-    ------
-    UserError
-        If the run knows nothing of the kind, or all words have a ``-``.
+    `how` is "parts" or "siblings", see `related_tags`; words with ``-`` are not expanded. `best_images` returns the
+    best images of a search for a tag alone; groups without any are left out. Raises UserError if the run knows nothing
+    of the kind, or all words have a ``-``.
     """
     related = related_tags(tagger, query, how)[: n_groups or None]
     groups = [Group(item, best_images(item.tag)) for item in related]
@@ -115,25 +87,12 @@ def expand(
 def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
     """Find the tags that belong to the words of a search.
 
-    Parameters
-    ----------
-    tagger : Tagger
-    query : Query
-    how : {"parts", "siblings"}
-        "parts": of any of the words, first those that are known, then those that the model believes in (a score above
-        0), each by how much it does. Of a model without beliefs, the known ones in the order of the tags. "siblings":
-        tags that share a parent with a word, those of the parent with the fewest children first, then the more frequent
-        tag.
+    "parts": of any of the words, first those that are known, then those that the model believes in (a score above 0),
+    each by how much it does. Of a model without beliefs, the known ones in the order of the tags. "siblings": tags that
+    share a parent with a word, those of the parent with the fewest children first, then the more frequent tag.
 
-    Returns
-    -------
-    list of RelatedTag
-        Each tag once, for the word that it belongs to most; none of the words themselves.
-
-    Raises
-    ------
-    UserError
-        If the run knows nothing of the kind, or all words have a ``-``.
+    Returns each tag once, for the word that it belongs to most; none of the words themselves. Raises UserError if the
+    run knows nothing of the kind, or all words have a ``-``.
     """
     if how not in EXPANSIONS:
         raise UserError(f"expand is {how!r}; expected {one_of(EXPANSIONS)}.")

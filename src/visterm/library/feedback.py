@@ -16,26 +16,13 @@ from visterm.store.tags import GivenTag, Prediction, Verdict, WrittenTag
 
 @dataclass(frozen=True, slots=True)
 class ImageView:
-    """One image of a catalogue with all that is known of its tags.
-
-    Attributes
-    ----------
-    record : ImageRecord
-    given : list of GivenTag
-        From tag files and from people, by name; those that were rejected later are left out.
-    predicted : list of Prediction
-        The current run's best tags, best first, without those that a person rejected here.
-    verdicts : dict of str to int
-        The latest of each tag that a person accepted (1) or rejected (-1).
-    written : list of WrittenTag
-        Tags that were written into files (`visterm export`).
-    """
+    """One image of a catalogue with all that is known of its tags."""
 
     record: ImageRecord
-    given: list[GivenTag]
-    predicted: list[Prediction]
-    verdicts: dict[str, int]
-    written: list[WrittenTag]
+    given: list[GivenTag]  # From tag files and from people, by name; those that were rejected later are left out
+    predicted: list[Prediction]  # The current run's best tags, best first, without those that a person rejected here
+    verdicts: dict[str, int]  # The latest of each tag that a person accepted (1) or rejected (-1)
+    written: list[WrittenTag]  # Tags that were written into files (`visterm export`)
 
     @property
     def tags(self) -> list[str]:
@@ -57,29 +44,18 @@ class ImageView:
 
 @dataclass(frozen=True, slots=True)
 class TagCount:
-    """One tag of a catalogue, and how often it is what; images that are gone do not count.
-
-    Attributes
-    ----------
-    tag : str
-    given, accepted, rejected : int
-        Images that have it from a tag file or a person, and those of which a person said yes or no.
-    predicted : int
-        Images for which the current run predicts it with a confidence of at least 0.5 (any, if it has no confidences),
-        rejected ones left out.
-    precision : float or None
-        Share of the verdicts that accept it; None without verdicts.
-    learned : bool
-        Whether the current run knows it.
-    """
+    """One tag of a catalogue, and how often it is what; images that are gone do not count."""
 
     tag: str
+    # Images that have it from a tag file or a person, and those of which a person said yes or no
     given: int
     accepted: int
     rejected: int
     predicted: int
-    precision: float | None
-    learned: bool
+    """Images for which the current run predicts it with a confidence of at least 0.5 (any, if it has no confidences),
+    rejected ones left out."""
+    precision: float | None  # Share of the verdicts that accept it; None without verdicts
+    learned: bool  # Whether the current run knows it
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as they stand in JSON."""
@@ -87,13 +63,7 @@ class TagCount:
 
 
 def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
-    """Return one image, here or gone.
-
-    Raises
-    ------
-    DataError
-        If the id is not known.
-    """
+    """Return one image, here or gone. Raises DataError if the id is not known."""
     with stored.database.snapshot():
         record = known_image(stored, image_id)
         run = stored.runs.current()
@@ -196,13 +166,9 @@ def _take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], ver
 def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = None) -> str:
     """Return a tag as the run spells it, or as the catalogue does; check one that is new.
 
-    This is the one place that says what may become a tag of a catalogue, whoever gives it. A tag that the run knows,
-    or the catalogue (`stored`), is accepted as it is, so that one of an earlier visterm can be taken away.
-
-    Raises
-    ------
-    UserError
-        If it is empty, or `tag_fault` says that it cannot be a tag.
+    This is the one place that says what may become a tag of a catalogue, whoever gives it. A tag that the run knows, or
+    the catalogue (`stored`), is accepted as it is, so that one of an earlier visterm can be taken away. Raises
+    UserError if it is empty, or `tag_fault` says that it cannot be a tag.
     """
     name = as_known(vocabulary, tag)
     column = vocabulary.get(name)
@@ -220,10 +186,7 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
 def as_known(vocabulary: Vocabulary, tag: str) -> str:
     """Return a tag as the run spells it, case and all, or as it is where the run has no such tag.
 
-    Raises
-    ------
-    UserError
-        If it is empty.
+    Raises UserError if it is empty.
     """
     name = clean_tag(tag)
     if not name:
@@ -238,10 +201,7 @@ def all_spelled(
 ) -> list[str]:
     """Return the tags of one image as `spelled` spells them, each once.
 
-    Raises
-    ------
-    UserError
-        If `tags` is one text, has more than `MOST_TAGS` tags, or one that `spelled` refuses.
+    Raises UserError if `tags` is one text, has more than `MOST_TAGS` tags, or one that `spelled` refuses.
     """
     if isinstance(tags, str):
         raise UserError(f"tags is the text {tags[:MOST_LETTERS]!r}; expected a list of tags.")
@@ -257,13 +217,7 @@ def all_spelled(
 
 
 def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:
-    """Return an entry of the log of feedback.
-
-    Raises
-    ------
-    DataError
-        If there is no such entry.
-    """
+    """Return an entry of the log of feedback. Raises DataError if there is no such entry."""
     found = stored.tags.feedback(after=number - 1, limit=1)
     if not found or found[0].id != number:
         raise DataError(f"The log of feedback has no entry {number}.")
@@ -283,12 +237,8 @@ def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:
 def undo_verdict(stored: StoredCatalogue, number: int) -> Verdict:
     """Put what had been said before an entry in its place, as a new entry of the log, and give that.
 
-    Raises
-    ------
-    DataError
-        If there is no such entry.
-    UserError
-        If something else has been said of that tag of that image since.
+    Raises DataError if there is no such entry; UserError if something else has been said of that tag of that image
+    since.
     """
     with stored.database.transaction():
         entry = verdict_of(stored, number)

@@ -16,8 +16,7 @@ from visterm.data.contents import content_hash, file_states, is_there
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import FileState
 
-CHUNK = 512
-"""Files hashed between two commits."""
+CHUNK = 512  # Files hashed between two commits
 
 
 class Move(NamedTuple):
@@ -29,27 +28,14 @@ class Move(NamedTuple):
 
 @dataclass(slots=True)
 class Comparison:
-    """What became of some files, by their places among those listed, and of images of the catalogue, by id.
+    """What became of some files, by their places among those listed, and of images of the catalogue, by id."""
 
-    Attributes
-    ----------
-    new : list of int
-        Places.
-    changed : dict of int to int
-        Place, and the image that had another content there.
-    moved : list of Move
-        Images whose content is found elsewhere, or again.
-    kept : dict of int to int
-        Place and image, unchanged; of several names of one file, all but one.
-    gone : list of int
-        Images.
-    """
-
-    new: list[int] = field(default_factory=list)
-    changed: dict[int, int] = field(default_factory=dict)
-    moved: list[Move] = field(default_factory=list)
+    new: list[int] = field(default_factory=list)  # Places
+    changed: dict[int, int] = field(default_factory=dict)  # Place, and the image that had another content there
+    moved: list[Move] = field(default_factory=list)  # Images whose content is found elsewhere, or again
     kept: dict[int, int] = field(default_factory=dict)
-    gone: list[int] = field(default_factory=list)
+    """Place and image, unchanged; of several names of one file, all but one."""
+    gone: list[int] = field(default_factory=list)  # Images
 
 
 class _Known(NamedTuple):
@@ -74,16 +60,8 @@ def compare(
     moved, a file must have the content of an image whose file is not there any more, or has another content now; only
     files of a size that such an image has are read.
 
-    Parameters
-    ----------
-    stored : StoredCatalogue
-        Held for writing.
-    items : sequence of paths or arrays
-        Arrays are always new.
-    root : str, optional
-        Folder in full: images in it whose file is not there any more are gone. None: nothing is gone.
-    n_jobs : int, optional
-        Threads that read.
+    Items are paths, or arrays, which are always new. Images in `root`, a folder in full, whose file is not there any
+    more are gone; without it nothing is gone. `stored` is held for writing.
     """
     found = Comparison()
     there = stored.images.files()

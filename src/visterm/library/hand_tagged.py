@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int64]
 
-GIVEN, ACCEPTED = "person", "accepted"
-"""Where all the words of a hit come from, as it stands in JSON."""
+GIVEN, ACCEPTED = "person", "accepted"  # Where all the words of a hit come from, as it stands in JSON
 
 
 class HandTagged(NamedTuple):
@@ -39,14 +38,8 @@ class HandTagged(NamedTuple):
     def first(self, found: Ranking, scores: NDArray[Any], k: int) -> Ranking:
         """Put photos that were tagged by hand before others, those with most of the words first, then by score.
 
-        Parameters
-        ----------
-        found : Ranking
-            The best of all, one row.
-        scores : ndarray, shape (n,)
-            Of the photos tagged by hand, which need not be among the best.
-        k : int
-            How many are returned, at most; 0 means all.
+        `found` has the best of all, in one row; `scores`, (n,), are those of the photos tagged by hand, which need not
+        be among the best. At most k are returned; 0 means all.
         """
         order = np.lexsort((self.ids, -scores, -self.n_given, -self.n_words))
         others = np.flatnonzero(_places(self.ids, found.ids[0]) < 0)

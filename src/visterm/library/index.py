@@ -29,42 +29,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What became of the images, each counted once.
+    """What became of the images, each counted once."""
 
-    Attributes
-    ----------
-    new : int
-        Taken in.
-    changed : int
-        Files with another content than before: encoded anew; id, tags and feedback stay.
-    moved : int
-        Files of a content that lay elsewhere, where it no longer lies, or was gone: nothing is encoded.
-    gone : int
-        Files that are no longer in the folder; they are not found any more, but all that is known of them stays.
-    kept : int
-        Unchanged.
-    skipped : list of Skipped
-        Files that could not be read, with reasons; those that were there before stay as they were.
-    encoded : int
-        Images that were decoded and encoded.
-    rows : int
-        Images that had no row of the run yet and were given one, from stored features where these are of its encoder.
-    cancelled : bool
-        Whether it was cancelled (`Jobs.cancel`); what is counted is committed.
-    remarks : list of str
-        A line each, for people: what of the folder was not searched.
-    """
-
-    new: int = 0
-    changed: int = 0
-    moved: int = 0
+    new: int = 0  # Taken in
+    changed: int = 0  # Files with another content than before: encoded anew; id, tags and feedback stay
+    moved: int = 0  # Files of a content that lay elsewhere, where it no longer lies, or was gone: nothing is encoded
     gone: int = 0
-    kept: int = 0
+    """Files that are no longer in the folder; they are not found any more, but all that is known of them stays."""
+    kept: int = 0  # Unchanged
     skipped: list[Skipped] = field(default_factory=list)
-    encoded: int = 0
+    """Files that could not be read, with reasons; those that were there before stay as they were."""
+    encoded: int = 0  # Images that were decoded and encoded
     rows: int = 0
-    cancelled: bool = False
-    remarks: list[str] = field(default_factory=list)
+    """Images that had no row of the run yet and were given one, from stored features where these are of its encoder."""
+    cancelled: bool = False  # Whether it was cancelled (`Jobs.cancel`); what is counted is committed
+    remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as they stand in JSON; of the skipped files, how many."""
@@ -74,14 +53,7 @@ class Indexed:
 
 
 class Indexing:
-    """Brings a catalogue to what lies in a folder.
-
-    Parameters
-    ----------
-    tagger : Tagger
-        The current run, which makes the rows.
-    stored : StoredCatalogue
-    """
+    """Brings a catalogue to what lies in a folder; `tagger` is the current run, which makes the rows."""
 
     def __init__(self, tagger: Tagger, stored: StoredCatalogue) -> None:
         self._tagger, self._stored = tagger, stored

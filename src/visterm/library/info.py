@@ -27,17 +27,13 @@ DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
 TRIED = "models tried"
 """What `auto` tried: one entry a model; one that reads a block of a chain of encoders has the encoder's name."""
 
-SHOWN = 5
-"""Latest jobs and entries of the history that are shown."""
+SHOWN = 5  # Latest jobs and entries of the history that are shown
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the facts of a run, a catalogue, a union, features or annotations: kind, counts, encoder, model, settings.
 
-    Raises
-    ------
-    StorageError
-        If none of them is at `path`.
+    Raises StorageError if none of them is at `path`.
     """
     if is_features(path):
         return _feature_facts(feature_folder(path))
@@ -65,12 +61,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 def check(path: str | os.PathLike[str]) -> str:
     """Compare a run or a catalogue with its checksums, read its features and its database, and say what was checked.
 
-    Raises
-    ------
-    CorruptFileError
-        If something is damaged.
-    UserError
-        If neither is at `path`.
+    Raises CorruptFileError if something is damaged; UserError if neither is at `path`.
     """
     kind = folder_kind(path)
     if kind == "run":
@@ -97,12 +88,7 @@ def check(path: str | os.PathLike[str]) -> str:
 def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Return what the model of a run or a catalogue kept of each epoch.
 
-    Raises
-    ------
-    StorageError
-        If neither is at `path`.
-    UserError
-        If the model learns in one go.
+    Raises StorageError if neither is at `path`; UserError if the model learns in one go.
     """
     kind = folder_kind(path)
     folder = open_folder(StoredCatalogue.open(path).run_folder if kind == "catalogue" else path, "run")

@@ -11,18 +11,8 @@ from visterm.store.catalogue import StoredCatalogue
 class CatalogueJob:
     """A job of a catalogue while it goes on, to be used in a ``with`` statement; it fails where that ends by an error.
 
-    Parameters
-    ----------
-    stored : StoredCatalogue
-    kind : str
-        "index", "fit", ...
-    job_id : int, optional
-        A job that was written down already; None: a new one.
-
-    Attributes
-    ----------
-    message : str or None
-        What came of it.
+    `kind` is "index", "fit", ...; `job_id` is a job that was written down already, None a new one. `message` says what
+    came of it.
     """
 
     def __init__(self, stored: StoredCatalogue, kind: str, job_id: int | None) -> None:

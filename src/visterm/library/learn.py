@@ -44,57 +44,34 @@ from visterm.tagging.word_sources import LEARNED
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
 
-FROM_HERE = "learned from this catalogue"
-"""The fact of a catalogue's run that was not brought from elsewhere."""
-
+FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere
 ENOUGH = 0.5
 """Of the images that a run learned from, the share that the catalogue must have tags of to take their place unasked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A run that was learned from a catalogue, and what it changed.
+    """A run that was learned from a catalogue, and what it changed."""
 
-    Attributes
-    ----------
-    run : str
-        Fingerprint of the run that was learned: of the old one, where nothing was to be learned.
-    full : bool
-        Whether all was learned anew; else only the rows of tags have moved, and those of images are the old ones.
-    images, tags : int
-        Learned from, and known.
-    new_tags : int
-        Tags that the old run did not know.
-    held_out : int
-        Images that were not learned from: always the same ones, chosen by their content.
-    before, after : float or None
-        Mean average precision (MAP) of the old and of the new run, over the tags that both know, on images held out
-        that neither of them learned from; None where there are none.
-    compared : int
-        How many these are.
-    run_before : str
-        Fingerprint of the old run.
-    interval : tuple of float or None
-        The change of MAP, from - to, in 95 % of resamples of these images; None where there are fewer than two.
-    in_use : bool
-        Whether the run is the current one now: not if it is significantly worse, and that was not asked for.
-    cancelled : bool
-        Whether it was cancelled; then nothing has changed.
-    """
-
-    run: str
+    run: str  # Fingerprint of the run that was learned: of the old one, where nothing was to be learned
     full: bool
+    """Whether all was learned anew; else only the rows of tags have moved, and those of images are the old ones."""
+    # Learned from, and known
     images: int
     tags: int
-    new_tags: int
-    held_out: int
+    new_tags: int  # Tags that the old run did not know
+    held_out: int  # Images that were not learned from: always the same ones, chosen by their content
+    # Mean average precision (MAP) of the old and of the new run, over the tags that both know, on images held out that
+    # neither of them learned from; None where there are none
     before: float | None
     after: float | None
-    compared: int
-    run_before: str
+    compared: int  # How many these are
+    run_before: str  # Fingerprint of the old run
     interval: tuple[float, float] | None = None
+    """The change of MAP, from - to, in 95 % of resamples of these images; None where there are fewer than two."""
     in_use: bool = True
-    cancelled: bool = False
+    """Whether the run is the current one now: not if it is significantly worse, and that was not asked for."""
+    cancelled: bool = False  # Whether it was cancelled; then nothing has changed
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in JSON."""

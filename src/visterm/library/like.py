@@ -46,10 +46,7 @@ def ranked_by_likeness(
 def id_of(searched: Searched, image: ImageLike) -> int | None:
     """Return the id of an image of the catalogue with a row: meant by id, by its file, or by its name; None of another.
 
-    Raises
-    ------
-    DataError
-        If no such image is there, nor a file; or two images have the name.
+    Raises DataError if no such image is there, nor a file; or two images have the name.
     """
     if isinstance(image, np.ndarray):
         return None

@@ -27,43 +27,22 @@ LEADS_OUT = "a link that leads out of the folder; --follow-links takes it"
 FOLDERS = "folders"
 """The key of the indexed folders in the table ``meta``: a JSON object, from each to what names in it begin with."""
 
-EVENTS = 1000
-"""Entries of the history that are looked at, newest first."""
+EVENTS = 1000  # Entries of the history that are looked at, newest first
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Images to be indexed, side by side with their names and tags.
-
-    Attributes
-    ----------
-    items : sequence of paths or uint8 arrays
-    names : list of str
-    tags : list of (list of str or None)
-        None for a photo of which nothing is said: the tags that it has stay.
-    source : encoder or features
-        What gives their rows.
-    sha256_of : callable or None
-        Of features: the content that the row of an image was made of.
-    root : str or None
-        The folder that was looked through, in full; None of single images.
-    named_in : str or None
-        The folder that names begin from, in full: `root`, or the image folder of features.
-    left_out : tuple of Skipped
-        Links that lead out of that folder.
-    remarks : list of str
-        A line each, for people: what of the folder was not searched.
-    """
+    """Images to be indexed, side by side with their names and tags."""
 
     items: Sequence[Any]
     names: list[str]
-    tags: list[list[str] | None]
-    source: Any
-    sha256_of: Callable[[Any], str] | None
-    root: str | None
-    named_in: str | None = None
-    left_out: tuple[Skipped, ...] = ()
-    remarks: list[str] = field(default_factory=list)
+    tags: list[list[str] | None]  # None for a photo of which nothing is said: the tags that it has stay
+    source: Any  # What gives their rows
+    sha256_of: Callable[[Any], str] | None  # Of features: the content that the row of an image was made of
+    root: str | None  # The folder that was looked through, in full; None of single images
+    named_in: str | None = None  # The folder that names begin from, in full: `root`, or the image folder of features
+    left_out: tuple[Skipped, ...] = ()  # Links that lead out of that folder
+    remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
 
     def inside(self) -> Listed:
         """Return what lies in the folder that was looked through, without links that lead out of it."""
@@ -90,12 +69,7 @@ class Listed:
 def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.PathLike[str] | None = None) -> Listed:
     """List the images that are meant, and what gives their rows.
 
-    Parameters
-    ----------
-    encoder : AnyEncoder
-        Fitted.
-    images, tags, folder
-        As `Catalogue.index` takes them; so are errors.
+    The encoder is fitted. The other parameters, and errors, are those of `Catalogue.index`.
     """
     check_has_photos(encoder)
     if folder is None and isinstance(images, str | os.PathLike) and as_path(images).is_dir():
@@ -124,15 +98,9 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
 def named_by_folder(stored: StoredCatalogue, photos: Listed) -> tuple[Listed, list[int]]:
     """Name photos by their paths inside the indexed folder that holds them, and return the places of those named.
 
-    A name is the path inside the first folder that the catalogue indexed. Names of photos in further folders begin
-    with that folder's own name, as two folders often have files of the same name. Photos outside of all these folders
-    keep their names.
-
-    Parameters
-    ----------
-    stored : StoredCatalogue
-        Held for writing; it keeps the folders.
-    photos : Listed
+    A name is the path inside the first folder that the catalogue indexed. Names of photos in further folders begin with
+    that folder's own name, as two folders often have files of the same name. Photos outside of all these folders keep
+    their names. `stored` keeps the folders, and is held for writing.
     """
     folders = _named_folders(stored)
     before = dict(folders)
@@ -191,13 +159,7 @@ def _has_photos(stored: StoredCatalogue, folder: str) -> bool:
 
 
 def check_has_photos(encoder: Any) -> None:
-    """Refuse runs that know their images by number only: there is nothing to keep.
-
-    Raises
-    ------
-    UserError
-        If so.
-    """
+    """Refuse runs that know their images by number only: there is nothing to keep. Raises UserError if so."""
     if encoder.by_number:
         raise UserError(
             "A catalogue keeps photos, and this run knows its images by number only "

@@ -15,37 +15,20 @@ from numpy.typing import NDArray
 from visterm.core.wording import count_of
 from visterm.store.catalogue import StoredCatalogue
 
-CANDIDATES = 20_000
-"""Predictions that are weighed, the least sure ones first: bounds the time for large libraries."""
-
-RARE = 5
-"""Images with a tag, given or accepted, below which it is called rare."""
-
-DISAGREE = 0.25
-"""Difference between the confidences of two runs that is worth telling."""
+CANDIDATES = 20_000  # Predictions that are weighed, the least sure ones first: bounds the time for large libraries
+RARE = 5  # Images with a tag, given or accepted, below which it is called rare
+DISAGREE = 0.25  # Difference between the confidences of two runs that is worth telling
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewItem:
-    """A question to a person: whether an image has a tag.
-
-    Attributes
-    ----------
-    image_id : int
-    tag : str
-    confidence : float or None
-        Of the current run; None of a run without calibration.
-    value : float
-        What an answer is expected to teach, in bits for a rare tag, less for a frequent one.
-    why : list of str
-        What makes it worth asking, in words.
-    """
+    """A question to a person: whether an image has a tag."""
 
     image_id: int
     tag: str
-    confidence: float | None
-    value: float
-    why: list[str]
+    confidence: float | None  # Of the current run; None of a run without calibration
+    value: float  # What an answer is expected to teach, in bits for a rare tag, less for a frequent one
+    why: list[str]  # What makes it worth asking, in words
 
     def as_dict(self) -> dict[str, Any]:
         """Return the question as it stands in JSON."""
@@ -59,21 +42,15 @@ class ReviewItem:
 
 
 def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple[int, str]] = ()) -> list[ReviewItem]:
-    """Choose questions whose answers would teach most, best first.
+    """Choose k questions whose answers would teach most, best first.
 
     The worth of an answer is its entropy, in bits (uncertainty sampling: Lewis, Gale 1994), and how far the confidences
     of the current run and of the one before are apart (query by committee: Seung, Opper, Sompolinsky 1992), over the
-    square root of one more than the images that have the tag already. Each image appears once, and a tag that
-    was chosen counts as an image more, so that the questions are of many images and tags.
+    square root of one more than the images that have the tag already. Each image appears once, and a tag that was
+    chosen counts as an image more, so that the questions are of many images and tags.
 
-    Parameters
-    ----------
-    stored : StoredCatalogue
-        With stored predictions. What was given, accepted or rejected is left out.
-    k : int
-        Questions.
-    skip : collection of (int, str)
-        Images and tags to leave out.
+    Questions come from stored predictions. What was given, accepted or rejected is left out, and the images and tags of
+    `skip`.
     """
     found = _unanswered(stored)
     asked = [(i, tag, p, before) for i, tag, p, before in found if (i, tag) not in skip]

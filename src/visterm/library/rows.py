@@ -43,13 +43,7 @@ class Filled(NamedTuple):
 class RowWriter:
     """Makes rows of a run and commits them: one transaction a chunk, with features, tags and predictions.
 
-    Parameters
-    ----------
-    tagger : Tagger
-    stored : StoredCatalogue
-        Held for writing.
-    run_id : int
-        Of the tagger's run in the catalogue; it need not be the current one.
+    `stored` is held for writing. `run_id` is that of the tagger's run in the catalogue; it need not be the current one.
     """
 
     def __init__(self, tagger: Tagger, stored: StoredCatalogue, run_id: int) -> None:
@@ -60,16 +54,10 @@ class RowWriter:
     def take_in(
         self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
     ) -> tuple[list[int], list[Skipped]]:
-        """Encode some of the photos, and commit them; give the places of those taken in, and the others with reasons.
+        """Encode some of the photos, and commit them; return the places of those taken in, and the others with reasons.
 
-        Parameters
-        ----------
-        photos : Listed
-        places : sequence of int
-        changed : mapping of int to int
-            Ids of the images that are there already and have another content now.
-        steps : Steps
-            Shows each image.
+        `changed` has the ids of the images that are there already and have another content now; `steps` shows each
+        image.
         """
         items = [photos.items[place] for place in places]
         paths = full_paths(items)
@@ -155,10 +143,7 @@ class RowWriter:
     def spelled(self, photos: Listed) -> Listed:
         """Return photos with their tags as the run spells them, each once; empty ones are left out.
 
-        Raises
-        ------
-        UserError
-            If a photo has too many tags, or one that no catalogue takes.
+        Raises UserError if a photo has too many tags, or one that no catalogue takes.
         """
         vocabulary = self._tagger.vocabulary
         tags = [
@@ -257,18 +242,10 @@ def _in_full(item: Skipped) -> Skipped:
 def predictions_of(
     tagger: Tagger, X: Matrix, image_ids: Sequence[int], rejected: Mapping[int, Sequence[str]], k: int = N_KEPT
 ) -> dict[int, list[Prediction]]:
-    """Return the best few tags of images, by id, best first; none that a person rejected there.
+    """Return the k best tags (0: all) of images, by id, best first; none that a person rejected there.
 
-    Parameters
-    ----------
-    tagger : Tagger
-    X : array or CSR, shape (n_images, n_features)
-    image_ids : sequence of int
-        Of the rows.
-    rejected : mapping of int to list of str
-        Tags that do not come back, by id; for images without such, nothing.
-    k : int
-        How many; 0 means all.
+    `X`, array or CSR, has shape (n_images, n_features); `image_ids` are those of its rows. `rejected` has the tags that
+    do not come back, by id.
     """
     if len(image_ids) == 0:
         return {}

@@ -18,8 +18,7 @@ from visterm.store.segment_indexes import N_QUERIES
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
 
-KEPT = 2
-"""Runs whose rows stay: the current one, and the one before."""
+KEPT = 2  # Runs whose rows stay: the current one, and the one before
 
 
 def adopt(

@@ -41,23 +41,13 @@ FEW = 200
 
 
 class Found(NamedTuple):
-    """The images that a search found, best first, and the words that are no tag.
+    """The images that a search found, best first, and the words that are no tag."""
 
-    Attributes
-    ----------
-    hits : list of Hit
-        With the id of each image in the catalogue.
-    unknown : list of str
-    n_likely : int or None
-        Images of the catalogue above the cut-off, shown or not; None without a cut-off.
-    untrained : sequence of str
-        Words that count without a training image, by their vectors; with such the hits have no confidence.
-    """
-
-    hits: list[Hit]
+    hits: list[Hit]  # With the id of each image in the catalogue
     unknown: list[str]
-    n_likely: int | None = None
+    n_likely: int | None = None  # Images of the catalogue above the cut-off, shown or not; None without a cut-off
     untrained: Sequence[str] = ()
+    """Words that count without a training image, by their vectors; with such the hits have no confidence."""
 
 
 class Searchable:

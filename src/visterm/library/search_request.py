@@ -93,10 +93,7 @@ class Searched(NamedTuple):
 def search_run(opened: Catalogue | CatalogueUnion, request: SearchRequest) -> Searched:
     """Search a catalogue, or several as one.
 
-    Raises
-    ------
-    UserError, UnknownNameError, DataError
-        As `Catalogue.search`, `Catalogue.like` and `Catalogue.expand` do.
+    Raises UserError, UnknownNameError, DataError as `Catalogue.search`, `Catalogue.like` and `Catalogue.expand` do.
     """
     among, k = request.among, request.k
     if request.like is not None:
@@ -121,10 +118,7 @@ def opened_for_search(
 ) -> Iterator[Catalogue | CatalogueUnion]:
     """Open a catalogue, or a union of several; on the machines of an executor where there are several of them.
 
-    Raises
-    ------
-    StorageError
-        If neither is at `path`.
+    Raises StorageError if neither is at `path`.
     """
     if folder_kind(path) != UNION:
         if executor.remote:

@@ -15,51 +15,24 @@ if TYPE_CHECKING:
 
 
 class Share(NamedTuple):
-    """What one word of a search gave to the score of an image.
-
-    Attributes
-    ----------
-    word : str
-    wanted : bool
-        False of a word with ``-``.
-    score : float
-        Weight times score of the word: of all words they sum to Σ weight · score, by which images are ranked unless
-        confidences or products are asked for.
-    share : float
-        Of the sum of what all words gave, each without its sign; below 0 where the word spoke against the image.
-    confidence : float or None
-        The chance that the image shows the word, with ``-`` or without; None where nothing is known of it.
-    """
+    """What one word of a search gave to the score of an image."""
 
     word: str
-    wanted: bool
+    wanted: bool  # False of a word with ``-``
     score: float
+    """Weight times score of the word: of all words they sum to Σ weight · score, by which images are ranked unless
+    confidences or products are asked for."""
     share: float
+    """Of the sum of what all words gave, each without its sign; below 0 where the word spoke against the image."""
     confidence: float | None
+    """The chance that the image shows the word, with ``-`` or without; None where nothing is known of it."""
 
 
 def search_shares(catalogue: Catalogue, words: str | Sequence[str], image_ids: Sequence[int]) -> list[list[Share]]:
     """Take the scores of images apart by the words of a search.
 
-    Parameters
-    ----------
-    catalogue : Catalogue
-    words : str or sequence of str
-        As typed.
-    image_ids : sequence of int
-        Images with a row of the current run.
-
-    Returns
-    -------
-    list of list of Share
-        For each image, what each word gave, the largest share first.
-
-    Raises
-    ------
-    UnknownNameError
-        If no word is a tag of the run, or has a place among them.
-    DataError
-        If an image has no row.
+    Returns for each image, which has a row of the current run, what each word gave, the largest share first. Raises
+    UnknownNameError if no word is a tag of the run, or has a place among them; DataError if an image has no row.
     """
     if not len(image_ids):
         return []

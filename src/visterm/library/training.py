@@ -21,34 +21,19 @@ from visterm.store.images import ImageRecord
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
 
-HELD_OUT = 10
-"""One image in this many is held out."""
-
-MOST_SCORES = 2**26
-"""Scores that are looked at to compare two runs: where there are very many tags, fewer images are."""
-
-BY_CONTENT = "held out by content"
-"""The fact of a run that all it learned from is remembered by content."""
+HELD_OUT = 10  # One image in this many is held out
+MOST_SCORES = 2**26  # Scores that are looked at to compare two runs: where there are very many tags, fewer images are
+BY_CONTENT = "held out by content"  # The fact of a run that all it learned from is remembered by content
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some images to learn from, or to judge by, one entry of each in all.
-
-    Attributes
-    ----------
-    images : list of ImageRecord
-    X : array or CSR, shape (n_images, n_features)
-    tags : list of lists of str
-        Given or accepted.
-    negatives : list of lists of str
-        Rejected.
-    """
+    """Some images to learn from, or to judge by, one entry of each in all."""
 
     images: list[ImageRecord]
-    X: Matrix
-    tags: list[list[str]]
-    negatives: list[list[str]]
+    X: Matrix  # shape (n_images, n_features)
+    tags: list[list[str]]  # Given or accepted
+    negatives: list[list[str]]  # Rejected
 
     def __len__(self) -> int:
         return len(self.images)
@@ -82,10 +67,7 @@ def to_learn_from(stored: StoredCatalogue) -> list[int]:
 def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
     """Return what is to be learned from, and what is held out: always the same images, by their content.
 
-    Raises
-    ------
-    DataError
-        If no image has a tag, or none of them can be read.
+    Raises DataError if no image has a tag, or none of them can be read.
     """
     held, rejected = stored.tags.held(), stored.tags.rejected()
     ids, X = features.rows(sorted(held.keys() | rejected.keys()))

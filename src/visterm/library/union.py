@@ -16,8 +16,7 @@ from visterm.store.searched import SearchedUnion
 from visterm.tagging.run_files import open_run, stored_fingerprint
 from visterm.tagging.tagger import Tagger
 
-UNION = "union"
-"""The kind of the folder, and the name of the list in it."""
+UNION = "union"  # The kind of the folder, and the name of the list in it
 
 
 class CatalogueUnion(Searchable):

@@ -40,23 +40,11 @@ def create_app(
 ) -> FastAPI:
     """Return the application that serves a catalogue; routes find all they need in ``request.app.state.service``.
 
-    Parameters
-    ----------
-    catalogue : path-like
-        A folder that `visterm index` wrote. It is opened at once, so that errors in it are raised here.
-    access : Access, optional
-        Who may send requests. None: this machine only, without a token.
-    bounds : Bounds, optional
-        How many requests run and wait; others are answered 503.
-    folders : sequence of path-like
-        Folders that the job "index" searches for photos; empty: the folders of the catalogue's photos.
-    n_jobs : int, optional
-        Threads of one search or one batch of pictures. With 1, many requests share the cores best.
-
-    Raises
-    ------
-    StorageError
-        If there is no catalogue, or it is damaged.
+    The catalogue's folder is opened at once, so that errors in it are raised here: StorageError if there is no
+    catalogue, or it is damaged. `access` says who may send requests; None: this machine only, without a token. `bounds`
+    says how many requests run and wait; others are answered 503. The job "index" searches `folders` for photos; empty:
+    the folders of the catalogue's photos. `n_jobs` are the threads of one search or one batch of pictures: with 1, many
+    requests share the cores best.
     """
     service = Service(catalogue, access or Access(), bounds or Bounds(), folders, n_jobs)
 

@@ -19,21 +19,14 @@ from visterm.web.work import Work
 T = TypeVar("T")
 R = TypeVar("R")
 
-BATCH = 16
-"""Pictures that are encoded together at most: those behind them wait for all of them."""
+BATCH = 16  # Pictures that are encoded together at most: those behind them wait for all of them
 
 
 class Batcher(Generic[T, R]):
     """Collects items and processes them together. Nothing waits for a batch to fill: a single item starts at once.
 
-    Parameters
-    ----------
-    process : callable
-        Returns a result or an error for each of a list of items.
-    work : Work
-        The threads that run it, and how many requests may wait.
-    most : int
-        Items of one batch.
+    `process` returns a result or an error for each of a list of at most `most` items. `work` has the threads that run
+    it, and limits how many requests may wait.
     """
 
     def __init__(self, process: Callable[[Sequence[T]], Sequence[R | Exception]], work: Work, most: int) -> None:

@@ -16,18 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from visterm.web.errors import Refused
 from visterm.web.work import busy
 
-SMALL = 64 * 2**10
-"""Bytes of a body, unless a route says otherwise."""
-
-MEDIUM = 2**20
-"""Bytes of lists of tags, and of Label Studio's events."""
-
-PIECE_SECONDS = 30.0
-"""Seconds in which the next piece of a body must arrive."""
-
-MOST_VALUES = 100_000
-"""Values in the JSON of one request: reading these takes 50 ms, in which nothing else is answered."""
-
+SMALL = 64 * 2**10  # Bytes of a body, unless a route says otherwise
+MEDIUM = 2**20  # Bytes of lists of tags, and of Label Studio's events
+PIECE_SECONDS = 30.0  # Seconds in which the next piece of a body must arrive
+MOST_VALUES = 100_000  # Values in the JSON of one request: reading these takes 50 ms, in which nothing else is answered
 E = TypeVar("E", bound=Callable[..., Any])
 
 
@@ -53,16 +45,7 @@ _MOST: dict[Any, int] = {}
 class Bodies:
     """The bytes of all bodies that are being received or worked on, with a budget for their sum.
 
-    Parameters
-    ----------
-    most : int
-
-    Attributes
-    ----------
-    held : int
-        Bytes now.
-    refused : int
-        Requests that were refused because the budget was spent.
+    `held` are the bytes now; `refused` counts the requests that were refused because the budget was spent.
     """
 
     def __init__(self, most: int) -> None:
@@ -71,13 +54,7 @@ class Bodies:
         self.refused = 0
 
     def take(self, n_bytes: int) -> None:
-        """Count bytes that have arrived.
-
-        Raises
-        ------
-        Refused
-            503, if the budget is spent.
-        """
+        """Count bytes that have arrived. Raises Refused (503) if the budget is spent."""
         if self.held + n_bytes > self._most:
             self.refused += 1
             raise busy(f"requests of {self.held:,} bytes are being received")
@@ -87,14 +64,7 @@ class Bodies:
 class BodyLimit:
     """Refuses bodies that are larger than their route allows, whatever length they claim, or that are too slow.
 
-    Parameters
-    ----------
-    app : ASGI application
-    bodies : Bodies
-    most : int
-        Bytes of one body, for routes that accept pictures.
-    seconds : float
-        Seconds in which a whole body must arrive.
+    A body may have `most` bytes on routes that accept pictures; a whole body must arrive in `seconds`.
     """
 
     def __init__(self, app: ASGIApp, bodies: Bodies, most: int, seconds: float) -> None:

@@ -9,19 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-HEADER_SECONDS = 10.0
-"""Seconds in which the headers of a request must arrive."""
-
-ANSWER_SECONDS = 30.0
-"""Seconds in which a client must read the next part of an answer."""
-
-MOST = 1024
-"""Connections at once, even if more files may be open."""
-
+HEADER_SECONDS = 10.0  # Seconds in which the headers of a request must arrive
+ANSWER_SECONDS = 30.0  # Seconds in which a client must read the next part of an answer
+MOST = 1024  # Connections at once, even if more files may be open
 FEWEST = 8
-RESERVE = 64
-"""Files kept free for the catalogue, pictures and processes; a quarter of all if that is more."""
-
+RESERVE = 64  # Files kept free for the catalogue, pictures and processes; a quarter of all if that is more
 _LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 
@@ -29,18 +21,9 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 
 class Connections:
     """All open connections: few enough that files can still be opened, and at most half of them of one client.
 
-    If there is no room, the connection that has waited longest for a request is closed; if all are at work, the new
-    one is refused. So a client that opens connections and sends nothing takes room only from itself.
-
-    Parameters
-    ----------
-    most : int
-    header_seconds : float
-        Seconds in which the headers of a request must arrive.
-
-    Attributes
-    ----------
-    open : set of Connection
+    If there is no room, the connection that has waited longest for a request is closed; if all are at work, the new one
+    is refused. So a client that opens connections and sends nothing takes room only from itself. The headers of a
+    request must arrive in `header_seconds`.
     """
 
     def __init__(self, most: int, *, header_seconds: float = HEADER_SECONDS) -> None:
@@ -72,11 +55,7 @@ class Connections:
 class Connection(asyncio.Protocol):
     """One connection: the server's own protocol, with time limits.
 
-    Parameters
-    ----------
-    inner : asyncio.Protocol
-        One of uvicorn's; its `cycle` is the request that it answers.
-    connections : Connections
+    `inner` is one of uvicorn's protocols; its `cycle` is the request that it answers.
     """
 
     def __init__(self, inner: Any, connections: Connections) -> None:

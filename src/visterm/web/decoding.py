@@ -46,25 +46,9 @@ class Decoded(NamedTuple):
 class Decoders:
     """A few processes that decode pictures, and the bounded threads that wait for them.
 
-    Parameters
-    ----------
-    processes : int
-    bound : int
-        Requests running and waiting.
-    memory_bytes : int
-        Memory of one process.
-    max_pixels : int
-        Pixels of one picture.
-    seconds : float
-        Time for one picture, after which its process is killed.
-    name : str
-        The name of this work in messages and figures.
-
-    Attributes
-    ----------
-    work : Work
-    died : int
-        Processes that were replaced.
+    `bound` limits the requests running and waiting. A process may use `memory_bytes`; a picture may have `max_pixels`
+    and take `seconds`, after which its process is killed. `name` is the name of this work in messages and figures.
+    `died` counts the processes that were replaced.
     """
 
     def __init__(
@@ -200,16 +184,7 @@ def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -
 class Thumbnails:
     """Small JPEGs of photos, kept in memory by content and side; the least recently used are dropped first.
 
-    Parameters
-    ----------
-    decoders : Decoders
-    most_bytes : int
-        Bytes of all that are kept.
-
-    Attributes
-    ----------
-    n_bytes : int
-        Bytes of those that are kept now.
+    All that are kept have at most `most_bytes`, and now `n_bytes`.
     """
 
     def __init__(self, decoders: Decoders, most_bytes: int) -> None:

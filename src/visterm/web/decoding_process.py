@@ -15,9 +15,7 @@ from typing import IO
 REQUEST = struct.Struct(">cIQ")
 """The kind of request, the longest side (0: unchanged), and the number of bytes that follow."""
 
-ANSWER = struct.Struct(">cIIQ")
-"""The outcome, height, width, and the number of bytes that follow."""
-
+ANSWER = struct.Struct(">cIIQ")  # The outcome, height, width, and the number of bytes that follow
 PIXELS_OF_BYTES, PIXELS_OF_FILE, JPEG_OF_FILE, JPEG_OF_BYTES = b"b", b"f", b"j", b"k"
 PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"
 

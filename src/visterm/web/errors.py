@@ -28,9 +28,7 @@ from visterm.core.errors import (
 from visterm.core.writing import storage_error
 
 LOG = logging.getLogger("visterm.web")
-LONGEST_SHOWN = 60
-"""Letters of a wrong value that a message repeats."""
-
+LONGEST_SHOWN = 60  # Letters of a wrong value that a message repeats
 CODES = {
     400: "bad_request",
     401: "unauthorised",

@@ -19,17 +19,10 @@ from visterm.library.duplicates import find_duplicates
 from visterm.library.job import CatalogueJob
 from visterm.store.catalogue import StoredCatalogue
 
-NICE = 10
-"""Requests of the service come first."""
-
-CHUNK = 128
-"""Images between two commits, after which it can be stopped."""
-
-SECONDS = 0.5
-"""Time between two notes of the progress."""
-
-NOT_NOTED = 4
-"""Exit status of a job that failed and could not store the reason."""
+NICE = 10  # Requests of the service come first
+CHUNK = 128  # Images between two commits, after which it can be stopped
+SECONDS = 0.5  # Time between two notes of the progress
+NOT_NOTED = 4  # Exit status of a job that failed and could not store the reason
 
 
 class NotedProgress:

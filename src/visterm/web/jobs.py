@@ -21,15 +21,9 @@ from visterm.web.errors import Refused
 from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Work
 
-MOST_OPEN = 8
-"""Jobs that run or wait."""
-
-GRACE_SECONDS = 20.0
-"""Time for a cancelled job to stop, before its process is killed."""
-
-AGAIN_SECONDS = 5.0
-"""Time between two tries to store the end of a job, while the disk is full."""
-
+MOST_OPEN = 8  # Jobs that run or wait
+GRACE_SECONDS = 20.0  # Time for a cancelled job to stop, before its process is killed
+AGAIN_SECONDS = 5.0  # Time between two tries to store the end of a job, while the disk is full
 LOG = logging.getLogger("visterm.web")
 
 
@@ -44,15 +38,8 @@ class _Waiting(NamedTuple):
 class JobRunner:
     """Runs jobs in processes, one after the other.
 
-    Parameters
-    ----------
-    path : Path
-        The catalogue's folder.
-    catalogue : Catalogue
-    folders : sequence of Path
-        Folders that "index" searches; empty: those of the catalogue's images.
-    work : Work
-        Threads that write to the catalogue.
+    `folders` are those that "index" searches; empty: those of the catalogue's images. The threads of `work` write to
+    the catalogue, whose folder is `path`.
     """
 
     def __init__(self, path: Path, catalogue: Catalogue, folders: Sequence[Path], work: Work) -> None:

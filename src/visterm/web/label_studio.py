@@ -34,12 +34,8 @@ router = APIRouter(prefix="/label-studio", tags=["Label Studio"], route_class=Js
 
 MOST_TASKS = 1000
 AT_ONCE = 16
-FEW = 5
-"""Tags that are suggested if the run has no confidences."""
-
-LONGEST = 2**20
-"""Letters of a labelling configuration."""
-
+FEW = 5  # Tags that are suggested if the run has no confidences
+LONGEST = 2**20  # Letters of a labelling configuration
 LEARNS_FROM = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
 NOT_OURS = (
     "not a photo of this catalogue: send its id ('visterm:12', or the address of its thumbnail here), or the picture "
@@ -120,25 +116,15 @@ class WebhookAnswer(BaseModel):
 
 
 class Choices(NamedTuple):
-    """The first list of choices for a picture in a labelling configuration.
+    """The first list of choices for a picture in a labelling configuration."""
 
-    Attributes
-    ----------
-    from_name, to_name : str
-        Names of the list and of the picture, which a prediction repeats.
-    value : str
-        The key of the picture in a task: ``data[value]``.
-    names : dict of str to str
-        The choices by `tag_key`; empty: any tag.
-    single : bool
-        Whether only one may be chosen.
-    """
-
+    # Names of the list and of the picture, which a prediction repeats
     from_name: str = "tags"
     to_name: str = "image"
-    value: str = "image"
+    value: str = "image"  # The key of the picture in a task: ``data[value]``
     names: dict[str, str] = {}  # noqa: RUF012  # read only
-    single: bool = False
+    """The choices by `tag_key`; empty: any tag."""
+    single: bool = False  # Whether only one may be chosen
 
 
 @router.get("", response_model=HealthAnswer, responses=errors(), include_in_schema=False)
@@ -288,10 +274,7 @@ def _chosen(annotation: dict[str, Any]) -> list[str]:
 def read_config(text: str | None) -> Choices:
     """Read a labelling configuration; without one, any tag may be chosen for ``data["image"]``.
 
-    Raises
-    ------
-    DataError
-        If it is not XML, declares entities, or has no choices for a picture.
+    Raises DataError if it is not XML, declares entities, or has no choices for a picture.
     """
     if not text:
         return Choices()

@@ -13,9 +13,7 @@ from visterm.web.service import service_of
 
 router = APIRouter(include_in_schema=False)
 
-WRONG_SECONDS = 0.5
-"""Delay after a wrong token, so that nobody finds one by trying."""
-
+WRONG_SECONDS = 0.5  # Delay after a wrong token, so that nobody finds one by trying
 _FORM = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>visterm: log in</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">

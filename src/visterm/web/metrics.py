@@ -46,14 +46,7 @@ class Metrics:
 def figure(name: str, what: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:
     """Return a figure: a counter if its name ends in ``_total``, else a gauge.
 
-    Parameters
-    ----------
-    name : str
-    what : str
-        The help text.
-    values : mapping of str to float, or float
-        By value of the label; one number for a figure without labels.
-    label : str
+    `what` is the help text. The values go by the value of the label; one number is a figure without labels.
     """
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     if isinstance(values, Mapping):

@@ -30,10 +30,7 @@ _CURSOR = re.compile(r"([a-z]+):(\d{1,18})")
 def read_query(request: Request, model: type[M]) -> M:
     """Read the query of an address. Unknown names are ignored; if a name is repeated, the last value counts.
 
-    Raises
-    ------
-    RequestValidationError
-        If a value is not accepted.
+    Raises RequestValidationError if a value is not accepted.
     """
     query, lists = request.query_params, _lists(model)
     known = [name for name in query if name in model.model_fields]
@@ -64,10 +61,7 @@ def cursor_at(kind: str, place: int) -> str:
 def place_of(kind: str, cursor: str | None, start: int = 0) -> int:
     """Return the place of a cursor; without a cursor, the start.
 
-    Raises
-    ------
-    Refused
-        422, if it is not a cursor of such a list.
+    Raises Refused (422) if it is not a cursor of such a list.
     """
     if cursor is None:
         return start

@@ -26,9 +26,7 @@ OPEN_PATHS = ("/login", "/api/v1/health")
 OPEN_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-NAMES_OF_ALL = ("0.0.0.0", "::", "")
-"""Addresses to listen on that stand for all addresses of the machine."""
-
+NAMES_OF_ALL = ("0.0.0.0", "::", "")  # Addresses to listen on that stand for all addresses of the machine
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
@@ -44,22 +42,14 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request needs to be accepted.
-
-    Attributes
-    ----------
-    token : str
-        Programs send it as ``Authorization: Bearer`` (or as the password of Basic, which Label Studio uses), and
-        people type it into a form once; empty: no token is needed.
-    hosts : frozenset of str
-        Accepted names in the ``Host`` header. They exclude the name of another site that points here (DNS rebinding).
-    any_address : bool
-        Whether numeric addresses are accepted as well: no name can be made to look like one.
-    """
+    """What a request needs to be accepted."""
 
     token: str = ""
+    """Programs send it as ``Authorization: Bearer`` (or as the password of Basic, which Label Studio uses), and people
+    type it into a form once; empty: no token is needed."""
     hosts: frozenset[str] = frozenset(LOOPBACK_NAMES)
-    any_address: bool = False
+    """Accepted names in the ``Host`` header. They exclude the name of another site that points here (DNS rebinding)."""
+    any_address: bool = False  # Whether numeric addresses are accepted as well: no name can be made to look like one
 
     @classmethod
     def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> Access:
@@ -111,13 +101,7 @@ def host_name(host: str) -> str:
 
 
 class Security:
-    """The outermost layer of the application: refuses requests, and adds headers to every answer.
-
-    Parameters
-    ----------
-    app : ASGI application
-    access : Access
-    """
+    """The outermost layer of the application: refuses requests, and adds headers to every answer."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app

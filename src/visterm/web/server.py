@@ -21,12 +21,8 @@ SWITCH_SECONDS = 0.001
 """Time after which a computing thread lets others run: an answer waits for it twice, and Python's 5 ms add up."""
 
 KEEP_ALIVE_SECONDS = 30
-TICKS_A_SECOND = 10
-"""Ticks of uvicorn's main loop."""
-
-END_SECONDS = 5
-"""Time for open requests when the service ends."""
-
+TICKS_A_SECOND = 10  # Ticks of uvicorn's main loop
+END_SECONDS = 5  # Time for open requests when the service ends
 LOGGERS = ("asyncio", "uvicorn.error", "python_multipart.multipart")
 LOG_SECONDS = 60.0
 MOST_ALIKE = 3
@@ -40,20 +36,8 @@ def run_server(
 ) -> None:
     """Serve an application until it is stopped; call `announce` with the address once it answers.
 
-    Parameters
-    ----------
-    app : FastAPI
-    host : str
-    port : int
-        0 for any free one.
-    announce : callable
-    header_seconds : float
-        Seconds in which the headers of a request must arrive.
-
-    Raises
-    ------
-    UserError
-        If the port is in use, or the address is not an address of this machine.
+    Port 0 is any free one. The headers of a request must arrive in `header_seconds`. Raises UserError if the port is in
+    use, or the address is not an address of this machine.
     """
     config = uvicorn.Config(
         app,

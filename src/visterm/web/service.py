@@ -42,89 +42,43 @@ from visterm.web.work import Work
 
 LOG = logging.getLogger("visterm.web")
 VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer
-WRITERS = 4
-"""Threads that write. One commits at a time; while another process commits, each of them waits for it."""
-
-CHECK_SECONDS = 5.0
-"""How long a health check waits for the disk of the catalogue."""
-
-MAP_SECONDS = 20.0
-"""How long a request waits for the map of tags to be drawn."""
+WRITERS = 4  # Threads that write. One commits at a time; while another process commits, each of them waits for it.
+CHECK_SECONDS = 5.0  # How long a health check waits for the disk of the catalogue
+MAP_SECONDS = 20.0  # How long a request waits for the map of tags to be drawn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bounds:
-    """Limits of a service.
+    """Limits of a service."""
 
-    Attributes
-    ----------
-    upload_bytes : int
-        Bytes of a body with pictures; other bodies may have 1 MB or 64 kB, by route.
-    body_bytes : int
-        Bytes of all bodies together that are being received or worked on.
-    body_seconds : float
-        Seconds in which a body must arrive.
-    upload_pixels : int
-        Pixels of an uploaded picture; by default as many as an indexed photo may have.
-    pictures : int
-        Pictures of one request.
-    searching, browsing, writing, decoding, encoding : int
-        Requests, running and waiting together, that search, that list and count, that write, that decode pictures,
-        and that need the model.
-    writing_seconds : float
-        Seconds that a request may wait for its turn to write.
-    decoders : int
-        Processes that decode uploads, and as many again for photos of the catalogue.
-    upload_seconds, decoding_seconds : float
-        Seconds to decode one upload, and one photo of the catalogue.
-    decoding_bytes : int
-        Memory of a decoding process.
-    thumbnail_bytes : int
-        Memory for thumbnails.
-    """
-
-    upload_bytes: int = 32 * 2**20
-    body_bytes: int = 256 * 2**20
-    body_seconds: float = 120.0
+    upload_bytes: int = 32 * 2**20  # Bytes of a body with pictures; other bodies may have 1 MB or 64 kB, by route
+    body_bytes: int = 256 * 2**20  # Bytes of all bodies together that are being received or worked on
+    body_seconds: float = 120.0  # Seconds in which a body must arrive
     upload_pixels: int = field(default_factory=largest_image)
-    pictures: int = 16
+    """Pixels of an uploaded picture; by default as many as an indexed photo may have."""
+    pictures: int = 16  # Pictures of one request
+    # Requests, running and waiting together, that search, that list and count, that write, that decode pictures
+    # (`decoding`), and that need the model (`encoding`)
     searching: int = 128
     browsing: int = 32
     writing: int = 64
-    writing_seconds: float = 30.0
+    writing_seconds: float = 30.0  # Seconds that a request may wait for its turn to write
     decoding: int = 64
     encoding: int = 64
-    decoders: int = 2
+    decoders: int = 2  # Processes that decode uploads, and as many again for photos of the catalogue
+    # Seconds to decode one upload, and one photo of the catalogue
     upload_seconds: float = 10.0
     decoding_seconds: float = 20.0
-    decoding_bytes: int = 2**31
-    thumbnail_bytes: int = 128 * 2**20
+    decoding_bytes: int = 2**31  # Memory of a decoding process
+    thumbnail_bytes: int = 128 * 2**20  # Memory for thumbnails
 
 
 class Service:
     """A catalogue as requests use it. Blocking calls go through one of the kinds of `Work`.
 
-    Parameters
-    ----------
-    catalogue : path-like
-    access : Access
-    bounds : Bounds
-    folders : sequence of path-like
-    n_jobs : int
-
-    Attributes
-    ----------
-    path : Path
-    catalogue : Catalogue
-        Call it in a thread of `searching` (reads little), `browsing` (lists and counts much), `writing` (may wait until
-        another process has written) or `encoding` (uses the model).
-    searching, browsing, writing, encoding, checking : Work
-    decoders, upload_decoders : Decoders
-        For photos of the catalogue, and for uploads, which a client can make slow to decode.
-    thumbnails : Thumbnails
-    jobs : JobRunner
-    metrics : Metrics
-    bodies : Bodies
+    Call `catalogue` in a thread of `searching` (reads little), `browsing` (lists and counts much), `writing` (may wait
+    until another process has written) or `encoding` (uses the model). `decoders` are for photos of the catalogue, and
+    `upload_decoders` for uploads, which a client can make slow to decode.
     """
 
     def __init__(
@@ -178,13 +132,7 @@ class Service:
         self._blas.restore_original_limits()
 
     def known(self, image_id: int) -> ImageRecord:
-        """Return an image's record.
-
-        Raises
-        ------
-        Refused
-            404, if there is no such image.
-        """
+        """Return an image's record. Raises Refused (404) if there is no such image."""
         record = self.catalogue.stored.images.get(image_id)
         if record is None:
             raise Refused(404, f"The catalogue has no image {image_id}. Searches return the ids of images.")
@@ -193,10 +141,7 @@ class Service:
     def file_of(self, image_id: int) -> str:
         """Return the path of an image's file, or its address.
 
-        Raises
-        ------
-        Refused
-            404, if there is no such image or file, or if the file is now a link to another place.
+        Raises Refused (404) if there is no such image or file, or if the file is now a link to another place.
         """
         record = self.known(image_id)
         if record.path is None or record.state == "gone":

@@ -16,8 +16,7 @@ from visterm.web.errors import Refused
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RETRY_SECONDS = 1
-"""Seconds that a refused client should wait: the queues empty faster."""
+RETRY_SECONDS = 1  # Seconds that a refused client should wait: the queues empty faster
 
 
 def busy(why: str) -> Refused:
@@ -27,26 +26,11 @@ def busy(why: str) -> Refused:
 
 
 class Work:
-    """Threads for one kind of work, with a bound on the requests that run and wait.
+    """Threads for one kind of work, such as "search", with a bound on the requests that run and wait together.
 
-    Parameters
-    ----------
-    name : str
-        The kind of work, such as "search".
-    threads : int
-    bound : int
-        Requests running and waiting together.
-    n_jobs : int
-        Threads that each of the threads may use for computing; 1 if many requests share the cores.
-    patience : float
-        Seconds that a request may wait for a thread; after that it is refused.
-
-    Attributes
-    ----------
-    waiting : int
-        Requests running and waiting now.
-    refused : int
-        Requests that were refused.
+    Each of the threads may use `n_jobs` threads for computing; 1 if many requests share the cores. A request waits at
+    most `patience` seconds for a thread; after that it is refused. `waiting` counts the requests running and waiting
+    now; `refused` those that were refused.
     """
 
     def __init__(self, name: str, threads: int, bound: int, *, n_jobs: int = 1, patience: float = math.inf) -> None:
@@ -84,13 +68,7 @@ class Work:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold one place of as many as the bound allows.
-
-        Raises
-        ------
-        Refused
-            503, if no place is free.
-        """
+        """Hold one place of as many as the bound allows. Raises Refused (503) if no place is free."""
         if self.waiting >= self.bound:
             raise self._busy()
         self.waiting += 1

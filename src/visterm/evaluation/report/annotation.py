@@ -17,30 +17,15 @@ from visterm.evaluation.report.results import CURVE_KS, OF_A_TAG, TAG_K
 from visterm.evaluation.report.tables import add_bands, add_differences, add_precision, between
 from visterm.metrics import check_metrics
 
-N_PICTURES = 12
-"""Of the best images, and of the worst."""
-
+N_PICTURES = 12  # Of the best images, and of the worst
 N_CHIPS = 5
 N_TAGS = 15
-MAIN = ("map", "p@5", "word_map")
-"""Metrics by which runs are compared on the page; all are in the figures."""
-
-ENOUGH = 5
-"""Images that a tag must have to be among the worst: of fewer, its figures are chance."""
+MAIN = ("map", "p@5", "word_map")  # Metrics by which runs are compared on the page; all are in the figures
+ENOUGH = 5  # Images that a tag must have to be among the worst: of fewer, its figures are chance
 
 
 def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
-    """Make the page.
-
-    Parameters
-    ----------
-    found : AnnotationEvaluation
-        With the `PAGE_METRICS` measured.
-    names : sequence of str
-        Of the runs.
-    results : dict
-        As `annotation_results` gives them.
-    """
+    """Make the page of runs of which the `PAGE_METRICS` were measured; `results` are those of `annotation_results`."""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} put tags on images",
         f"Measured on {count_of(len(found.corpus), 'image')} and {count_of(len(found.vocabulary), 'tag')}, against the "

@@ -30,13 +30,7 @@ class Series(NamedTuple):
 def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[float]], lines: Sequence[Series]) -> str:
     """Draw lines with their points; both axes begin at 0 and end at a round number.
 
-    Parameters
-    ----------
-    title, x_label, y_label : str
-    x : sequence of sequence of float
-        Of each line.
-    lines : sequence of Series
-        The heights of the points.
+    `x` is given for each line; the series have the heights of its points.
     """
     top = _legend_height(lines)
     x_ticks = _ticks(max((max(places, default=0.0) for places in x), default=1.0))
@@ -82,16 +76,8 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
 def bar_chart(title: str, said: str, labels: Sequence[tuple[str, str]], bars: Sequence[Series]) -> str:
     """Draw a group of lying bars for each label, one bar a series; a full bar is 1.
 
-    Parameters
-    ----------
-    title : str
-        For those who do not see it.
-    said : str
-        What the bars are, above them.
-    labels : sequence of (str, str)
-        Each group's name, and a note after it.
-    bars : sequence of Series
-        With a value for each label, from 0 to 1; NaN draws none.
+    The title is for those who do not see the chart; `said`, above the bars, says what they are. A label is a group's
+    name and a note after it. A series has a value for each label, from 0 to 1; NaN draws none.
     """
     top = _legend_height(bars) + HEADING
     group = BAR * len(bars) + BETWEEN_GROUPS

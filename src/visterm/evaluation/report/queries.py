@@ -20,9 +20,7 @@ N_ROWS = 20
 """Rows of pictures, half of them for the best queries: each query has one of each run. Keeps the page below 3 MB."""
 
 N_FOUND = 5
-MOST_RUNS = 4
-"""Runs whose pictures are shown; the figures are of all."""
-
+MOST_RUNS = 4  # Runs whose pictures are shown; the figures are of all
 KINDS = (
     f"Easy queries have {EASY_FROM} or more relevant images, difficult ones fewer. Seen ones have a relevant image "
     "among those learned from, test-only ones have none."
@@ -30,16 +28,7 @@ KINDS = (
 
 
 def query_page(found: QueryEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
-    """Make the page.
-
-    Parameters
-    ----------
-    found : QueryEvaluation
-    names : sequence of str
-        Of the runs.
-    results : dict
-        As `query_results` gives them.
-    """
+    """Make the page of some runs, by their names; `results` are those of `query_results`."""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
         f"Measured by {len(found.texts):,} {'query' if len(found.texts) == 1 else 'queries'} on "

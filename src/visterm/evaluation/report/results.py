@@ -29,16 +29,7 @@ OF_A_TAG = {
 
 
 def annotation_summary(found: AnnotationEvaluation, names: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
-    """Return the metrics of each run with intervals, and what comparing every two runs says of each.
-
-    Parameters
-    ----------
-    found : AnnotationEvaluation
-    names : sequence of str
-        Of the runs.
-    metrics : sequence of str
-        Those to report.
-    """
+    """Return the metrics of each run with intervals, and what comparing every two runs says of each metric."""
     return {
         "images": len(found.corpus),
         "tags": len(found.vocabulary),
@@ -72,14 +63,7 @@ def annotation_results(found: AnnotationEvaluation, summary: dict[str, Any]) -> 
 
 
 def query_summary(found: QueryEvaluation, names: Sequence[str]) -> dict[str, Any]:
-    """Return the means and intervals of each run by kind of query, and what comparing every two runs says.
-
-    Parameters
-    ----------
-    found : QueryEvaluation
-    names : sequence of str
-        Of the runs.
-    """
+    """Return the means and intervals of each run by kind of query, and what comparing every two runs says."""
     return {
         "queries": len(found.texts),
         "runs": [

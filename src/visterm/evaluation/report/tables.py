@@ -42,19 +42,10 @@ MARKS = {1: "good", -1: "poor", 0: ""}
 def band_summary(found: AnnotationEvaluation, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the measures of each band of tags, for each run.
 
-    Parameters
-    ----------
-    found : AnnotationEvaluation
-        With ``tag_p@5`` and ``tag_r@5`` measured, and ``word_map`` if that is to be shown.
-    names : sequence of str
-        Of the runs.
-
-    Returns
-    -------
-    list of dict
-        Of each band, the rarest first: its name; the least and the most training images of a tag (None: no end), which
-        are those of the first run; how many tags it has, how many of them a measured image has, and how many images
-        have one; and for each run its metrics, means with 95 % bootstrap intervals over the tags.
+    ``tag_p@5`` and ``tag_r@5`` are measured, and ``word_map`` if that is to be shown. Of each band, the rarest first:
+    its name; the least and the most training images of a tag (None: no end), which are those of the first run; how many
+    tags it has, how many of them a measured image has, and how many images have one; and for each run its metrics,
+    means with 95 % bootstrap intervals over the tags.
     """
     bands = []
     for band in frequency_bands(found.vocabulary.counts):
@@ -102,16 +93,7 @@ def between(figure: dict[str, Any] | None) -> str:
 
 
 def add_bands(report: Report, names: Sequence[str], bands: Sequence[dict[str, Any]]) -> None:
-    """Add a table for each run, with a row a band.
-
-    Parameters
-    ----------
-    report : Report
-    names : sequence of str
-        Of the runs.
-    bands : sequence of dict
-        As `band_summary` gives them.
-    """
+    """Add a table for each run, with a row for each of the bands of `band_summary`."""
     report.section("Rare and frequent tags", BANDS_LEAD)
     metrics = band_metrics(bands)
     for number, name in enumerate(names):
@@ -131,18 +113,11 @@ def add_bands(report: Report, names: Sequence[str], bands: Sequence[dict[str, An
 def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted: float) -> dict[str, Any]:
     """Return each run's tags for a requested precision, and measure how many of them are right.
 
-    Returns
-    -------
-    dict
-        ``wanted``, and for each run ``bands``: all tags, then the bands by training images of the first run, the rarest
-        first. Of each its name, how many tags are in it, ``given`` and ``right`` over all images, ``precision`` (mean,
-        low, high; None where none was given), ``reached`` (whether the requested precision is not above the interval;
-        None likewise), ``recall`` (None where people gave none) and ``tags_an_image``.
-
-    Raises
-    ------
-    UserError
-        If a run does not know what a cut-off takes, or `wanted` is no share.
+    ``wanted``, and for each run ``bands``: all tags, then the bands by training images of the first run, the rarest
+    first. Of each its name, how many tags are in it, ``given`` and ``right`` over all images, ``precision`` (mean, low,
+    high; None where none was given), ``reached`` (whether the requested precision is not above the interval; None
+    likewise), ``recall`` (None where people gave none) and ``tags_an_image``. Raises UserError if a run does not know
+    what a cut-off takes, or `wanted` is no share.
     """
     every = np.arange(len(found.vocabulary))
     bands = [(ALL, every), *((band.name, band.tags) for band in frequency_bands(found.vocabulary.counts))]
@@ -178,14 +153,8 @@ def precision_cells(row: dict[str, Any], wanted: float) -> list[tuple[str, str]]
 def add_differences(report: Report, results: dict[str, Any], measures: Sequence[str], what: str) -> None:
     """Add a section with a table of all runs for each measure, if there are several runs.
 
-    Parameters
-    ----------
-    report : Report
-    results : dict
-        With the ``runs`` and ``pairs`` of `visterm.evaluation.report.results`.
-    measures : sequence of str
-    what : str
-        What the runs were compared on: "images".
+    `results` have the ``runs`` and ``pairs`` of `visterm.evaluation.report.results`; `what` is what the runs were
+    compared on: "images".
     """
     names = [run["run"] for run in results["runs"]]
     if len(names) < 2:

@@ -20,27 +20,14 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExportItem:
-    """One image, with the tags to write.
+    """One image, with the tags to write."""
 
-    Attributes
-    ----------
-    path : Path
-        The file.
-    given : tuple of str
-        From people: a tag file, the image itself, or accepted.
-    predicted : tuple of Predicted
-        Best first.
-    rejected : tuple of str
-        What a person said is not there: it is not written, and taken back if visterm had written it.
-    name : str
-        In tables and changes: its path inside the folder that was indexed. Empty: by its path.
-    """
-
-    path: Path
-    given: tuple[str, ...] = ()
-    predicted: tuple[Predicted, ...] = ()
+    path: Path  # The file
+    given: tuple[str, ...] = ()  # From people: a tag file, the image itself, or accepted
+    predicted: tuple[Predicted, ...] = ()  # Best first
     rejected: tuple[str, ...] = ()
-    name: str = ""
+    """What a person said is not there: it is not written, and taken back if visterm had written it."""
+    name: str = ""  # In tables and changes: its path inside the folder that was indexed. Empty: by its path.
 
     def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
         """Return the tags to write, each once, those of people first and none that is rejected."""
@@ -52,30 +39,17 @@ class ExportItem:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The changes of one file.
-
-    Attributes
-    ----------
-    image : str
-    target : str
-        The file that is written.
-    added : tuple of Mark
-        Tags that are put in.
-    removed : tuple of str
-        Tags of visterm that are taken back.
-    left_out : tuple of str
-        Tags that are not written: a person has taken them out of the file since visterm wrote them, or the file cannot
-        hold them.
-    found : tuple of str
-        All tags that the file says are visterm's, after the changes.
-    """
+    """The changes of one file."""
 
     image: str
-    target: str
-    added: tuple[Mark, ...] = ()
-    removed: tuple[str, ...] = ()
+    target: str  # The file that is written
+    added: tuple[Mark, ...] = ()  # Tags that are put in
+    removed: tuple[str, ...] = ()  # Tags of visterm that are taken back
     left_out: tuple[str, ...] = ()
+    """Tags that are not written: a person has taken them out of the file since visterm wrote them, or the file cannot
+    hold them."""
     found: tuple[str, ...] = field(default=(), compare=False)
+    """All tags that the file says are visterm's, after the changes."""
 
     @property
     def is_one(self) -> bool:
@@ -97,14 +71,9 @@ class Change:
 
 
 class Parents:
-    """The tags above each tag, for hierarchical keywords.
+    """The tags above each tag of a run, for hierarchical keywords, from pairs (child, parent).
 
-    Parameters
-    ----------
-    is_a : iterable of (child, parent)
-        Of several parents the first counts; steps may lead over words that are no tags, which are left out.
-    tags : iterable of str
-        The tags of the run.
+    Of several parents the first counts; steps may lead over words that are no tags, which are left out.
     """
 
     def __init__(self, is_a: Iterable[tuple[str, str]] = (), tags: Iterable[str] = ()) -> None:

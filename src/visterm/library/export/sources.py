@@ -25,39 +25,24 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
-MOST_SCORES = 2**22
-"""Held at a time."""
-
+MOST_SCORES = 2**22  # Scores held at a time
 GONE = "no such file"
 
 
 class Limits(NamedTuple):
-    """Which predictions are written.
+    """Which predictions are written."""
 
-    Attributes
-    ----------
-    k : int
-        At most this many an image, the surest; 0: all that are sure enough.
-    min_confidence : float or None
-        Predictions below it are left out; 0.5 where neither this nor a precision is given.
-    precision : float or None
-        Share of the predictions that are expected to be right, see `cutoff_of`.
-    """
-
-    k: int = 0
+    k: int = 0  # At most this many an image, the surest; 0: all that are sure enough
     min_confidence: float | None = None
-    precision: float | None = None
+    """Predictions below it are left out; 0.5 where neither this nor a precision is given."""
+    precision: float | None = None  # Share of the predictions that are expected to be right, see `cutoff_of`
 
 
 def open_source(source: Path, images: Path | None, n_jobs: int | None = None) -> RunSource | CatalogueSource:
     """Open a catalogue, or a run with the images that it is for.
 
-    Raises
-    ------
-    UserError
-        If there are images to a catalogue, which has its own, or none to a run.
-    StorageError
-        If it is neither.
+    Raises UserError if there are images to a catalogue, which has its own, or none to a run; StorageError if it is
+    neither.
     """
     if folder_kind(source) == "run":
         if images is None:
@@ -74,13 +59,7 @@ def open_source(source: Path, images: Path | None, n_jobs: int | None = None) ->
 class RunSource:
     """A run and a folder of photos: the keywords that they have, and the tags that it predicts.
 
-    Parameters
-    ----------
-    run : Path
-    images : Path
-        A folder of photos, or one photo; names in tables are paths inside the folder.
-    n_jobs : int or None
-        Threads.
+    `images` may also be one photo; names in tables are paths inside the folder.
     """
 
     def __init__(self, run: Path, images: Path, n_jobs: int | None) -> None:
@@ -125,14 +104,7 @@ class RunSource:
 
 
 class CatalogueSource:
-    """A catalogue: tags given, accepted and rejected, and predictions from the rows that it keeps.
-
-    Parameters
-    ----------
-    catalogue : Path
-    n_jobs : int or None
-        Threads.
-    """
+    """A catalogue: tags given, accepted and rejected, and predictions from the rows that it keeps."""
 
     def __init__(self, catalogue: Path, n_jobs: int | None) -> None:
         opened = Catalogue.load(catalogue, n_jobs=n_jobs)

@@ -20,26 +20,14 @@ COLUMNS = ("file_name", "tags", "predicted", "confidence")
 
 
 def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, guard: bool = True) -> str:
-    """Return the tags of images as a table.
+    """Return the tags of images as a table, one line an image.
 
-    Parameters
-    ----------
-    items : iterable of ExportItem
-        One line each.
-    to : {"csv", "jsonl"}
-        CSV: file_name, tags (of people, which `visterm fit --tags` reads), predicted and confidence, with ``;``
-        between; a list that has a ``;`` or ``,`` in a tag is written in JSON. JSON lines: the same as lists, and the
-        run.
-    run : str, optional
-        Fingerprint of the run that predicted.
-    guard : bool
-        Put an apostrophe before the cells of CSV that a spreadsheet would compute, because they begin with ``=``,
-        ``+``, ``-``, ``@``, a tab or a carriage return. `visterm fit --tags` takes it off again.
+    "csv": file_name, tags (of people, which `visterm fit --tags` reads), predicted and confidence, with ``;`` between;
+    a list that has a ``;`` or ``,`` in a tag is written in JSON. "jsonl": the same as lists, and the run (its
+    fingerprint). Raises UserError if `to` is something else.
 
-    Raises
-    ------
-    UserError
-        If `to` is something else.
+    `guard` puts an apostrophe before the cells of CSV that a spreadsheet would compute, because they begin with ``=``,
+    ``+``, ``-``, ``@``, a tab or a carriage return. `visterm fit --tags` takes it off again.
     """
     if to not in TABLES:
         raise UserError(f"'{to}' is no table; expected {' or '.join(TABLES)}.")
@@ -66,13 +54,7 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, gu
 
 
 def write_table(path: Path, text: str) -> None:
-    """Write a table in one step.
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written.
-    """
+    """Write a table in one step. Raises StorageError if it cannot be written."""
     replace_file(path, content_of(path), text.encode("utf-8", "replace"))
 
 

@@ -21,10 +21,7 @@ _PARTING = frozenset(";,\n\r")
 class TextTarget:
     """Writes ``photo.txt``, or ``photo.jpg.txt`` where two images share the name; lines that are there stay.
 
-    Parameters
-    ----------
-    follow_links : bool
-        Write through links that lead out of a photo's folder.
+    With `follow_links`, links are written through that lead out of a photo's folder.
     """
 
     name = "txt"

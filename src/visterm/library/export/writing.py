@@ -31,15 +31,9 @@ IN_STORE = "in an object store, where no tags are written: export a table (--to 
 class CatalogueNotes:
     """Notes in a catalogue which tags of visterm are in the files of its images, as the files say.
 
-    So the next export catches up on what a killed export or undo could not note.
-
-    Parameters
-    ----------
-    stored : StoredCatalogue
-    target : str
-        Where tags are written: "xmp", "embed" or "txt".
-    vocabulary : Vocabulary
-        Of the run. Tags that neither it nor the catalogue knows were not written by this catalogue, and are not kept.
+    So the next export catches up on what a killed export or undo could not note. `target` is where tags are written:
+    "xmp", "embed" or "txt". Tags that neither the run's `vocabulary` nor the catalogue knows were not written by this
+    catalogue, and are not kept.
     """
 
     def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
@@ -76,22 +70,11 @@ class CatalogueNotes:
 
 
 def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = False) -> Target:
-    """Return the target of a name.
+    """Return the target "xmp", "embed" or "txt".
 
-    Parameters
-    ----------
-    name : {"xmp", "embed", "txt"}
-    keep_originals : bool
-        Of "embed": keep a backup of each image beside it.
-    follow_links : bool
-        Write through links that lead out of a photo's folder.
-
-    Raises
-    ------
-    UserError
-        If there is no such target.
-    MissingExtraError
-        If it takes a program that is not installed.
+    With `keep_originals`, "embed" keeps a backup of each image beside it. With `follow_links`, links are written
+    through that lead out of a photo's folder. Raises UserError if there is no such target; MissingExtraError if it
+    takes a program that is not installed.
     """
     if name == XMP:
         return SidecarTarget(follow_links=follow_links)
@@ -114,26 +97,10 @@ def export_tags(
 ) -> Iterator[Change | Skipped]:
     """Write tags to their images, one after another; tags are only added, and no person's is ever changed.
 
-    Parameters
-    ----------
-    items : iterable of ExportItem
-    target : Target
-        See `make_target`; it is closed at the end.
-    run : str, optional
-        Fingerprint of the run that predicted, noted beside each prediction.
-    parents : Parents, optional
-        Which tags are above which.
-    dry_run : bool
-        Change nothing, and say what would be changed.
-    progress : Progress
-        Shows each image.
-    notes : CatalogueNotes, optional
-        Kept of what the files hold, those that are not changed too; not in a dry run.
-
-    Yields
-    ------
-    Change or Skipped
-        One for each image that has changes, or that cannot be written.
+    Yields one `Change` or `Skipped` for each image that has changes, or that cannot be written. `target` (see
+    `make_target`) is closed at the end. `run` is the fingerprint of the run that predicted, noted beside each
+    prediction; `parents` are the tags above others. A `dry_run` changes nothing, and yields what would be changed.
+    `notes` are kept of what the files hold, those that are not changed too; not in a dry run.
     """
     above = parents or Parents()
 

@@ -41,21 +41,9 @@ class Revised(NamedTuple):
 
 
 def revise(content: bytes, wanted: Sequence[Mark], rejected: Sequence[str], where: str) -> Revised:
-    """Put tags into an XMP text, and take rejected ones back.
+    """Put tags into an XMP text, called `where` in messages, and take back rejected ones that visterm wrote.
 
-    Parameters
-    ----------
-    content : bytes
-    wanted : sequence of Mark
-    rejected : sequence of str
-        Taken back if visterm wrote them.
-    where : str
-        What the text is called in messages.
-
-    Raises
-    ------
-    DataError
-        If the text cannot be understood.
+    Raises DataError if the text cannot be understood.
     """
     writable, left_out = _writable(wanted)
     there = read_keywords(content, where)
@@ -102,12 +90,8 @@ class SidecarTarget:
     """Writes ``photo.jpg.xmp``, or ``photo.xmp`` where that is there; see `Sidecars`.
 
     A new file has the tags of people too, as some programs read either the file or the image; but where the image has
-    all tags in itself, no file is made.
-
-    Parameters
-    ----------
-    follow_links : bool
-        Write through links that lead out of a photo's folder.
+    all tags in itself, no file is made. With `follow_links`, links are written through that lead out of a photo's
+    folder.
     """
 
     name = "xmp"
@@ -160,12 +144,8 @@ class SidecarTarget:
 class EmbeddedTarget:
     """Writes the XMP inside of images; everything else in them stays, the pixels too.
 
-    Parameters
-    ----------
-    keep_originals : bool
-        Leave each image as it was beside it (``photo.jpg_original``).
-    follow_links : bool
-        Write into images that are links out of their folder.
+    With `keep_originals`, each image stays as it was beside it (``photo.jpg_original``). With `follow_links`, images
+    are written that are links out of their folder.
     """
 
     name = "embed"

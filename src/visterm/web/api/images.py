@@ -43,8 +43,7 @@ LASTING = "private, max-age=3600"
 """A photo can change under its id: after an hour browsers ask again, and get a short answer if it has not."""
 
 Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="Number of the verdict: the `id` it was answered with.")]
-STRONGEST = 50
-"""Places that an explanation lists."""
+STRONGEST = 50  # Places that an explanation lists
 
 
 def _view_answer(view: ImageView) -> Response:

@@ -25,9 +25,7 @@ from visterm.web.uploads import BODY, read_uploads
 router = APIRouter()
 
 LARGEST = 2**63 - 1
-DEEPEST = 10_000
-"""Photos that one search pages through: nobody looks further than that."""
-
+DEEPEST = 10_000  # Photos that one search pages through: nobody looks further than that
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=LARGEST)]
 Tags = Annotated[list[TagName], Field(max_length=20)]

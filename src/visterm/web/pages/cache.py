@@ -13,9 +13,7 @@ from visterm.library.catalogue import Catalogue
 T = TypeVar("T")
 
 SECONDS = 10.0
-LONG = 3600.0
-"""For answers that depend on the run alone, and have the run in their key."""
-
+LONG = 3600.0  # For answers that depend on the run alone, and have the run in their key
 MOST_KEPT = 64
 
 

@@ -35,9 +35,7 @@ KINDS = {
 }  # fmt: skip
 """Jobs, as the page names them."""
 
-STARTED = ("index", "fit", "duplicates")
-"""Jobs that the page starts."""
-
+STARTED = ("index", "fit", "duplicates")  # Jobs that the page starts
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
     "model": "model",

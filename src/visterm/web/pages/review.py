@@ -24,8 +24,7 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
 SAID = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
-MOST_BACK = 300
-"""Answers of a sitting that can be undone, and questions that stay skipped."""
+MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
 
 
 class Answer(NamedTuple):
@@ -36,8 +35,7 @@ class Answer(NamedTuple):
     do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
 
 
-_TRAIL = TypeAdapter(Annotated[list[Answer], FailFast()])
-"""The answers of this sitting, which the page sends along."""
+_TRAIL = TypeAdapter(Annotated[list[Answer], FailFast()])  # The answers of this sitting, which the page sends along
 
 
 class Question(NamedTuple):

@@ -28,36 +28,19 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 Shared = Annotated[Service, Depends(service_of)]
 
 FOLDERS = 200
-GROUPED = 6
-"""Photos of each part or similar thing."""
-
-PAGE = 48
-"""Photos of a page."""
-
-MOST = 5000
-"""Photos that one search can be scrolled through."""
-
-LONGEST = 1000
-"""Letters of a field that are read."""
+GROUPED = 6  # Photos of each part or similar thing
+PAGE = 48  # Photos of a page
+MOST = 5000  # Photos that one search can be scrolled through
+LONGEST = 1000  # Letters of a field that are read
 
 
 class Shown(NamedTuple):
-    """A photo in the grid.
-
-    Attributes
-    ----------
-    record : ImageRecord
-    hit : Hit
-    tags : list of str
-        The tags that it has.
-    shares : list of Share
-        Why it was found; empty unless it was found by words.
-    """
+    """A photo in the grid."""
 
     record: ImageRecord
     hit: Hit
-    tags: list[str]
-    shares: list[Share]
+    tags: list[str]  # The tags that it has
+    shares: list[Share]  # Why it was found; empty unless it was found by words
 
 
 class Results(NamedTuple):
@@ -179,41 +162,24 @@ def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[Shown]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchForm:
-    """A search as typed into the form; fields left empty are empty texts.
+    """A search as typed into the form; fields left empty are empty texts."""
 
-    Attributes
-    ----------
-    q : str
-        Words.
-    tag, without, predicted : str
-        Tags separated by commas.
-    sure : str
-        Least confidence of the predicted tags, in percent; empty: 50.
-    folder, taken_from, taken_to, type : str
-    min_mb, max_mb : str
-        Megabytes.
-    unreviewed : str
-        "1" or empty.
-    like : str
-        Id of the photo to compare with; "sent" for an uploaded one.
-    start : int
-        Photos shown before; without words, the last id.
-    """
-
-    q: str = ""
+    q: str = ""  # Words
+    # Tags separated by commas
     tag: str = ""
     without: str = ""
     predicted: str = ""
-    sure: str = ""
+    sure: str = ""  # Least confidence of the predicted tags, in percent; empty: 50
     folder: str = ""
     taken_from: str = ""
     taken_to: str = ""
     type: str = ""
+    # Sizes in megabytes
     min_mb: str = ""
     max_mb: str = ""
-    unreviewed: str = ""
-    like: str = ""
-    start: int = 0
+    unreviewed: str = ""  # "1" or empty
+    like: str = ""  # Id of the photo to compare with; "sent" for an uploaded one
+    start: int = 0  # Photos shown before; without words, the last id
 
     @classmethod
     def read(cls, query: QueryParams) -> SearchForm:
@@ -229,13 +195,7 @@ class SearchForm:
 
     @property
     def among(self) -> Filter | None:
-        """The images to search.
-
-        Raises
-        ------
-        UserError
-            If a date or a number is not one.
-        """
+        """The images to search. Raises UserError if a date or a number is not one."""
         if not self.filters:
             return None
         least, most = _number(self.min_mb, "At least (MB)"), _number(self.max_mb, "At most (MB)")

@@ -44,11 +44,8 @@ MARGIN = 60.0
 
 ROOMS = (1, 2, 4, 8, 16, 32, 64)
 
-LETTER = 60.0
-"""Height of names in a room of 1, in units of the drawing; in twice the room they are half as high."""
-
-WIDTH_OF_LETTER = 0.58
-"""Average width of a letter, as a share of its height; a little more than in most fonts."""
+LETTER = 60.0  # Height of names in a room of 1, in units of the drawing; in twice the room they are half as high
+WIDTH_OF_LETTER = 0.58  # Average width of a letter, as a share of its height; a little more than in most fonts
 
 
 @router.get("/tags")
@@ -147,27 +144,17 @@ def _tag(catalogue: Catalogue, name: str) -> dict[str, Any]:
 
 
 class DrawnTag(NamedTuple):
-    """A tag on the map.
-
-    Attributes
-    ----------
-    tag : str
-    x, y : float
-        From 0 to `SIDE`.
-    images : int
-    size : int
-        1 to 4, by the logarithm of the number of images.
-    room : int
-        Zoom that its name needs: the name is shown once letters are `LETTER` / `room` units high, or less.
-        One of `ROOMS`; 128 if none is enough.
-    """
+    """A tag on the map."""
 
     tag: str
+    # From 0 to `SIDE`
     x: float
     y: float
     images: int
-    size: int
+    size: int  # 1 to 4, by the logarithm of the number of images
     room: int
+    """Zoom that its name needs: the name is shown once letters are `LETTER` / `room` units high, or less. One of
+    `ROOMS`; 128 if none is enough."""
 
 
 def draw_map(placed: Sequence[PlacedTag]) -> list[DrawnTag]:
