@@ -16,22 +16,15 @@ from typer.main import get_command
 from visterm.core.errors import MissingExtraError
 from visterm.core.object_stores import only_named_stores
 
-_LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")
-"""A least value, which the text says where it isn't plain."""
-
-GROUP: Final = "visterm.commands"
-"""Each entry point names a `typer.Typer` that has one command."""
-
-
+_LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")  # A least value, which the text says where it isn't plain
+GROUP: Final = "visterm.commands"  # Each entry point names a `typer.Typer` that has one command
 PANELS: Final = (
     "Arguments", "Input", "Search", "Which images", "Which tags", "Model", "Cleaning", "Relations", "Measures",
     "Output", "Scale",
 )  # fmt: skip
 """In this order; any other comes after them."""
 
-WIDTH: Final = 100
-"""Columns of a help text, at most."""
-
+WIDTH: Final = 100  # Columns of a help text, at most
 COMMON: Final = {
     "images", "out", "catalogue", "tags", "encoder", "encoder_set", "model", "set_", "budget", "min_count", "jobs",
     "ray", "json", "verbose", "grid", "random", "metric",
@@ -47,8 +40,7 @@ METAVARS: Final = {
 }  # fmt: skip
 """What stands for the value of some options in help texts; of others it follows from their type."""
 
-Examples: TypeAlias = Sequence[tuple[str, str]]
-"""Commands, and what each does."""
+Examples: TypeAlias = Sequence[tuple[str, str]]  # Commands, and what each does
 
 
 def in_lines(examples: Examples) -> str | None:
@@ -101,18 +93,10 @@ COMMANDS: Final = {name: entry for panel in PANELS_OF_COMMANDS.values() for name
 
 
 class PackageCommand(NamedTuple):
-    """A command that a package of this project adds.
+    """A command that a package of this project adds."""
 
-    Attributes
-    ----------
-    package : str
-        What to install.
-    summary : str
-        One line for `visterm --help`, so that listing the commands imports no package.
-    """
-
-    package: str
-    summary: str
+    package: str  # What to install
+    summary: str  # One line for `visterm --help`, so that listing the commands imports no package
 
 
 PACKAGE_COMMANDS: Final = {
@@ -171,10 +155,7 @@ class CommandLine(PlainEpilog, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command to run, imported now if another package has it.
 
-        Raises
-        ------
-        MissingExtraError
-            If the package that has the command is not installed.
+        Raises MissingExtraError if the package that has the command is not installed.
         """
         name = args[0]
         if name in COMMANDS:
@@ -304,14 +285,7 @@ class WordsCommand(Command):
 def words_last(args: Sequence[str], takes_value: Mapping[str, bool], others: Collection[str] = ()) -> list[str]:
     """Put what begins with ``-`` and is a word behind a ``--``.
 
-    Parameters
-    ----------
-    args : sequence of str
-        As typed.
-    takes_value : mapping of str to bool
-        The options, and whether a value follows.
-    others : collection of str
-        Options without a value beside these.
+    `takes_value` says of each option whether a value follows; `others` are options without a value beside these.
     """
     options: list[str] = []
     words: list[str] = []

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-Completions = list[tuple[str, str]]
-"""Each with what it is."""
+Completions = list[tuple[str, str]]  # Each with what it is
 
 
 def model_names() -> Completions:

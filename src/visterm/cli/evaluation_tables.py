@@ -7,22 +7,12 @@ from typing import Any
 
 from visterm.cli.output import show, table
 
-MEASURES = ("AvgP", "BEP", "P10", "nDCG10")
-"""As far as they were measured: nDCG10 only of graded relevances."""
-
-BAND_INTERVAL = "tag_r@5"
-"""The measure whose interval is shown of each band; JSON and the report have all."""
+MEASURES = ("AvgP", "BEP", "P10", "nDCG10")  # As far as they were measured: nDCG10 only of graded relevances
+BAND_INTERVAL = "tag_r@5"  # The measure whose interval is shown of each band; JSON and the report have all
 
 
 def show_measured(summary: dict[str, Any], told: Sequence[str]) -> None:
-    """Print the tables of what `visterm.evaluation.evaluate_run.evaluate_run` measured.
-
-    Parameters
-    ----------
-    summary : dict
-    told : sequence of str
-        Metrics whose comparisons are printed.
-    """
+    """Print the tables of what `evaluate_run` measured; `told` are the metrics whose comparisons are printed."""
     if "queries" in summary:
         show_queries(summary)
         return
@@ -36,12 +26,7 @@ def show_measured(summary: dict[str, Any], told: Sequence[str]) -> None:
 def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
     """Print a table of metrics with a column a run, and what comparing every two runs says of some of them.
 
-    Parameters
-    ----------
-    results : dict
-        As `annotation_summary` gives them.
-    told : sequence of str
-        Metrics whose comparisons are printed.
+    The results are those of `annotation_summary`; `told` are the metrics whose comparisons are printed.
     """
     runs = results["runs"]
     rows = []
@@ -55,13 +40,7 @@ def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
 
 
 def show_bands(bands: Sequence[dict[str, Any]]) -> None:
-    """Print a table for each run, with a row for each band of tags.
-
-    Parameters
-    ----------
-    bands : sequence of dict
-        As `band_summary` gives them.
-    """
+    """Print a table for each run, with a row for each band of tags, as `band_summary` returns them."""
     from visterm.evaluation.report.tables import band_figure, band_metrics
 
     metrics = band_metrics(bands)
@@ -97,10 +76,7 @@ def show_precision(found: dict[str, Any]) -> None:
 def show_queries(results: dict[str, Any]) -> None:
     """Print a table of means by kind of query for each run, and what comparing every two runs says.
 
-    Parameters
-    ----------
-    results : dict
-        As `query_summary` gives them.
+    The results are those of `query_summary`.
     """
     measures = [
         name for name in MEASURES if all(name in kind for run in results["runs"] for kind in run["kinds"].values())

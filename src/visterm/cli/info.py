@@ -18,9 +18,7 @@ EXAMPLES = (
     ("visterm info catalogue --check", "look for damage"),
 )
 
-LONGEST = 20
-"""Entries of a setting that are still shown: relations of tags may be thousands."""
-
+LONGEST = 20  # Entries of a setting that are still shown: relations of tags may be thousands
 LABELS = {
     "calibration images": "photos that confidences come from",
     "validation images": "photos held out to stop training",

@@ -158,10 +158,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 def settings(pairs: list[str] | None, option: str) -> dict[str, Any]:
     """Read NAME=VALUE settings; values are numbers, True, False, None, tuples, or else text.
 
-    Raises
-    ------
-    UserError
-        If a pair has no "=" or a name is given twice.
+    Raises UserError if a pair has no "=" or a name is given twice.
     """
     read: dict[str, Any] = {}
     for pair in pairs or []:
@@ -188,10 +185,7 @@ def value_of(text: str) -> Any:
 def choices(pairs: list[str]) -> dict[str, Choices]:
     """Read what a setting is searched over: ``dim=50,100``, ``learning_rate=0.0001:0.1:log``, ``dim=20:200``.
 
-    Raises
-    ------
-    UserError
-        If a pair cannot be understood, or a name is given twice.
+    Raises UserError if a pair cannot be understood, or a name is given twice.
     """
     from visterm.tagging.tuning.trials import Range
 
@@ -227,10 +221,7 @@ def choices(pairs: list[str]) -> dict[str, Choices]:
 def seconds_of(text: str | None, option: str) -> float | None:
     """Return the seconds of a span of time: 90, 90s, 2m, 1.5h; None if there is none.
 
-    Raises
-    ------
-    UserError
-        If it cannot be read, or is no time at all.
+    Raises UserError if it cannot be read, or is no time at all.
     """
     if text is None:
         return None

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found", bound="Tag | Hit")
 
-TRIED_HEADER = ("model", "seconds", "MAP", "word MAP", "weight", "why")
-"""Of the table of models that `auto` tried."""
-
-_NAMED = 3
-"""Skipped photos that are named on the terminal."""
-
-_CATEGORY = re.compile(r": ?|; | \(|\.(?: |$)")
-"""What ends the part of a reason that is the same for many photos."""
-
-_WIDEST = 60
-"""Columns of a terminal that a cell may take for others to be lined up with it."""
+TRIED_HEADER = (
+    "model",
+    "seconds",
+    "MAP",
+    "word MAP",
+    "weight",
+    "why",
+)  # Header of the table of models that `auto` tried
+_NAMED = 3  # Skipped photos that are named on the terminal
+_CATEGORY = re.compile(r": ?|; | \(|\.(?: |$)")  # What ends the part of a reason that is the same for many photos
+_WIDEST = 60  # Columns of a terminal that a cell may take for others to be lined up with it
 
 
 def say(message: str) -> None:
@@ -131,10 +131,7 @@ def list_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
 def check_tags_read(corpus: Corpus, separator: str | None) -> dict[str, Any]:
     """Report what was understood of the tags that were read; return that for JSON.
 
-    Raises
-    ------
-    TagFileError
-        If most tags look like lists, and no separator is given.
+    Raises TagFileError if most tags look like lists, and no separator is given.
     """
     from visterm.data.tag_formats.separators import TagsRead
 

@@ -10,17 +10,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-LINE_SECONDS = 60
-"""Between two lines in a pipe or a log that say how far a long task is."""
+LINE_SECONDS = 60  # Seconds between two lines in a pipe or a log that say how far a long task is
 
 
 class Bars:
     """Draws what the library reports: a bar per task with its rate, the time left and the last note.
 
-    Parameters
-    ----------
-    lines : bool
-        Leave a line of each task when it ends.
+    With `lines`, it leaves a line of each task when it ends.
     """
 
     def __init__(self, *, lines: bool = True) -> None:

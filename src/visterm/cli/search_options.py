@@ -93,13 +93,7 @@ def filter_of(
     type_: str | None,
     unreviewed: bool,
 ) -> Any:
-    """Return the filter that the options mean.
-
-    Raises
-    ------
-    UserError
-        If a size or a date is not understood.
-    """
+    """Return the filter that the options mean. Raises UserError if a size or a date is not understood."""
     from visterm.store.filters import Filter
 
     return Filter(

@@ -22,16 +22,11 @@ from visterm.core.checks import checked_csr
 from visterm.core.errors import DataError, ShapeError, TooLargeError
 from visterm.core.files import MB, open_regular
 
-NUMBERS = "fiub"
-"""Kinds of NumPy types that are numbers."""
-
+NUMBERS = "fiub"  # Kinds of NumPy types that are numbers
 MOST_FEATURES = 2**26
 """Columns of a matrix: models keep some numbers of each, and more than these is an index that is wrong."""
-MOST_GROWTH = 100
-"""How many times its own size a compressed file may unpack to: features and their indices reach ten."""
-ALWAYS_FINE = 64 * MB
-"""Bytes that any file may unpack to."""
-
+MOST_GROWTH = 100  # How many times its own size a compressed file may unpack to: features and their indices reach ten
+ALWAYS_FINE = 64 * MB  # Bytes that any file may unpack to
 _PLACES = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
 """The parts of a sparse matrix, beside its data, by its form."""
 
@@ -60,12 +55,8 @@ class _Header(NamedTuple):
 def map_npy(path: Path) -> NDArray[Any]:
     """Map the matrix of a ``.npy`` file into memory.
 
-    Raises
-    ------
-    ShapeError
-        If it holds something else than a matrix of numbers.
-    READ_ERRORS
-        If it is no such file, or has less than its header promises.
+    Raises ShapeError if it holds something else than a matrix of numbers; READ_ERRORS if it is no such file, or has
+    less than its header promises.
     """
     with open_regular(path) as file:
         header = _header(file, os.fstat(file.fileno()).st_size)
@@ -80,14 +71,8 @@ def map_npy(path: Path) -> NDArray[Any]:
 def read_npz(path: Path) -> sp.csr_array:
     """Read the sparse matrix of a ``.npz`` file that SciPy saved as CSR, CSC or COO.
 
-    Raises
-    ------
-    DataError
-        If the parts do not fit each other, or a place has two numbers.
-    TooLargeError
-        If it would unpack to far more than such a file does.
-    READ_ERRORS
-        If it is no such file.
+    Raises DataError if the parts do not fit each other, or a place has two numbers; TooLargeError if it would unpack to
+    far more than such a file does; READ_ERRORS if it is no such file.
     """
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         packed = os.fstat(file.fileno()).st_size
@@ -109,13 +94,7 @@ def read_npz(path: Path) -> sp.csr_array:
 
 
 def refuse_bomb(path: Path, packed: int, unpacked: int) -> None:
-    """Refuse a file that unpacks to far more than features do.
-
-    Raises
-    ------
-    TooLargeError
-        If so.
-    """
+    """Refuse a file that unpacks to far more than features do. Raises TooLargeError if so."""
     if unpacked > max(ALWAYS_FINE, MOST_GROWTH * packed):
         raise TooLargeError(
             f"{path} has {packed:,} bytes and would unpack to {unpacked:,}; expected at most {MOST_GROWTH} times its "
@@ -126,10 +105,7 @@ def refuse_bomb(path: Path, packed: int, unpacked: int) -> None:
 def open_unpacked(path: Path) -> IO[bytes]:
     """Open a file for reading, through gzip if it is named ``.gz``; reading ends where it grows too much.
 
-    Raises
-    ------
-    OSError
-        If it is no regular file.
+    Raises OSError if it is no regular file.
     """
     file = open_regular(path)
     return io.BufferedReader(_Unpacked(path, file)) if path.suffix == ".gz" else file
@@ -217,21 +193,11 @@ def _of_places(path: Path, data: Any, rows: Any, columns: Any, shape: list[int])
 
 
 def read_svmlight(path: Path) -> sp.csr_array:
-    """Read the rows of a file, which may be gzipped; the targets are not looked at.
+    """Read the rows of a file, which may be gzipped, as float32; the targets are not looked at.
 
-    Returns
-    -------
-    csr_array of float32
-        From index 0 or 1 on, whichever the file begins with.
-
-    Raises
-    ------
-    DataError
-        If a line cannot be understood: the message names it, and what is wrong with it.
-    TooLargeError
-        If it would unpack to far more than such a file does.
-    ValueError, OverflowError, OSError
-        If it is no such file.
+    Columns begin with index 0 or 1, whichever the file begins with. Raises DataError if a line cannot be understood:
+    the message names it, and what is wrong with it; TooLargeError if it would unpack to far more than such a file does;
+    ValueError, OverflowError, OSError if it is no such file.
     """
     from sklearn.datasets import load_svmlight_file
 

@@ -21,9 +21,7 @@ from visterm.data.images import ImageLike
 from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagRecord, TagsFound, merged_by_image, merged_by_split, record, split_name
 
-LEFT_OUT = "Left out: "
-"""How the remark on images without tags begins."""
-
+LEFT_OUT = "Left out: "  # How the remark on images without tags begins
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 
 

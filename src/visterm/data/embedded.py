@@ -22,15 +22,8 @@ IPTC_UTF8 = b"\x1b%G"
 def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     """Read the keywords in an image file, without decoding its pixels.
 
-    Returns
-    -------
-    Keywords
-        The union of those in XMP, IPTC (IIM) and XPKeywords; none of a file that is no image.
-
-    Raises
-    ------
-    DataError
-        If the file's XMP cannot be understood.
+    Returns the union of those in XMP, IPTC (IIM) and XPKeywords; none of a file that is no image. Raises DataError if
+    the file's XMP cannot be understood.
     """
     try:
         with opened_image(path) as image:

@@ -19,12 +19,8 @@ _READY = b"{ready%d}\n"
 class ExifTool:
     """A running exiftool, to be used in a ``with`` statement.
 
-    Arguments go to it line by line, not through a shell; its configuration, which is a program, is not loaded.
-
-    Raises
-    ------
-    MissingExtraError
-        If there is no such program.
+    Arguments go to it line by line, not through a shell; its configuration, which is a program, is not loaded. Raises
+    MissingExtraError if there is no such program.
     """
 
     def __init__(self) -> None:
@@ -43,12 +39,8 @@ class ExifTool:
     def read_packet(self, image: Path) -> bytes | None:
         """Return the XMP of an image as it is; None where it has none.
 
-        Raises
-        ------
-        DataError
-            If the file has a name that exiftool cannot take.
-        StorageError
-            If exiftool cannot read the file.
+        Raises DataError if the file has a name that exiftool cannot take; StorageError if exiftool cannot read the
+        file.
         """
         packet = self._execute([b"-b", b"-XMP", _argument(image)], image)
         complaint = self._complaint()
@@ -59,17 +51,14 @@ class ExifTool:
     def write_packet(self, image: Path, packet: bytes | None, *, keep_original: bool) -> None:
         """Put XMP into an image in place of what it has (None: take it out); pixels and all else stay.
 
+        Raises DataError or StorageError as `read_packet` does; the image is then as it was.
+
         Parameters
         ----------
         image : Path
         packet : bytes or None
         keep_original : bool
             Leave the image as it was beside it (``photo.jpg_original``), unless one is there from before.
-
-        Raises
-        ------
-        DataError, StorageError
-            As above; the image is then as it was.
         """
         how = [] if keep_original else [b"-overwrite_original"]
         with tempfile.NamedTemporaryFile(suffix=".xmp") as file:
@@ -140,13 +129,7 @@ class ExifTool:
 
 
 def find_exiftool() -> str:
-    """Return the path of the program.
-
-    Raises
-    ------
-    MissingExtraError
-        If it is not installed.
-    """
+    """Return the path of the program. Raises MissingExtraError if it is not installed."""
     found = shutil.which("exiftool")
     if found is None:
         raise MissingExtraError(

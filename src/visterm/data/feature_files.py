@@ -46,18 +46,10 @@ KINDS = {
 
 
 class FeatureTable(NamedTuple):
-    """Feature rows and the names of their images.
+    """Feature rows and the names of their images."""
 
-    Attributes
-    ----------
-    names : list of str
-        One a row, no two alike.
-    rows : array or CSR, shape (n_rows, width)
-        Of any type of number; a memory map where the file allows it.
-    """
-
-    names: list[str]
-    rows: Any
+    names: list[str]  # One a row, no two alike
+    rows: Any  # array or CSR, shape (n_rows, width): of any type of number; a memory map where the file allows it
 
 
 def read_features(
@@ -68,6 +60,10 @@ def read_features(
     name_column: str | None = None,
 ) -> FeatureTable:
     """Read feature rows with the names of their images.
+
+    Raises StorageError if there is no such file, or none of names; UserError if the ending is not known, or columns are
+    named of a file that has none; DataError if the file is not what its ending says, a name stands twice, or there are
+    not as many names as rows.
 
     Parameters
     ----------
@@ -86,15 +82,6 @@ def read_features(
     Returns
     -------
     FeatureTable
-
-    Raises
-    ------
-    StorageError
-        If there is no such file, or none of names.
-    UserError
-        If the ending is not known, or columns are named of a file that has none.
-    DataError
-        If the file is not what its ending says, a name stands twice, or there are not as many names as rows.
     """
     file = Path(path)
     if not file.exists():

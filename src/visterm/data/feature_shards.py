@@ -34,20 +34,11 @@ _IS_NUMBER = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
 class Shard(NamedTuple):
-    """Some images of a folder, with their feature rows.
+    """Some images of a folder, with their feature rows."""
 
-    Attributes
-    ----------
-    names : list of str
-        Paths inside the image folder, with ``/`` between.
-    sha256 : list of str
-        Of the files' bytes, in hex.
-    rows : ndarray or CSR of float32, shape (n_images, width)
-    """
-
-    names: list[str]
-    sha256: list[str]
-    rows: Matrix
+    names: list[str]  # Paths inside the image folder, with ``/`` between
+    sha256: list[str]  # Of the files' bytes, in hex
+    rows: Matrix  # ndarray or CSR of float32, shape (n_images, width)
 
 
 def shard_bytes(shard: Shard) -> bytes:
@@ -69,13 +60,7 @@ def shard_bytes(shard: Shard) -> bytes:
 
 
 def read_shard(path: str | os.PathLike[str]) -> Shard:
-    """Read what `shard_bytes` gave.
-
-    Raises
-    ------
-    CorruptFileError
-        If it is no such file; of the functions below, too.
-    """
+    """Read what `shard_bytes` gave. Raises CorruptFileError if it is no such file; of the functions below, too."""
     table = _read(path, FILE_NAME, SHA256, threads=True)
     return Shard(_names(table), table[SHA256].to_pylist(), _rows(table, path))
 
@@ -134,23 +119,10 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
-    """Return a column of lists of numbers, all equally long, as a matrix.
+    """Return a column of lists of numbers, all equally long, as float32 of shape (n_rows, width).
 
-    Parameters
-    ----------
-    column : pyarrow.ChunkedArray
-        Lists, large lists or lists of a fixed size, of any type of number.
-    what : str
-        What it is, for messages.
-
-    Returns
-    -------
-    ndarray of float32, shape (n_rows, width)
-
-    Raises
-    ------
-    ShapeError
-        If it has no lists of numbers, a list is missing, holds a missing number, or is not as long as the first.
+    Lists, large lists or lists of a fixed size, of any type of number; `what` names the column in messages. Raises
+    ShapeError if it has no lists of numbers, a list is missing, holds a missing number, or is not as long as the first.
     """
     parts: list[NDArray[np.float32]] = []
     n_rows = 0
@@ -172,26 +144,11 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
 def sparse_rows(
     indices: pa.ChunkedArray, values: pa.ChunkedArray, what: str, *, width: int | None = None
 ) -> sp.csr_array:
-    """Return two columns of lists, the columns of features and their values, as a matrix.
+    """Return two columns of lists, the columns of features and their values, as float32 CSR of shape (n_rows, width).
 
-    Parameters
-    ----------
-    indices, values : pyarrow.ChunkedArray
-        Lists of whole numbers of 0 or more, and of numbers.
-    what : str
-        What they are, for messages.
-    width : int, optional
-        Number of features; None: one more than the largest index.
-
-    Returns
-    -------
-    csr_array of float32, shape (n_rows, width)
-
-    Raises
-    ------
-    ShapeError
-        If they are no lists of numbers, the lists of a row are not equally long, or an index comes twice in a row, is
-        below 0 or not below `width`.
+    Lists have whole numbers of 0 or more, and numbers; `what` names them in messages. A `width` of None is one more
+    than the largest index. Raises ShapeError if they are no lists of numbers, the lists of a row are not equally long,
+    or an index comes twice in a row, is below 0 or not below `width`.
     """
     _check_lists(indices.type, what, (pa.types.is_integer,), "whole numbers")
     lengths, columns = _joined(indices, what)

@@ -11,40 +11,23 @@ from typing import Any, NamedTuple
 from visterm.core.errors import ImageError
 from visterm.core.remote import RemotePath, as_path, is_remote
 
-READERS = 16
-"""Images requested at the same time."""
-
-MOST_BYTES = 2**28
-"""Bytes of a single image that is fetched because somebody looks at it."""
-
-AHEAD = 32
-"""Images fetched or on their way before they are decoded: what is held in memory."""
-
+READERS = 16  # Images requested at the same time
+MOST_BYTES = 2**28  # Bytes of a single image that is fetched because somebody looks at it
+AHEAD = 32  # Images fetched or on their way before they are decoded: what is held in memory
 GONE = "no such file"
 
 
 class Fetched(NamedTuple):
-    """An image file's content.
+    """An image file's content."""
 
-    Attributes
-    ----------
-    name : str
-        Its address.
-    content : bytes or None
-        None where there is no such object.
-    """
-
-    name: str
-    content: bytes | None
+    name: str  # Its address
+    content: bytes | None  # None where there is no such object
 
 
 def fetch_ahead(images: Iterator[tuple[int, Any]]) -> Generator[tuple[int, Any]]:
     """Pass numbered images on, in order: those in object stores as `Fetched`, all others as they are.
 
-    Raises
-    ------
-    StorageError
-        If a store cannot be reached, or does not allow reading: no image is skipped for that.
+    Raises StorageError if a store cannot be reached, or does not allow reading: no image is skipped for that.
     """
     pool: ThreadPoolExecutor | None = None
     waiting: deque[tuple[int, Any]] = deque()
@@ -67,12 +50,7 @@ def fetch_ahead(images: Iterator[tuple[int, Any]]) -> Generator[tuple[int, Any]]
 def fetch(address: str) -> bytes:
     """Fetch the content of one image.
 
-    Raises
-    ------
-    ImageError
-        If there is none, or it is larger than `MOST_BYTES`.
-    StorageError
-        As `fetch_ahead` does.
+    Raises ImageError if there is none, or it is larger than `MOST_BYTES`; StorageError as `fetch_ahead` does.
     """
     state = RemotePath(address).state()
     if state is not None and state[0] > MOST_BYTES:

@@ -13,42 +13,20 @@ from visterm.core.errors import DataError
 
 
 class HeldTags(NamedTuple):
-    """Tags to learn from, and one held out of each of some images.
+    """Tags to learn from, and one held out of each of some images."""
 
-    Attributes
-    ----------
-    rest : csr_array of float32, shape (n_images, n_tags)
-        What is left to learn from.
-    images : ndarray of int64, shape (n_held,)
-        Images that a tag was held out of, ascending.
-    held : csr_array of float32, shape (n_held, n_tags)
-        The one tag of each of these images.
-    known : csr_array of float32, shape (n_held, n_tags)
-        The same images' rows of `rest`: what their rankings leave out.
-    """
-
-    rest: sp.csr_array
-    images: NDArray[np.int64]
-    held: sp.csr_array
+    rest: sp.csr_array  # float32, shape (n_images, n_tags): what is left to learn from
+    images: NDArray[np.int64]  # shape (n_held,): images that a tag was held out of, ascending
+    held: sp.csr_array  # float32, shape (n_held, n_tags): the one tag of each of these images
     known: sp.csr_array
+    """float32, shape (n_held, n_tags): the same images' rows of `rest`: what their rankings leave out."""
 
 
 def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | None = None) -> HeldTags:
-    """Hold out one given tag, drawn at random, of each image that has two or more.
+    """Hold out one given tag, drawn at random, of each image that has two or more, or of `at_most` images.
 
-    Parameters
-    ----------
-    Y : csr_array, shape (n_images, n_tags)
-        Above 0: given. Only such entries can be held out; the others stay in `rest`.
-    rng : Generator
-        Draws the tags, and the images where there are more than `at_most`.
-    at_most : int, optional
-        Images that a tag is held out of, at most.
-
-    Raises
-    ------
-    DataError
-        If no image has two tags.
+    Only entries of `Y`, (n_images, n_tags), above 0 can be held out; the others stay in `rest`. `rng` draws the tags,
+    and the images where there are more than `at_most`. Raises DataError if no image has two tags.
     """
     Y = as_csr(Y)
     given = as_csr(Y > 0)

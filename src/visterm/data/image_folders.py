@@ -30,8 +30,7 @@ VIDEO = frozenset(
 )
 """Files of cameras that are not read; they are counted, so that nobody looks for them in vain."""
 
-COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")
-"""Those that messages name."""
+COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Those that messages name
 
 
 class NotRead(NamedTuple):
@@ -64,26 +63,12 @@ def count_not_read(paths: Iterable[str | os.PathLike[str]]) -> NotRead:
 def find_images(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, hidden: list[str] | None = None
 ) -> list[Path]:
-    """List image files.
+    """List image files, in the order given, each folder's sorted by their path inside it, each file once.
 
-    Parameters
-    ----------
-    paths : path-like or iterable of path-like
-        A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of
-        images. Hidden files and folders (whose names begin with a dot) and folders of thumbnails or deleted files
-        (`SET_ASIDE`) are left out; links to folders are not followed.
-    hidden : list of str, optional
-        The folders that were left out are appended to it.
-
-    Returns
-    -------
-    list of Path
-        In the order given, each folder's files sorted by their path inside it, each file once.
-
-    Raises
-    ------
-    DataError
-        If a path does not exist, or a folder cannot be listed.
+    A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of images.
+    Hidden files and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are
+    left out, and the folders appended to `hidden`; links to folders are not followed. Raises DataError if a path does
+    not exist, or a folder cannot be listed.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: dict[Path, None] = {}
@@ -100,10 +85,8 @@ def find_images(
 def images_in(folder: str | os.PathLike[str], *, hidden: list[str] | None = None) -> list[Path]:
     """List the images of a folder that must be there and have some, as `find_images` does.
 
-    Raises
-    ------
-    DataError
-        If it is not there, is a file, cannot be listed, or has no images: the message says what was looked for.
+    Raises DataError if it is not there, is a file, cannot be listed, or has no images: the message says what was looked
+    for.
     """
     path = as_path(folder)
     return [path / name for name in image_names(path, hidden=hidden)]
@@ -120,14 +103,7 @@ def image_names(folder: str | os.PathLike[str], *, hidden: list[str] | None = No
 
 
 class ListedImages(Sequence[Path]):
-    """Paths of images, for those who look at few of many.
-
-    Parameters
-    ----------
-    folder : Path
-    names : sequence of str
-        Paths inside the folder.
-    """
+    """Paths of images, for those who look at few of many; names are paths inside the folder."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._folder, self._names = folder, names
@@ -148,12 +124,7 @@ class ListedImages(Sequence[Path]):
 
 
 def check_image_folder(path: Path) -> None:
-    """Refuse a folder of images that is a file, or not there.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a folder of images that is a file, or not there. Raises DataError if so."""
     if path.is_file():
         raise DataError(f"{path} is a file; expected the folder of images.")
     if not path.is_dir():

@@ -24,15 +24,7 @@ class Match(NamedTuple):
 
 
 class ImageNames:
-    """The images of a folder, by the names that people write for them.
-
-    Parameters
-    ----------
-    folder : Path
-        The image folder.
-    paths : sequence of Path
-        The images in it.
-    """
+    """The images of a folder, by the names that people write for them."""
 
     def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
         self._folder = folder
@@ -42,13 +34,9 @@ class ImageNames:
     def match(self, names: Sequence[str]) -> list[Match | None]:
         """Return the file of each name, or None where there is none.
 
-        A name is the path of a file, or the end of one file's path, or goes on before it. A name for which there is
-        no such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means.
-
-        Raises
-        ------
-        TagFileError
-            If a name fits several files.
+        A name is the path of a file, or the end of one file's path, or goes on before it. A name for which there is no
+        such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means.
+        Raises TagFileError if a name fits several files.
         """
         keys = [name_key(self._inside(name)) for name in names]
         found: list[Match | None] = []

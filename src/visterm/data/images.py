@@ -30,58 +30,32 @@ from visterm.data.pixels import orientation_of, reduced_size, resized, upright_r
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
 
-IN_FLIGHT = 3
-"""Images being decoded or waiting to be taken, for each thread, unless more are requested."""
-
+IN_FLIGHT = 3  # Images being decoded or waiting to be taken, for each thread, unless more are requested
 START_OF_SCAN = b"\xff\xda"
-MOST_SCANS = 100
-"""Of a progressive JPEG: cameras and programs write about ten."""
-
+MOST_SCANS = 100  # Scans of a progressive JPEG: cameras and programs write about ten
 _REASON_LENGTH = 160
 _TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's words
 
 
 class Decoded(NamedTuple):
-    """One image that could be read.
-
-    Attributes
-    ----------
-    index : int
-        Its position among the images given.
-    pixels : ndarray of uint8, shape (height, width, 3)
-        Upright RGB, C-contiguous.
-    """
+    """One image that could be read."""
 
     index: int  # type: ignore[assignment]
-    pixels: NDArray[np.uint8]
+    """Its position among the images given."""
+    pixels: NDArray[np.uint8]  # shape (height, width, 3): upright RGB, C-contiguous
 
 
 def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.uint8]:
-    """Read one image as upright RGB.
+    """Read one image as upright RGB, uint8 of shape (height, width, 3).
 
-    The content decides the format, whatever the file's suffix. EXIF orientation is applied, transparent parts come out
-    on white, deep images are scaled to 8 bits, and of an animation the first frame is read.
+    A path may be an address in an object store; such an array is checked and returned. The longest side is reduced to
+    `max_side` pixels; images are never enlarged. The content decides the format, whatever the file's suffix. EXIF
+    orientation is applied, transparent parts come out on white, deep images are scaled to 8 bits, and of an animation
+    the first frame is read.
 
-    Parameters
-    ----------
-    image : path-like, or ndarray of uint8, shape (height, width, 3)
-        A path may be an address in an object store. An array is checked and returned, reduced if `max_side` says so.
-    max_side : int or None
-        Reduce the longest side to this many pixels; images are never enlarged.
-
-    Returns
-    -------
-    ndarray of uint8, shape (height, width, 3)
-
-    Raises
-    ------
-    ImageError
-        If the file is missing, unreadable, truncated, not an image, or larger than `PIL.Image.MAX_IMAGE_PIXELS`
-        (a decompression bomb).
-    DataError
-        If an array is not of uint8 or not of that shape, or `max_side` is below 1.
-    StorageError
-        If an object store cannot be reached, or does not allow reading.
+    Raises ImageError if the file is missing, unreadable, truncated, not an image, or larger than
+    `PIL.Image.MAX_IMAGE_PIXELS` (a decompression bomb); DataError if an array is not of uint8 or not of that shape, or
+    `max_side` is below 1; StorageError if an object store cannot be reached, or does not allow reading.
     """
     if max_side is not None and max_side < 1:
         raise DataError(f"max_side is {max_side!r}; expected None or a whole number of pixels, 1 or more.")
@@ -99,10 +73,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
 def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | None = None) -> NDArray[np.uint8]:
     """Read the content of an image file as `read_image` reads the file; `name` is what errors call it.
 
-    Raises
-    ------
-    ImageError
-        If it is not an image, damaged, or larger than `PIL.Image.MAX_IMAGE_PIXELS`.
+    Raises ImageError if it is not an image, damaged, or larger than `PIL.Image.MAX_IMAGE_PIXELS`.
     """
     return _pixels(name, content, max_side)
 
@@ -112,31 +83,14 @@ def decode_images(
 ) -> Iterator[Decoded | Skipped]:
     """Read many images in a few threads, in order, in memory that does not grow with their number.
 
-    While the caller is busy with what it took, the threads go on until `ahead` images wait for it.
+    Images are paths or uint8 arrays (height, width, 3); `max_side` is that of `read_image`. Yields one `Decoded` or
+    `Skipped` for each. While the caller is busy with what it took, the threads go on until `ahead` images, or 3 a
+    thread if that is more, wait for it: encoders ask for a batch, which is read while the one before is encoded. The
+    results are the same for any number of threads. With 1 there is no other thread: each image is read when the caller
+    takes it. Closing the iterator early ends the threads.
 
-    Parameters
-    ----------
-    images : iterable of path-like or of uint8 arrays (height, width, 3)
-    max_side : int or None
-        As in `read_image`.
-    n_jobs : int or None
-        Threads; None or -1 is all cores. The results are the same for any number. With 1 there is no other thread:
-        each image is read when the caller takes it.
-    ahead : int
-        Images read before the caller takes them, at most; 3 a thread if that is more. Encoders ask for a batch, which
-        is read while the one before is encoded.
-
-    Yields
-    ------
-    Decoded or Skipped
-        One for each image given. Closing the iterator early ends the threads.
-
-    Raises
-    ------
-    DataError
-        If an array is not of uint8 (height, width, 3).
-    StorageError
-        If an object store cannot be reached, or does not allow reading.
+    Raises DataError if an array is not of uint8 (height, width, 3); StorageError if an object store cannot be reached,
+    or does not allow reading.
     """
     return _decode_all(images, max_side, resolve_jobs(n_jobs), ahead)
 
@@ -144,10 +98,7 @@ def decode_images(
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Return width and height of an image file as people see it, upright, without decoding it.
 
-    Raises
-    ------
-    ImageError
-        If the file is missing or not an image.
+    Raises ImageError if the file is missing or not an image.
     """
     try:
         with opened_image(path) as image:

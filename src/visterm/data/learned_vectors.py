@@ -17,12 +17,9 @@ from visterm.data.word_vectors import WordVectors
 
 METHODS = ("ppmi", "skipgram")
 
-SMOOTHING = 0.75
-"""Power of the counts of contexts and of negatives, by which rare ones count for more (both papers)."""
-
+SMOOTHING = 0.75  # Power of the counts of contexts and of negatives, by which rare ones count for more (both papers)
 EPOCHS, RATE, LAST_RATE = 20, 0.05, 0.0005
-NEGATIVES, CONTEXTS = 5, 10
-"""Negatives of each pair, and others of a list that a tag predicts in an epoch, at most."""
+NEGATIVES, CONTEXTS = 5, 10  # Negatives of each pair, and others of a list that a tag predicts in an epoch, at most
 
 
 def learn_word_vectors(
@@ -34,6 +31,8 @@ def learn_word_vectors(
     random_state: RandomState = 0,
 ) -> WordVectors:
     """Learn a vector for each tag from which others it stands with.
+
+    Raises UserError if `method` or `dim` cannot be used; DataError if there are no tags.
 
     Parameters
     ----------
@@ -54,13 +53,6 @@ def learn_word_vectors(
     -------
     WordVectors
         In the order of `Vocabulary.from_lists`. By "ppmi" a tag that is always alone has zeros.
-
-    Raises
-    ------
-    UserError
-        If `method` or `dim` cannot be used.
-    DataError
-        If there are no tags.
     """
     if method not in METHODS:
         raise UserError(f"method is {method!r}; expected one of: {', '.join(METHODS)}.")
@@ -79,15 +71,8 @@ def learn_word_vectors(
 def ppmi(Y: sp.csr_array) -> sp.csr_array:
     """Return the positive pointwise mutual information of tags that share rows, contexts smoothed.
 
-    Parameters
-    ----------
-    Y : csr_array, shape (n_lists, n_tags)
-        Ones.
-
-    Returns
-    -------
-    csr_array of float64, shape (n_tags, n_tags)
-        Of a tag with itself nothing is counted.
+    `Y`, (n_lists, n_tags), has ones; the result is float64 of shape (n_tags, n_tags). Of a tag with itself nothing is
+    counted.
     """
     together = sp.csr_array(Y.T.astype(np.float64) @ Y)
     together.setdiag(0)

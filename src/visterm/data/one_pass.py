@@ -12,13 +12,7 @@ from visterm.core.checks import check_count
 
 
 class Reservoir:
-    """Keeps the items of the smallest keys so far: with keys drawn uniformly, all samples are equally likely.
-
-    Parameters
-    ----------
-    size : int
-        Items to keep; fewer, where fewer are offered.
-    """
+    """Keeps the `size` items of the smallest keys so far: with keys drawn uniformly, all samples are equally likely."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -37,21 +31,12 @@ class Reservoir:
 
 
 class BoundedCounts:
-    """Counts of words, of which no more than `most` are held.
+    """Counts of words, of which no more than `most` are held, 1 or more.
 
     When there are more, half of them are dropped: as much is taken off all counts as makes the lesser half nothing
     (Misra and Gries). A word that is held has been seen `count` times at least, and ``count + error`` at most; one that
-    is not, `error` times at most. The frequent words of long texts thus stay, whatever their tail.
-
-    Parameters
-    ----------
-    most : int
-        1 or more.
-
-    Attributes
-    ----------
-    error : int
-        0 as long as no word was dropped.
+    is not, `error` times at most. The error is 0 as long as no word was dropped. The frequent words of long texts thus
+    stay, whatever their tail.
 
     References
     ----------

@@ -30,24 +30,12 @@ class PartOf(NamedTuple):
 
 
 class PartRelations(NamedTuple):
-    """What `read_part_relations` found.
+    """What `read_part_relations` found."""
 
-    Attributes
-    ----------
-    relations : list of PartOf
-        All relations of a file; of WordNet, those among the tags.
-    pairs : ndarray of int64, shape (n_pairs, 2)
-        Columns of (part, whole) among the tags, for `part_of` of a model.
-    senses : TagSenses or None
-        How the tags were matched with WordNet; None where the relations are from a file.
-    source : Path
-        The file, or WordNet's folder.
-    """
-
-    relations: list[PartOf]
-    pairs: NDArray[Any]
-    senses: TagSenses | None
-    source: Path
+    relations: list[PartOf]  # All relations of a file; of WordNet, those among the tags
+    pairs: NDArray[Any]  # int64, shape (n_pairs, 2): columns of (part, whole) among the tags, for `part_of` of a model
+    senses: TagSenses | None  # How the tags were matched with WordNet; None where the relations are from a file
+    source: Path  # The file, or WordNet's folder
 
 
 def read_part_relations(
@@ -106,12 +94,8 @@ def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of relations.
 
     Two columns, the part and its whole, as "part of" reads. A first line that names the columns ``part`` and ``whole``
-    is a header; there may then be other columns too, in any order.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, has no relation, or a line is not two words; the message names file and line.
+    is a header; there may then be other columns too, in any order. Raises DataError if it cannot be read, has no
+    relation, or a line is not two words; the message names file and line.
     """
     return [PartOf(pair.first, pair.second) for pair in read_pairs(path, PART_OF_FILE)]
 
@@ -124,12 +108,8 @@ def write_part_of(path: str | os.PathLike[str], relations: Iterable[PartOf]) -> 
 def read_part_lists(path: str | os.PathLike[str]) -> list[PartOf]:
     """Read a CSV in which each line is a whole and then its parts, as PASCAL-Part's ``pascalPartOntology.csv``.
 
-    A line with a whole alone says that it has no parts, and gives no relation.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, has no relation, or a line is not such a list; the message names file and line.
+    A line with a whole alone says that it has no parts, and gives no relation. Raises DataError if it cannot be read,
+    has no relation, or a line is not such a list; the message names file and line.
     """
     relations: dict[PartOf, None] = {}
     for (whole, *parts), place in read_lines(path, "list of parts"):
@@ -146,33 +126,17 @@ def read_part_lists(path: str | os.PathLike[str]) -> list[PartOf]:
 def wordnet_part_of(
     wordnet: WordNet, senses: TagSenses, *, inherit: int | None = 1, meronyms: Iterable[Meronyms] = ("parts",)
 ) -> list[PartOf]:
-    """Return which tags are parts of which.
+    """Return which tags are parts of which, by a WordNet and the senses of the tags in it.
 
     A tag has the parts of its synset and, along is-a, those of what it is a kind of: a house is a building, and a
-    building has windows. It is never so on the part's side: a porthole is a window, and yet no part of a house.
+    building has windows. It is never so on the part's side: a porthole is a window, and yet no part of a house. Parts
+    are inherited over `inherit` steps of is-a; 0: a synset's own parts only; 1: those of what it is directly a kind of,
+    too; None: over any number. More find more relations, and vaguer ones: all animals have heads. `meronyms` say what
+    counts as a part: "parts", and also "members" (a forest's trees) and "substances" (the water of ice).
 
-    Parameters
-    ----------
-    wordnet : WordNet
-        The WordNet that `senses` are of.
-    senses : TagSenses
-        What the tags mean.
-    inherit : int or None
-        Over how many steps of is-a parts are inherited. 0: a synset's own parts only; 1: those of what it is directly a
-        kind of, too; None: over any number. More find more relations, and vaguer ones: all animals have heads.
-    meronyms : iterable of str
-        What counts as a part: "parts", and also "members" (a forest's trees) and "substances" (the water of ice).
-
-    Returns
-    -------
-    list of PartOf
-        Whole by whole, in the order of the tags, the nearest parts first; each relation once. Tags of one synset
-        (stairs, steps) have the same relations.
-
-    Raises
-    ------
-    UserError
-        If `inherit` is no whole number of 0 or more and not None, or `meronyms` has another word.
+    Relations come whole by whole, in the order of the tags, the nearest parts first; each once. Tags of one synset
+    (stairs, steps) have the same relations. Raises UserError if `inherit` is no whole number of 0 or more and not None,
+    or `meronyms` has another word.
     """
     if inherit is not None and (isinstance(inherit, bool) or not isinstance(inherit, int) or inherit < 0):
         raise UserError(f"inherit is {inherit!r}; expected a whole number of 0 or more, or None for no limit.")
@@ -194,25 +158,11 @@ def wordnet_part_of(
 
 
 def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> NDArray[Any]:
-    """Find the columns of the tags that relations are about.
+    """Find the columns of the tags that relations (part, whole) are about.
 
-    Parameters
-    ----------
-    relations : iterable of (part, whole)
-        Words are compared as tags are, normalised (NFC) and without regard to case; one that is no tag so may be one
-        with spaces for its ``_``.
-    vocabulary : Vocabulary
-        The tags.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_pairs, 2)
-        Columns of (part, whole), sorted, each pair once. Relations with a word that is no tag are left out.
-
-    Raises
-    ------
-    DataError
-        If there are relations, but none among the tags.
+    Words are compared as tags are, normalised (NFC) and without regard to case; one that is no tag so may be one with
+    spaces for its ``_``. Returns columns of (part, whole), int64 of shape (n_pairs, 2), sorted, each pair once.
+    Relations with a word that is no tag are left out. Raises DataError if there are relations, but none among the tags.
     """
     found: set[tuple[int, int]] = set()
     examples: list[str] = []

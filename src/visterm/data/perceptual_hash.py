@@ -12,9 +12,7 @@ from scipy.fft import dctn
 SIDE, KEPT = 32, 8
 """The picture is reduced to 32 by 32 grey levels; the 8 by 8 lowest frequencies are kept (Zauner 2010, phash.org)."""
 
-FLAT = 0
-"""The hash of a picture without contrast: it says nothing, so it is like no other."""
-
+FLAT = 0  # The hash of a picture without contrast: it says nothing, so it is like no other
 LEAST_CONTRAST = 2.0
 """Standard deviation, in grey levels, below which a picture is flat: its frequencies are noise of the compression."""
 
@@ -22,14 +20,8 @@ LEAST_CONTRAST = 2.0
 def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
     """Return the 64 bits of a picture as a signed number: which low frequencies are above their median.
 
-    Parameters
-    ----------
-    pixels : ndarray of uint8, shape (height, width, 3)
-
-    Returns
-    -------
-    int
-        From -2⁶³ to 2⁶³ - 1; `FLAT` of a picture without contrast.
+    The pixels are uint8, (height, width, 3). The number lies from -2⁶³ to 2⁶³ - 1; `FLAT` of a picture without
+    contrast.
     """
     small = Image.fromarray(pixels).convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
     grey = np.asarray(small, dtype=np.float64)
@@ -41,20 +33,10 @@ def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
 
 
 def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int, int], int]]:
-    """Find all pairs of hashes that differ in at most `distance` bits.
+    """Find all pairs of hashes, int64 of shape (n,), that differ in at most `distance` bits, 0 to 63.
 
     Hashes that differ in at most d bits agree in one of d + 1 pieces, so only those that agree in a piece are compared.
-
-    Parameters
-    ----------
-    hashes : ndarray of int64, shape (n,)
-    distance : int
-        From 0 to 63 bits.
-
-    Returns
-    -------
-    list of ((int, int), int)
-        Two places in `hashes`, the smaller first, and the number of bits, in order; flat ones are in no pair.
+    Returns two places in `hashes`, the smaller first, and the number of bits, in order; flat ones are in no pair.
     """
     bits = hashes.view(np.uint64)
     there = np.flatnonzero(hashes != FLAT)

@@ -37,12 +37,8 @@ _n_silenced = 0
 def opened_image(path: str | os.PathLike[str]) -> Iterator[ImageFile.ImageFile]:
     """Yield an image file as Pillow opens it, without decoding its pixels.
 
-    Of an object in a store, no more is fetched than is read.
-
-    Raises
-    ------
-    OSError
-        If there is no such file or object, or it is no regular file; hostile bytes lead Pillow to other errors, too.
+    Of an object in a store, no more is fetched than is read. Raises OSError if there is no such file or object, or it
+    is no regular file; hostile bytes lead Pillow to other errors, too.
     """
     with (
         pillow_silenced(),
@@ -73,11 +69,8 @@ def register_heif() -> None:
 def is_heic(head: bytes) -> bool:
     """Return whether a file that begins so holds pictures coded with HEVC.
 
-    Parameters
-    ----------
-    head : bytes
-        The first bytes of the file: its ``ftyp`` box names a main brand and the brands that it is compatible with
-        (ISO 14496-12, section 4.3; the brands are those of ISO 23008-12, annex B).
+    Its ``ftyp`` box names a main brand and the brands that it is compatible with (ISO 14496-12, section 4.3; the brands
+    are those of ISO 23008-12, annex B).
     """
     if head[4:8] != b"ftyp":
         return False

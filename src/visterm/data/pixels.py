@@ -22,20 +22,11 @@ _BITS_PER_SAMPLE = 258  # TIFF 6.0, section 8
 
 
 def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
-    """Return the pixels of an opened image as people see it.
+    """Return the pixels of an opened image, at its first frame, as people see it: uint8 of shape (height, width, 3).
 
-    Parameters
-    ----------
-    image : PIL.Image.Image
-        At its first frame. Transparent parts come out on white. Grey levels of 16 bits are scaled by 255/65535;
-        deeper whole numbers by their largest value; numbers with a point by 255 where none is above 1, as they are
-        up to 255, and by their largest value beyond.
-    max_side : int or None
-        The longest side is reduced to this many pixels, never enlarged.
-
-    Returns
-    -------
-    ndarray of uint8, shape (height, width, 3)
+    Transparent parts come out on white. Grey levels of 16 bits are scaled by 255/65535; deeper whole numbers by their
+    largest value; numbers with a point by 255 where none is above 1, as they are up to 255, and by their largest value
+    beyond. The longest side is reduced to `max_side` pixels, never enlarged.
     """
     size = reduced_size(image.size, max_side)
     drafted = image.draft(None, size)  # JPEG alone can decode straight to 1/2, 1/4 or 1/8

@@ -17,27 +17,16 @@ from visterm.data.corpus import Corpus
 from visterm.data.tag_formats.tables import USER_COLUMNS
 from visterm.data.text_files import read_text
 
-LEARNED = "train"
-"""The split that is learned from, and so may lose images; without splits, all rows are."""
-
+LEARNED = "train"  # The split that is learned from, and so may lose images; without splits, all rows are
 _N_SHOWN = 5
 
 
 class Pruned(NamedTuple):
-    """What is left of a corpus, and what was left out.
-
-    Attributes
-    ----------
-    corpus : Corpus
-    remarks : list of str
-        What was left out, and what could not be: a line each.
-    facts : dict of str to int
-        Counts of the same, to be kept with a run.
-    """
+    """What is left of a corpus, and what was left out."""
 
     corpus: Corpus
-    remarks: list[str]
-    facts: dict[str, int]
+    remarks: list[str]  # What was left out, and what could not be: a line each
+    facts: dict[str, int]  # Counts of the same, to be kept with a run
 
 
 def read_stop_tags(path: str | os.PathLike[str]) -> list[str]:
@@ -67,13 +56,7 @@ def read_stop_tags(path: str | os.PathLike[str]) -> list[str]:
 
 
 def check_pruning(max_share: float | None = None, per_user: int | None = None) -> None:
-    """Refuse shares and numbers that `prune` cannot use, before anything is read.
-
-    Raises
-    ------
-    UserError
-        If so.
-    """
+    """Refuse shares and numbers that `prune` cannot use, before anything is read. Raises UserError if so."""
     if max_share is not None:
         check_number(max_share, "max_share", above=0, most=1)
     if per_user is not None:

@@ -25,58 +25,27 @@ ADVICE = "Expected the columns query, image and, if not every line is relevant, 
 
 
 class QueryRow(NamedTuple):
-    """One line of a query file.
+    """One line of a query file."""
 
-    Attributes
-    ----------
-    query : str
-        As typed: ``snow tree -people``.
-    image : str
-        The name of an image, as in the tag file.
-    relevance : float
-        Above 0: relevant, as relevant as the number says.
-    """
-
-    query: str
-    image: str
-    relevance: float
+    query: str  # As typed: ``snow tree -people``
+    image: str  # The name of an image, as in the tag file
+    relevance: float  # Above 0: relevant, as relevant as the number says
 
 
 class JudgedTexts(NamedTuple):
-    """Queries as they were typed, and the images relevant to each.
-
-    Attributes
-    ----------
-    texts : list of str
-    relevant : csr_array of float32, shape (n_queries, n_images)
-        Above 0 where the image is relevant.
-    unknown : list of str
-        Images that the file names and that are not among those ranked.
-    """
+    """Queries as they were typed, and the images relevant to each."""
 
     texts: list[str]
-    relevant: sp.csr_array
-    unknown: list[str]
+    relevant: sp.csr_array  # float32, shape (n_queries, n_images): above 0 where the image is relevant
+    unknown: list[str]  # Images that the file names and that are not among those ranked
 
 
 def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
-    """Read a CSV, TSV or JSON-lines file of queries.
+    """Read a CSV, TSV or JSON-lines file of queries, in its order.
 
-    Parameters
-    ----------
-    path : path-like
-        With the columns "query" (or "text"), "image" (or "file_name") and, unless every line is relevant, "relevance"
-        (or "clicks"), a number.
-
-    Returns
-    -------
-    list of QueryRow
-        In the order of the file.
-
-    Raises
-    ------
-    TagFileError
-        If it cannot be read, a column is missing, or a row cannot be understood: the message names file and line.
+    It has the columns "query" (or "text"), "image" (or "file_name") and, unless every line is relevant, "relevance" (or
+    "clicks"), a number. Raises TagFileError if it cannot be read, a column is missing, or a row cannot be understood:
+    the message names file and line.
     """
     file = Path(path)
     rows = table_rows(file, read_text(file, "query file (--queries)"), FORM)
@@ -101,17 +70,9 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
 def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts:
     """Gather the rows of a query file by query.
 
-    Parameters
-    ----------
-    rows : sequence of QueryRow
-        Lines about the same query and image are joined: the largest relevance counts.
-    images : sequence of str
-        Names of the images that are ranked, in the order of their columns.
-
-    Returns
-    -------
-    JudgedTexts
-        The queries that have a relevant image among them, in the order of the file.
+    Lines about the same query and image are joined: the largest relevance counts. `images` are the names of those that
+    are ranked, in the order of their columns. Returns the queries that have a relevant image among them, in the order
+    of the file.
     """
     column = {name: i for i, name in enumerate(images)}
     judged: dict[str, dict[int, float]] = {}

@@ -21,16 +21,9 @@ _PIECE = re.compile(r"\w+")
 
 
 class Reference(NamedTuple):
-    """How common tags are in a corpus of texts.
+    """How common tags are in a corpus of texts."""
 
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (n_tags,)
-        Texts that have the tag.
-    n_texts : int
-    """
-
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64]  # shape (n_tags,): texts that have the tag
     n_texts: int
 
     @property
@@ -51,16 +44,8 @@ class Reference(NamedTuple):
 def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Reference:
     """Count the texts of a file that have each tag, in any case; a tag of several words as these words in a row.
 
-    Parameters
-    ----------
-    path : path-like
-        UTF-8, a text (a caption, a document) each line; empty lines do not count.
-    vocabulary : Vocabulary
-
-    Raises
-    ------
-    TagFileError
-        If the file cannot be read, or has no text, or none of the tags is in it.
+    The file is UTF-8, a text (a caption, a document) each line; empty lines do not count. Raises TagFileError if the
+    file cannot be read, or has no text, or none of the tags is in it.
     """
     tags: dict[tuple[str, ...], list[int]] = {}
     spellings = [*enumerate(vocabulary), *((vocabulary.index(alias), alias) for alias in vocabulary.aliases)]

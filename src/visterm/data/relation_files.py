@@ -26,33 +26,15 @@ _HEADERS = frozenset(
 
 
 class PairFormat(NamedTuple):
-    """What a file of pairs holds, for its reader and for the messages.
+    """What a file of pairs holds, for its reader and for the messages."""
 
-    Attributes
-    ----------
-    what : str
-        Its name in messages: "is-a file".
-    option : str
-        The option that takes it.
-    columns : tuple of str
-        The two names that a header gives.
-    example : str
-        A line.
-    relation : str, optional
-        What a word cannot be of itself: "a kind of". None: the two are no words of one sort.
-    may_be_empty : bool
-        Whether the second may be left out.
-    other_columns : tuple of str
-        Names by which other programs' headers call the two.
-    """
-
-    what: str
-    option: str
-    columns: tuple[str, str]
-    example: str
-    relation: str | None = None
-    may_be_empty: bool = False
-    other_columns: tuple[str, str] | None = None
+    what: str  # Its name in messages: "is-a file"
+    option: str  # The option that takes it
+    columns: tuple[str, str]  # The two names that a header gives
+    example: str  # A line
+    relation: str | None = None  # What a word cannot be of itself: "a kind of". None: the two are no words of one sort.
+    may_be_empty: bool = False  # Whether the second may be left out
+    other_columns: tuple[str, str] | None = None  # Names by which other programs' headers call the two
 
 
 class Pair(NamedTuple):
@@ -66,12 +48,8 @@ class Pair(NamedTuple):
 def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of two columns.
 
-    A first line that names both columns is a header; there may then be other columns too, in any order.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, has no pair, or a line is not two words; the message names file and line.
+    A first line that names both columns is a header; there may then be other columns too, in any order. Raises
+    DataError if it cannot be read, has no pair, or a line is not two words; the message names file and line.
     """
     columns: tuple[int, int] | None = None
     n_columns = 2
@@ -173,23 +151,11 @@ class Alias(NamedTuple):
 
 
 def read_aliases(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read which spellings mean which tags.
+    """Read which spellings mean which tags: from each alias to a tag that is no alias.
 
-    Parameters
-    ----------
-    path : path-like
-        CSV (or .tsv) of alias and tag, under a header with these names there may be more columns. A tag may be an alias
-        of a further one.
-
-    Returns
-    -------
-    dict of str to str
-        From each alias to a tag that is no alias.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, an alias means two tags, or aliases go round in a circle; with file and line.
+    The file is a CSV (or .tsv) of alias and tag; under a header with these names there may be more columns. A tag may
+    be an alias of a further one. Raises DataError if it cannot be read, an alias means two tags, or aliases go round in
+    a circle; with file and line.
     """
     meant: dict[str, str] = {}
     lines: dict[str, tuple[str, str]] = {}

@@ -31,12 +31,8 @@ def read_is_a(path: str | os.PathLike[str]) -> list[IsA]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of relations.
 
     Two columns, the child and its parent. A first line that names the columns ``child`` and ``parent`` is a header;
-    there may then be other columns too, in any order.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, has no relation, or a line is not two words; the message names file and line.
+    there may then be other columns too, in any order. Raises DataError if it cannot be read, has no relation, or a line
+    is not two words; the message names file and line.
     """
     return [IsA(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
 
@@ -49,25 +45,10 @@ def write_is_a(path: str | os.PathLike[str], relations: Iterable[IsA]) -> None:
 def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> sp.csr_array:
     """Find the tags that share a parent: ``S(i, j) = 1 if i = j or both are a kind of some k`` (WSABIE, section 4).
 
-    Parameters
-    ----------
-    relations : iterable of (child, parent)
-        Children that are not in the vocabulary are left out; parents need not be in it. Words are compared as tags
-        are: normalised (NFC) and without regard to case.
-    vocabulary : Vocabulary
-        The tags.
-
-    Returns
-    -------
-    csr_array of float32, shape (n_tags, n_tags)
-        1 for siblings, and on the diagonal.
-
-    Raises
-    ------
-    DataError
-        If no child is in the vocabulary.
-    TooLargeError
-        If parents have more children than fit: if the pairs of siblings could take more than 2 GiB.
+    Relations are (child, parent). Children that are not in the vocabulary are left out; parents need not be in it.
+    Words are compared as tags are: normalised (NFC) and without regard to case. Returns float32 of shape (n_tags,
+    n_tags), 1 for siblings, and on the diagonal. Raises DataError if no child is in the vocabulary; TooLargeError if
+    parents have more children than fit: if the pairs of siblings could take more than 2 GiB.
     """
     parents: dict[str, int] = {}
     pairs: set[tuple[int, int]] = set()
@@ -99,37 +80,17 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
 def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[IsA]:
     """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
 
-    Raises
-    ------
-    DataError
-        If the file or the folder cannot be used.
+    Raises DataError if the file or the folder cannot be used.
     """
     return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
 
 
 def is_a_relations(wordnet: WordNet, tags: Iterable[str], *, senses: int = 1) -> list[IsA]:
-    """Return what each tag is directly a kind of.
+    """Return what each tag is directly a kind of, tag by tag, by its `senses` most frequent meanings.
 
-    Parameters
-    ----------
-    wordnet : WordNet
-        Where tags are looked up; those that are no nouns of it are left out.
-    tags : iterable of str
-        A `Vocabulary`, say.
-    senses : int
-        How many meanings of a tag, the most frequent first. More find more siblings, also by meanings that photos do
-        not show.
-
-    Returns
-    -------
-    list of IsA
-        Tag by tag. A parent is named by its first word and its number, ``big cat [02127808]``, because a word has
-        several meanings.
-
-    Raises
-    ------
-    UserError
-        If `senses` is not a whole number of 1 or more.
+    Tags that are no nouns of the WordNet are left out. More meanings find more siblings, also by meanings that photos
+    do not show. A parent is named by its first word and its number, ``big cat [02127808]``, because a word has several
+    meanings. Raises UserError if `senses` is not a whole number of 1 or more.
     """
     check_count(senses, "senses")
     relations: dict[IsA, None] = {}

@@ -16,8 +16,7 @@ from visterm.data.image_folders import SUFFIXES
 from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
 
 SUFFIX = ".xmp"
-MOST_BYTES = GB
-"""Bytes of a file that is read whole, to be written again with changes."""
+MOST_BYTES = GB  # Bytes of a file that is read whole, to be written again with changes
 RAW = frozenset(
     {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dng", ".erf", ".fff", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef"}
     | {".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
@@ -59,12 +58,8 @@ class Sidecars:
     def keywords(self, image: Path) -> Keywords:
         """Read the keywords of an image: of its XMP files and of what is in it, together.
 
-        What a run predicted in one of them, and a person wrote into another, is the person's.
-
-        Raises
-        ------
-        DataError
-            If a file cannot be read or understood.
+        What a run predicted in one of them, and a person wrote into another, is the person's. Raises DataError if a
+        file cannot be read or understood.
         """
         read = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
         of_people = {tag_key(tag) for part in read for tag in part.of_people}
@@ -90,24 +85,12 @@ class Sidecars:
 
 
 def read_sidecar(path: Path) -> Keywords:
-    """Read the keywords of an XMP file.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read or understood.
-    """
+    """Read the keywords of an XMP file. Raises DataError if it cannot be read or understood."""
     return read_keywords(content_of(path) or b"", str(path))
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return the bytes of a file; None where there is none.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read.
-    """
+    """Return the bytes of a file; None where there is none. Raises DataError if it cannot be read."""
     try:
         return read_regular(path, MOST_BYTES)
     except FileNotFoundError:
@@ -119,20 +102,9 @@ def content_of(path: Path) -> bytes | None:
 def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_links: bool = False) -> None:
     """Write a file in one step, or remove it, if it still is what it was when it was read.
 
-    Parameters
-    ----------
-    path : Path
-        A link is followed inside its folder.
-    old, new : bytes or None
-        What is in it now, and what is to be; None: no file.
-    follow_links : bool
-        Follow links that lead out of the folder, too.
-
-    Raises
-    ------
-    StorageError
-        If another program has changed it since, it cannot be written, or it is a link that leads out of its folder. It
-        is then as it was.
+    `old` is what is in it now, and `new` what is to be; None: no file. A link is followed inside its folder, and with
+    `follow_links` out of it, too. Raises StorageError if another program has changed it since, it cannot be written, or
+    it is a link that leads out of its folder. It is then as it was.
     """
     if not follow_links:
         check_stays_inside(path)
@@ -155,10 +127,7 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_lin
 def check_stays_inside(path: Path) -> None:
     """Refuse a file that is a link out of its folder: what is written there would be made or changed elsewhere.
 
-    Raises
-    ------
-    StorageError
-        If so.
+    Raises StorageError if so.
     """
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(path.parent)):
         raise StorageError(

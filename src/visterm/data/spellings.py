@@ -15,9 +15,7 @@ LEFT_OUT = "a letter left out"
 EXCHANGED = "a letter exchanged"
 TWO_SLIPS = "two letters"
 
-HOW = (SAME_LETTERS, PLURAL, DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS)
-"""In what spellings may differ, the surest first."""
-
+HOW = (SAME_LETTERS, PLURAL, DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS)  # In what spellings may differ, the surest first
 SHORTEST = {DOUBLED: 3, LEFT_OUT: 3, EXCHANGED: 4, TWO_SLIPS: 6}
 """Letters of the shorter word from which on such slips are looked for: most words of four are two from many."""
 
@@ -39,17 +37,8 @@ def alike_spellings(tags: Sequence[str]) -> list[Alike]:
     Two words a slip apart, a letter left out, put in, exchanged or two turned round, are equal when a letter is left
     out of both (Garbe's SymSpell); so only words that share such a remainder are compared. Both must begin with the
     same letter, because few slips are in the first: sail and tail are words. Tags with digits in them are compared by
-    hyphens and accents only: 2011 is no slip of 2012.
-
-    Parameters
-    ----------
-    tags : sequence of str
-        No two equal but for case.
-
-    Returns
-    -------
-    list of Alike
-        Sorted; each pair once, with the smallest difference.
+    hyphens and accents only: 2011 is no slip of 2012. No two tags are equal but for case. Pairs are sorted; each is
+    there once, with the smallest difference.
     """
     found: dict[tuple[int, int], str] = {}
     words = [folded(tag) for tag in tags]

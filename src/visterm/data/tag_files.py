@@ -28,36 +28,29 @@ from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, side
 METADATA = ("metadata.jsonl", "metadata.csv")
 """What Hugging Face's image folders call their tables, in the order of preference."""
 
-KEYWORDS = "xmp"
-"""What stands for the keywords in XMP files beside the images and in the images themselves."""
+KEYWORDS = "xmp"  # What stands for the keywords in XMP files beside the images and in the images themselves
 OTHER_SOURCES = f", a folder of .txt files, '{KEYWORDS}' or 'auto'"
 
 
 class TableOptions(TypedDict, total=False):
-    """How tables and texts of tags are read; None is as if it were left out.
+    """How tables and texts of tags are read; None is as if it were left out."""
 
-    Attributes
-    ----------
-    image_column, tags_column : str, optional
-        Columns of a table to use instead of "file_name" or "image", and of "tags", "labels" or "tag". With them, "auto"
-        looks for tables only.
-    user_column : str, optional
-        The column of a table that says whose an image is, instead of "user", "owner" or "photographer", which need not
-        be there. With it, too, "auto" looks for tables only.
-    separator : str, optional
-        What separates tags in a text, see `Splitter` and `separator_pattern`.
-    """
-
+    # Columns of a table to use instead of "file_name" or "image", and of "tags", "labels" or "tag". With them, "auto"
+    # looks for tables only.
     image_column: str | None
     tags_column: str | None
     user_column: str | None
-    separator: str | None
+    """The column of a table that says whose an image is, instead of "user", "owner" or "photographer", which need not
+    be there. With it, too, "auto" looks for tables only."""
+    separator: str | None  # What separates tags in a text, see `Splitter` and `separator_pattern`
 
 
 def find_tags(
     source: str | os.PathLike[str], images: str | os.PathLike[str], **options: Unpack[TableOptions]
 ) -> TagsFound:
     """Read the tags of a folder of images, and say where they were found.
+
+    Raises TagFileError if nothing of the kind is there, or it cannot be understood.
 
     Parameters
     ----------
@@ -76,11 +69,6 @@ def find_tags(
     -------
     TagsFound
         A record for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
-
-    Raises
-    ------
-    TagFileError
-        If nothing of the kind is there, or it cannot be understood.
     """
     separator = options.get("separator")
     if separator is not None:
@@ -136,10 +124,7 @@ def find_tags(
 def read_tag_table(source: str | os.PathLike[str], **options: Unpack[TableOptions]) -> list[TagRecord]:
     """Read a CSV, TSV or JSON-lines file, a record for each of its rows.
 
-    Raises
-    ------
-    TagFileError
-        If there is no such file, or it cannot be understood.
+    Raises TagFileError if there is no such file, or it cannot be understood.
     """
     path = as_path(source)
     if not path.is_file():

@@ -16,9 +16,7 @@ from visterm.core.errors import ShapeError
 from visterm.core.types import RandomState
 from visterm.kernels.sorted_lists import intersect_lists
 
-MAX_SUBSETS = 2**20
-"""Sets of two or more tags, counted image by image, that are gone through before they are sampled."""
-
+MAX_SUBSETS = 2**20  # Sets of two or more tags, counted image by image, that are gone through before they are sampled
 DRAWS_AT_ONCE = 2**14
 
 
@@ -26,21 +24,14 @@ DRAWS_AT_ONCE = 2**14
 class Queries:
     """Searches by words, and which images are relevant to each.
 
-    Attributes
-    ----------
-    words : csr_array of float32, shape (n_queries, n_tags)
-        1 where the query has the word, -1 where it asks for images without; or weights of these signs.
-    relevant : csr_array of float32, shape (n_queries, n_images)
-        Above 0 where the image is relevant, as relevant as the number says.
-
-    Raises
-    ------
-    ShapeError
-        If the two have different numbers of rows.
+    Raises ShapeError if the two have different numbers of rows.
     """
 
     words: sp.csr_array
+    """float32, shape (n_queries, n_tags). 1 where the query has the word, -1 where it asks for images without; or
+    weights of these signs."""
     relevant: sp.csr_array
+    """float32, shape (n_queries, n_images): above 0 where the image is relevant, as relevant as the number says."""
 
     def __post_init__(self) -> None:
         if self.words.shape[0] != self.relevant.shape[0]:
@@ -79,27 +70,13 @@ class Queries:
 def queries_of_tags(
     Y: Any, *, max_words: int | None = 3, max_subsets: int = MAX_SUBSETS, random_state: RandomState = 0
 ) -> Queries:
-    """Make a query of every set of tags that an image has; relevant are the images that have all of them.
+    """Make a query of every set of at most `max_words` tags that an image has; images with all of them are relevant.
 
-    That is how the PAMIR paper gets its queries from captions (section V-A), with sets of any size. The sets of an
-    image double with each of its tags; so larger sets are left out, and past a limit they are sampled: every tag is a
-    query still, and each image gives all its larger sets or, if it has many, as many random ones as any other.
-
-    Parameters
-    ----------
-    Y : array-like or sparse, shape (n_images, n_tags)
-        Above 0: given.
-    max_words : int or None
-        Tags of a set at most; None: as many as an image has.
-    max_subsets : int
-        Sets of two or more tags, counted image by image, past which they are sampled.
-    random_state : int, RandomState, Generator or None
-        Of the sample.
-
-    Returns
-    -------
-    Queries
-        Sorted by the number of words, then by the words.
+    That is how the PAMIR paper gets its queries from captions (section V-A), with sets of any size. `Y`, (n_images,
+    n_tags), array-like or sparse, is above 0 where a tag was given. The sets of an image double with each of its tags;
+    so larger sets are left out (None: none is), and past `max_subsets` sets of two or more tags, counted image by
+    image, they are sampled: every tag is a query still, and each image gives all its larger sets or, if it has many, as
+    many random ones as any other. Queries are sorted by the number of words, then by the words.
     """
     if max_words is not None:
         check_count(max_words, "max_words", "or None for as many as an image has")
@@ -131,22 +108,9 @@ def queries_of_tags(
 def relevant_images(words: Any, Y: Any) -> sp.csr_array:
     """Find the images that have all the words of each query.
 
-    Parameters
-    ----------
-    words : array-like or sparse, shape (n_queries, n_tags)
-        Not 0 where the query has the word.
-    Y : array-like or sparse, shape (n_images, n_tags)
-        Above 0: given.
-
-    Returns
-    -------
-    csr_array of float32, shape (n_queries, n_images)
-        Ones. A query without words has no relevant image.
-
-    Raises
-    ------
-    ShapeError
-        If the two have different numbers of tags.
+    `words`, (n_queries, n_tags), are not 0 where the query has the word; `Y`, (n_images, n_tags), is above 0 where a
+    tag was given. Returns ones, float32 of shape (n_queries, n_images). A query without words has no relevant image.
+    Raises ShapeError if the two have different numbers of tags.
     """
     words, positive_tags = as_csr(words), as_csr(as_csr(Y) > 0)
     if words.shape[1] != positive_tags.shape[1]:

@@ -26,38 +26,21 @@ How = Literal["mapping", "id", "lemma", "none"]
 
 
 class TagSense(NamedTuple):
-    """What one tag means.
+    """What one tag means."""
 
-    Attributes
-    ----------
-    tag : str
-        The tag.
-    synset : Synset or None
-        Its meaning; None where it has none.
-    how : str
-        "mapping": as the mapping file says; "id": the tag is a synset's id; "lemma": it is a noun of WordNet, and the
-        most frequent sense was taken; "none": none of these.
-    others : tuple of Synset
-        The senses that were not taken; of lemmas only.
-    """
-
-    tag: str
-    synset: Synset | None
+    tag: str  # The tag
+    synset: Synset | None  # Its meaning; None where it has none
     how: How
-    others: tuple[Synset, ...] = ()
+    """How it was found. "mapping": as the mapping file says; "id": the tag is a synset's id; "lemma": it is a noun of
+    WordNet, and the most frequent sense was taken; "none": none of these."""
+    others: tuple[Synset, ...] = ()  # The senses that were not taken; of lemmas only
 
 
 @dataclass(frozen=True)
 class TagSenses:
-    """What tags mean, tag by tag, and which of them a person should look at.
+    """What tags mean, tag by tag, and which of them a person should look at."""
 
-    Attributes
-    ----------
-    senses : tuple of TagSense
-        In the order of the tags.
-    """
-
-    senses: tuple[TagSense, ...]
+    senses: tuple[TagSense, ...]  # In the order of the tags
 
     def __len__(self) -> int:
         return len(self.senses)
@@ -102,21 +85,10 @@ class MappedTag(NamedTuple):
 
 
 def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathLike[str] | None = None) -> TagSenses:
-    """Find the meaning of each tag.
+    """Find the meaning of each tag in a WordNet.
 
-    Parameters
-    ----------
-    wordnet : WordNet
-        Where they are looked up.
-    tags : iterable of str
-        A `Vocabulary`, say.
-    mapping : path-like, optional
-        A file for `read_mapping`. It goes before everything else; tags that it does not name are looked up.
-
-    Raises
-    ------
-    DataError
-        If the mapping cannot be read, names none of the tags, or names synsets that this WordNet has not.
+    `mapping`, a file for `read_mapping`, goes before everything else; tags that it does not name are looked up. Raises
+    DataError if the mapping cannot be read, names none of the tags, or names synsets that this WordNet has not.
     """
     tags = list(tags)
     mapped = {} if mapping is None else read_mapping(mapping)
@@ -142,18 +114,9 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
 
     Two columns, ``tag`` and ``synset`` (as PASCAL-Part's alignment calls them: ``PASCAL-Part_class`` and ``WDsynset``);
     with such a header there may be others, which are not read. A synset is written ``n03358726``, ``03358726-n`` or as
-    its number; where it is empty, the tag has no meaning. A ``_`` in a tag is a space.
-
-    Returns
-    -------
-    dict of str to MappedTag
-        By the key of the tag, in which ``_`` is a space.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, a line is not such a pair, or two lines say different things about a tag; the message
-        names file and line.
+    its number; where it is empty, the tag has no meaning. A ``_`` in a tag, and in the keys that are returned, is a
+    space. Raises DataError if it cannot be read, a line is not such a pair, or two lines say different things about a
+    tag; the message names file and line.
     """
     mapped: dict[str, MappedTag] = {}
     for tag, synset, place in read_pairs(path, MAPPING_FILE):

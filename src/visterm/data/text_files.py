@@ -10,13 +10,8 @@ from visterm.core.errors import DataError, TagFileError
 from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import clean_tag
 
-MOST_TEXT = GB
-"""Bytes of a text that is read whole, unless its reader says otherwise."""
-
-
-LONGEST = 1000
-"""Characters of a word or phrase: more is a file of something else."""
-
+MOST_TEXT = GB  # Bytes of a text that is read whole, unless its reader says otherwise
+LONGEST = 1000  # Characters of a word or phrase: more is a file of something else
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
 """What a cell begins with that spreadsheets take for a formula (full-width letters, too), or look behind for one."""
 
@@ -24,20 +19,9 @@ GUARD = "'"
 
 
 def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str:
-    """Read a file (`what`, in messages) as UTF-8, with or without a byte-order mark.
+    """Read a file (`what`, in messages) of at most `limit` bytes as UTF-8, with or without a byte-order mark.
 
-    Parameters
-    ----------
-    path : Path
-    what : str
-        What it is called in messages.
-    limit : int
-        Bytes that it has at most.
-
-    Raises
-    ------
-    TagFileError
-        If it cannot be opened, is no regular file or too large, or is in another encoding.
+    Raises TagFileError if it cannot be opened, is no regular file or too large, or is in another encoding.
     """
     try:
         content = read_regular(path, limit)
@@ -60,10 +44,7 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str
 def read_words(path: str | os.PathLike[str]) -> list[str]:
     """Read words, one a line; a line may be a phrase, and empty ones do not count.
 
-    Raises
-    ------
-    DataError
-        If the file cannot be read as UTF-8, has no word, or one of more than a thousand characters.
+    Raises DataError if the file cannot be read as UTF-8, has no word, or one of more than a thousand characters.
     """
     words = [clean_tag(line) for line in read_text(Path(path), "list of words (--add)").splitlines()]
     for number, word in enumerate(words, start=1):

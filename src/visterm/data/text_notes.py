@@ -18,31 +18,16 @@ NOTES = ".visterm_texts.jsonl"
 
 
 class TextNote(NamedTuple):
-    """What visterm wrote into one text.
+    """What visterm wrote into one text."""
 
-    Attributes
-    ----------
-    file : str
-        Name of the text.
-    given, predicted : list of str
-        The tags, by where they are from; none where all were taken back.
-    made : bool
-        Whether the text was not there before.
-    length : int or None
-        Bytes that were there before; None where a person has changed the text since.
-    sha256 : str
-        Of the text as it was written.
-    done : bool
-        Whether the text is known to be written: a note comes first, and a kill may fall in between.
-    """
-
-    file: str
+    file: str  # Name of the text
+    # The tags, by where they are from; none where all were taken back
     given: list[str]
     predicted: list[str]
-    made: bool
-    length: int | None
-    sha256: str
-    done: bool = True
+    made: bool  # Whether the text was not there before
+    length: int | None  # Bytes that were there before; None where a person has changed the text since
+    sha256: str  # Of the text as it was written
+    done: bool = True  # Whether the text is known to be written: a note comes first, and a kill may fall in between
 
     @property
     def tags(self) -> list[str]:
@@ -53,16 +38,8 @@ class TextNote(NamedTuple):
 class TextNotes:
     """The notes of the texts of one folder: a line each, of which the last of a text counts.
 
-    Parameters
-    ----------
-    folder : Path
-    follow_links : bool
-        Write them where they are a link out of the folder.
-
-    Raises
-    ------
-    DataError
-        If they cannot be understood.
+    With `follow_links`, they are written where they are a link out of the folder. Raises DataError if they cannot be
+    understood.
     """
 
     def __init__(self, folder: Path, *, follow_links: bool = False) -> None:

@@ -18,25 +18,15 @@ from visterm.core.errors import DataError
 MOST_DIGITS = 12
 """Of a count: more is taken for the next power of ten, as Python converts no text of thousands of digits."""
 
-LONGEST_LINE = 2**20
-"""Bytes that are read in search of a line's end: more is no text of vectors."""
-
-LONGEST_WORD = 4096
-"""Bytes of a word before its space: more means that numbers are read as words."""
+LONGEST_LINE = 2**20  # Bytes that are read in search of a line's end: more is no text of vectors
+LONGEST_WORD = 4096  # Bytes of a word before its space: more means that numbers are read as words
 
 
 class VectorSource(Protocol):
-    """A file of word vectors that is open.
-
-    Attributes
-    ----------
-    path : Path
-    width : int
-        Numbers of each vector.
-    """
+    """A file of word vectors that is open."""
 
     path: Path
-    width: int
+    width: int  # Numbers of each vector
 
     def words(self) -> Iterator[tuple[str, Any]]:
         """Return each word as the file spells it, with what `vectors` finds its vector by while it is the last one."""
@@ -44,10 +34,7 @@ class VectorSource(Protocol):
     def vector(self, at: Any) -> NDArray[np.float32]:
         """Return the vector, shape (width,), of the word that `words` gave last.
 
-        Raises
-        ------
-        DataError
-            If it is no such vector; the message names file and line, or file and word.
+        Raises DataError if it is no such vector; the message names file and line, or file and word.
         """
 
     def close(self) -> None:
@@ -55,13 +42,7 @@ class VectorSource(Protocol):
 
 
 def refuse_non_finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
-    """Return the vector if all its numbers are finite.
-
-    Raises
-    ------
-    DataError
-        If one is infinite or NaN, with the place.
-    """
+    """Return the vector if all its numbers are finite. Raises DataError if one is infinite or NaN, with the place."""
     if not np.isfinite(vector).all():
         raise DataError(f"{place}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
     return vector
@@ -77,17 +58,9 @@ class TextLine(NamedTuple):
 class TextVectors:
     """A text of word vectors; read line by line, so that memory does not grow with the file.
 
-    The numbers are the last ones of a line, so a word may have spaces in it (GloVe's 840B has such).
-
-    Parameters
-    ----------
-    path : Path
-        May be gzipped, by the ending ``.gz``.
-
-    Raises
-    ------
-    DataError
-        If its first line is neither a word with its numbers, nor the two counts with such a line below.
+    It may be gzipped, by the ending ``.gz``. The numbers are the last ones of a line, so a word may have spaces in it
+    (GloVe's 840B has such). Raises DataError if its first line is neither a word with its numbers, nor the two counts
+    with such a line below.
     """
 
     def __init__(self, path: Path) -> None:
@@ -208,14 +181,7 @@ def _shown(line: bytes) -> str:
 class BinaryVectors:
     """A memory-mapped binary of word2vec; the vectors of words that nobody asks for are stepped over.
 
-    Parameters
-    ----------
-    path : Path
-
-    Raises
-    ------
-    DataError
-        If it does not begin with its two counts.
+    Raises DataError if it does not begin with its two counts.
     """
 
     def __init__(self, path: Path) -> None:

@@ -26,16 +26,9 @@ _LARGEST_HEADER = 10**8
 class TensorVectors:
     """A safetensors file with one matrix of word vectors, memory-mapped.
 
-    Parameters
-    ----------
-    path : Path
-        The matrix is the only one in it, or is named "vectors". The words are its tensor "words", or else the lines of
-        ``NAME.txt`` or ``vocab.txt`` beside it.
-
-    Raises
-    ------
-    DataError
-        If it is not safetensors, has no such matrix, or another number of words.
+    The matrix is the only one in it, or is named "vectors". The words are its tensor "words", or else the lines of
+    ``NAME.txt`` or ``vocab.txt`` beside it. Raises DataError if it is not safetensors, has no such matrix, or another
+    number of words.
     """
 
     def __init__(self, path: Path) -> None:
@@ -91,13 +84,7 @@ class TensorVectors:
 
 
 def save_tensor_vectors(path: Path, words: list[str], matrix: NDArray[np.float32]) -> None:
-    """Write a file that `TensorVectors` reads.
-
-    Raises
-    ------
-    DataError
-        If a word has a line feed in it.
-    """
+    """Write a file that `TensorVectors` reads. Raises DataError if a word has a line feed in it."""
     broken = [word for word in words if "\n" in word]
     if broken:
         raise DataError(f"The word {broken[0]!r} has a line feed in it, which a list of words cannot keep.")

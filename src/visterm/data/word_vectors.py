@@ -22,26 +22,14 @@ TENSORS = ".safetensors"
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
 PACKED = {b"PK\x03\x04": "a zip file", b"\x1f\x8b": "gzipped, and not named .gz"}
 
-LEAST_KNOWN = 0.5
-"""Share of a tag's words that must have a vector, so that "the xyzzy" is not what "the" is."""
-
+LEAST_KNOWN = 0.5  # Share of a tag's words that must have a vector, so that "the xyzzy" is not what "the" is
 _PARTS = re.compile(r"[\s\-_/]+")
 
 
 class WordVectors:
-    """Words with a vector each.
+    """Words, as their source spells them, with a vector each; of words that are there twice the first counts.
 
-    Parameters
-    ----------
-    words : sequence of str
-        As their source spells them; of words that are there twice the first counts.
-    matrix : array, shape (n_words, width)
-        Float32; may be a memory map.
-
-    Raises
-    ------
-    ShapeError
-        If there is not one row a word.
+    `matrix`, float32 of shape (n_words, width), may be a memory map. Raises ShapeError if there is not one row a word.
     """
 
     def __init__(self, words: Sequence[str], matrix: NDArray[np.float32]) -> None:
@@ -89,27 +77,14 @@ class WordVectors:
 
 
 def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None = None) -> WordVectors:
-    """Read word vectors, of all words or only of some.
+    """Read word vectors, of all words or only of some, in the order of the file; other words are left out.
 
-    Parameters
-    ----------
-    path : path-like
-        GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), known by what is in
-        them; or a ``.safetensors`` file of a matrix whose words are in it or in a text beside it.
-    words : iterable of str, optional
-        Words or tags to read the vectors of; of tags of several words, those of the words too. Only their rows are
-        kept, and read where the format allows it, so that memory does not grow with the file. None: all; the matrix is
-        then a memory map where a file of float32 has one.
-
-    Returns
-    -------
-    WordVectors
-        In the order of the file. Words that it does not have are left out.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, it is none of these, or a vector is broken; with the line.
+    The file is GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), known by what is in
+    them; or a ``.safetensors`` file of a matrix whose words are in it or in a text beside it. `words` are words or tags
+    to read the vectors of; of tags of several words, those of the words too. Only their rows are kept, and read where
+    the format allows it, so that memory does not grow with the file. None: all; the matrix is then a memory map where a
+    file of float32 has one. Raises DataError if there is no such file, it is none of these, or a vector is broken; with
+    the line.
     """
     path = Path(path)
     with closing(_open(path)) as source:
@@ -128,10 +103,7 @@ def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None 
 def write_word_vectors(path: str | os.PathLike[str], vectors: WordVectors) -> None:
     """Write word vectors as safetensors, which `read_word_vectors` maps into memory instead of reading.
 
-    Raises
-    ------
-    DataError
-        If the file is not named ``.safetensors``, or a word has a line feed in it.
+    Raises DataError if the file is not named ``.safetensors``, or a word has a line feed in it.
     """
     path = Path(path)
     if path.suffix != TENSORS:
@@ -142,18 +114,9 @@ def write_word_vectors(path: str | os.PathLike[str], vectors: WordVectors) -> No
 def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return the vectors of tags: their own, or of tags of several words the mean of their words'.
 
-    Parameters
-    ----------
-    vectors : WordVectors
-    tags : iterable of str
-        What stands between spaces, hyphens or slashes is a word.
-
-    Returns
-    -------
-    rows : ndarray of float32, shape (n_tags, width)
-        Zeros where nothing is found.
-    found : ndarray of bool, shape (n_tags,)
-        Whether the tag, or at least half of its words, has a vector. Words without one do not count in the mean.
+    What stands between spaces, hyphens or slashes is a word. Returns float32 rows of shape (n_tags, width), zeros where
+    nothing is found; and bool of shape (n_tags,), whether the tag, or at least half of its words, has a vector. Words
+    without one do not count in the mean.
     """
     tags = list(tags)
     rows = np.zeros((len(tags), vectors.width), np.float32)

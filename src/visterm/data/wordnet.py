@@ -16,15 +16,11 @@ from visterm.core.errors import DataError
 from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import clean_tag
 
-DEBIAN = "/usr/share/wordnet"
-"""Where Debian's wordnet-base puts them."""
-
+DEBIAN = "/usr/share/wordnet"  # Where Debian's wordnet-base puts them
 PLACES = (DEBIAN, "/usr/local/WordNet-3.0/dict", "/usr/local/WordNet-3.1/dict", "/opt/homebrew/opt/wordnet/dict")
 """Where they are looked for, if neither a folder is given nor the environment says one."""
 
-HYPERNYMS = ("@", "@i")
-"""Pointer symbols: is a kind of, is an instance of."""
-
+HYPERNYMS = ("@", "@i")  # Pointer symbols: is a kind of, is an instance of
 PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)
 """Pointer symbols: has as a part (tree, trunk), as a member (forest, tree), is made of (ice, water)."""
 
@@ -38,29 +34,16 @@ _NUMBER = re.compile(r"\d{1,8}", re.ASCII)
 
 
 class Synset(NamedTuple):
-    """One meaning: its words, and the meanings that it is directly a kind of and directly made of.
+    """One meaning: its words, and the meanings that it is directly a kind of and directly made of."""
 
-    Attributes
-    ----------
-    offset : int
-        Where it stands in ``data.noun``; WordNet's number for it, which changes with the version.
-    words : tuple of str
-        With spaces, the usual one first.
-    hypernyms : tuple of int
-        Offsets of what it is a kind or an instance of.
-    parts, members, substances : tuple of int
-        Offsets of what it has as parts, as members, and of what it consists.
-    gloss : str
-        What it means, often with an example.
-    """
-
-    offset: int
-    words: tuple[str, ...]
-    hypernyms: tuple[int, ...]
+    offset: int  # Where it stands in ``data.noun``; WordNet's number for it, which changes with the version
+    words: tuple[str, ...]  # With spaces, the usual one first
+    hypernyms: tuple[int, ...]  # Offsets of what it is a kind or an instance of
+    # Offsets of what it has as parts, as members, and of what it consists
     parts: tuple[int, ...]
     members: tuple[int, ...]
     substances: tuple[int, ...]
-    gloss: str
+    gloss: str  # What it means, often with an example
 
     @property
     def id(self) -> str:
@@ -69,22 +52,10 @@ class Synset(NamedTuple):
 
 
 class WordNet:
-    """The nouns of a WordNet database.
+    """The nouns of a WordNet database, in a folder or else at the usual places (`find_wordnet`).
 
-    Parameters
-    ----------
-    folder : path-like, optional
-        Of its files. None: it is looked for at the usual places (`find_wordnet`).
-
-    Attributes
-    ----------
-    folder : Path
-        Where it was read from.
-
-    Raises
-    ------
-    DataError
-        If it is not found, or a file is missing or not in WordNet's format; the message names file and line.
+    Raises DataError if it is not found, or a file is missing or not in WordNet's format; the message names file and
+    line.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
@@ -123,13 +94,7 @@ class WordNet:
         )
 
     def synset(self, offset: int) -> Synset:
-        """Read one meaning.
-
-        Raises
-        ------
-        DataError
-            If there is none at that place.
-        """
+        """Read one meaning. Raises DataError if there is none at that place."""
         end = self._data.find(b"\n", offset)
         try:
             return parse_synset(self._data[offset : end if end >= 0 else None].decode(), offset)
@@ -152,18 +117,10 @@ class WordNet:
 
 
 def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Find the folder of the database files.
+    """Find the folder of the database files: the one that is named, or the one that has it as ``dict``.
 
-    Parameters
-    ----------
-    folder : path-like, optional
-        That folder, or the one that has it as ``dict``. None: what the environment says (``$WNSEARCHDIR``, or
-        ``$WNHOME/dict``), or else the first of `PLACES` that has them.
-
-    Raises
-    ------
-    DataError
-        If no folder is given and none is found.
+    None: what the environment says (``$WNSEARCHDIR``, or ``$WNHOME/dict``), or else the first of `PLACES` that has
+    them. Raises DataError if no folder is given and none is found.
     """
     home = os.environ.get("WNHOME")
     folder = folder or os.environ.get("WNSEARCHDIR") or (Path(home) / "dict" if home else None)
@@ -182,12 +139,7 @@ def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
 def synset_offset(text: str, *, bare: bool = False) -> int | None:
     """Read the id of a noun's synset: ``n03358726`` or ``03358726-n``; None where the text is none.
 
-    Parameters
-    ----------
-    text : str
-        The id.
-    bare : bool
-        Whether it may be the number alone, also without its leading zeros.
+    If `bare`, it may be the number alone, also without its leading zeros.
     """
     found = _ID.fullmatch(text)
     if found is not None:
@@ -198,10 +150,7 @@ def synset_offset(text: str, *, bare: bool = False) -> int | None:
 def read_index(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the entries of ``index.noun``: a word, with ``_`` for spaces, and the offsets of its meanings.
 
-    Raises
-    ------
-    DataError
-        If it is missing, or a line is not in WordNet's format.
+    Raises DataError if it is missing, or a line is not in WordNet's format.
     """
     lines = read_database(folder, "index.noun").decode(errors="replace").split("\n")
     for number, line in enumerate(lines, start=1):
@@ -221,10 +170,7 @@ def read_index(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
 def read_exceptions(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the entries of ``noun.exc``: an irregular plural and its singulars.
 
-    Raises
-    ------
-    DataError
-        If it is missing, or a line has no singular.
+    Raises DataError if it is missing, or a line has no singular.
     """
     lines = read_database(folder, "noun.exc").decode(errors="replace").split("\n")
     for number, line in enumerate(lines, start=1):
@@ -238,10 +184,7 @@ def read_exceptions(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
 def parse_synset(line: str, offset: int) -> Synset:
     """Read a line of ``data.noun``.
 
-    Raises
-    ------
-    ValueError, IndexError
-        If it is not in WordNet's format, or is another synset's than the offset's.
+    Raises ValueError, IndexError if it is not in WordNet's format, or is another synset's than the offset's.
     """
     data, _, gloss = line.partition("|")
     fields = data.split()
@@ -265,13 +208,7 @@ def parse_synset(line: str, offset: int) -> Synset:
 
 
 def read_database(folder: Path, name: str) -> bytes:
-    """Read one of the files.
-
-    Raises
-    ------
-    DataError
-        If it is missing.
-    """
+    """Read one of the files. Raises DataError if it is missing."""
     try:
         return read_regular(folder / name, GB)
     except OSError as error:

@@ -28,7 +28,7 @@ class Job:
     id: int
     kind: str
     state: str
-    """"waiting", "running", "cancelling", "done", "failed", "cancelled" or "lost". "lost": its process was killed."""
+    """One of "waiting", "running", "cancelling", "done", "failed", "cancelled", "lost" (its process was killed)."""
     done: int
     total: int | None  # None while it is not known
     message: str  # What it is at, or what came of it

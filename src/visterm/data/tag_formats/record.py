@@ -10,53 +10,27 @@ from typing import Any, NamedTuple
 from visterm.core.errors import TagFileError
 from visterm.core.vocabulary import clean_tag, tag_fault
 
-STANDARD = frozenset({"train", "valid", "test"})
-"""The names of splits; others may be used, too."""
-
+STANDARD = frozenset({"train", "valid", "test"})  # The names of splits; others may be used, too
 _SPLITS = {"training": "train", "val": "valid", "validation": "valid", "dev": "valid", "testing": "test"}
 """Other spellings of them."""
 
 
 class TagRecord(NamedTuple):
-    """What a tag file says of one image.
+    """What a tag file says of one image."""
 
-    Attributes
-    ----------
-    image : str
-        The file's name as the tag file has it, or its path inside the image folder, with forward slashes.
-    tags : list of str
-        Given.
-    negatives : list of str
-        Explicitly not there: written with ``-`` before the tag.
-    split : str or None
-        "train", "valid", "test" or another name; None where nothing is said.
-    user : str or None
-        Whose image it is; None where nothing is said, or several are named.
-    """
-
-    image: str
-    tags: list[str]
-    negatives: list[str]
-    split: str | None
-    user: str | None = None
+    image: str  # The file's name as the tag file has it, or its path inside the image folder, with forward slashes
+    tags: list[str]  # Given
+    negatives: list[str]  # Explicitly not there: written with ``-`` before the tag
+    split: str | None  # "train", "valid", "test" or another name; None where nothing is said
+    user: str | None = None  # Whose image it is; None where nothing is said, or several are named
 
 
 class TagsFound(NamedTuple):
-    """Tags, and where they come from.
+    """Tags, and where they come from."""
 
-    Attributes
-    ----------
-    records : list of TagRecord
-        One for each image named.
-    remarks : list of str
-        What ``"auto"`` found, and what of it is not used: a line each.
-    untagged : str
-        What images are that have no record.
-    """
-
-    records: list[TagRecord]
-    remarks: list[str]
-    untagged: str = "not named by the tags"
+    records: list[TagRecord]  # One for each image named
+    remarks: list[str]  # What ``"auto"`` found, and what of it is not used: a line each
+    untagged: str = "not named by the tags"  # What images are that have no record
 
 
 def record(
@@ -64,10 +38,8 @@ def record(
 ) -> TagRecord:
     """Sort tags into those given and, by their ``-``, those explicitly not; empty ones and repetitions go.
 
-    Raises
-    ------
-    TagFileError
-        If a text cannot be a tag, see `tag_fault`; the message begins with `place`: the file, and its line.
+    Raises TagFileError if a text cannot be a tag, see `tag_fault`; the message begins with `place`: the file, and its
+    line.
     """
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
     given = [tag for tag in cleaned if not tag.startswith("-")]
@@ -87,10 +59,7 @@ def without_minus(tag: str) -> str:
 def merged_by_image(records: Iterable[TagRecord]) -> list[TagRecord]:
     """Join the records of one image, in the order of the first of each.
 
-    Raises
-    ------
-    TagFileError
-        If an image is in two splits.
+    Raises TagFileError if an image is in two splits.
     """
     groups: dict[str, list[TagRecord]] = {}
     for new in records:

@@ -12,12 +12,8 @@ from visterm.core.errors import TagFileError, UserError
 
 LINE_END = r"\r\n|\r|\n"
 
-_CELL_END = re.compile(rf"{LINE_END}|\t")
-"""Separates tags in every cell: no tag can hold a line end or a tab."""
-
-USUAL = ";,|/、，；"
-"""What separates tags in the files of other programs."""
-
+_CELL_END = re.compile(rf"{LINE_END}|\t")  # Separates tags in every cell: no tag can hold a line end or a tab
+USUAL = ";,|/、，；"  # What separates tags in the files of other programs
 _NEVER_IN_TAGS = frozenset(";、，；")
 """Separators that stand in no tag, unlike those of places (Paris, France) and of kinds (animal|dog)."""
 
@@ -30,10 +26,7 @@ _SHOWN = 3
 def separator_pattern(separator: str) -> re.Pattern[str]:
     """Return the pattern of a separator: a text, several of the usual separators (``;,``), or a pattern (``[;|]``).
 
-    Raises
-    ------
-    UserError
-        If it is empty, a word, no pattern, or a pattern that cuts words.
+    Raises UserError if it is empty, a word, no pattern, or a pattern that cuts words.
     """
     expected = "expected characters such as ';', several such as ';,', or a pattern such as '[;|]'"
     if not separator:
@@ -54,19 +47,12 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
 
 
 class Splitter:
-    """Splits the cells of a file into tags.
+    """Splits the cells of a file into tags; with a separator (see `separator_pattern`), there and nowhere else.
 
     Without a separator, a cell with ``;`` is split there. Of the others, one with commas is a list in a file without
     any ``;``. In a file with both, a comma may separate tags (``beach, sea``) or belong to one (``Washington, D.C.``):
     such a cell is a list if most of its parts are tags elsewhere in the file, and otherwise if most cells with commas
-    are.
-
-    Parameters
-    ----------
-    cells : callable
-        Returns the cells of the file; called up to three times.
-    separator : str, optional
-        What separates tags, see `separator_pattern`. The file is then not looked at.
+    are. `cells` returns the cells of the file, and is called up to three times; with a separator it is not called.
     """
 
     def __init__(self, cells: Callable[[], Iterable[str]], separator: str | None = None) -> None:
@@ -131,26 +117,14 @@ class Splitter:
 
 
 class TagsRead(NamedTuple):
-    """What was understood of the tags of a file, for people to check.
-
-    Attributes
-    ----------
-    n_tags : int
-    n_separated : int
-        Tags that contain a usual separator.
-    n_once : int
-        Tags that are used once.
-    n_lists : int
-        Tags that look like lists: most of their parts are tags, too, or what separates them stands in no tag.
-    lists : tuple of str
-        The first of these.
-    """
+    """What was understood of the tags of a file, for people to check."""
 
     n_tags: int
-    n_separated: int
-    n_once: int
+    n_separated: int  # Tags that contain a usual separator
+    n_once: int  # Tags that are used once
     n_lists: int
-    lists: tuple[str, ...]
+    """Tags that look like lists: most of their parts are tags, too, or what separates them stands in no tag."""
+    lists: tuple[str, ...]  # The first of these
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> TagsRead:
@@ -202,9 +176,7 @@ class TagsRead(NamedTuple):
     def check(self, separator: str | None, *, in_file: bool = True) -> None:
         """Refuse tags of which most look like lists, unless people said what separates them.
 
-        Raises
-        ------
-        TagFileError
+        Raises TagFileError if they do.
         """
         if separator is not None or 2 * self.n_lists <= self.n_tags:
             return

@@ -32,18 +32,11 @@ class Row(NamedTuple):
 
 
 class TableForm(NamedTuple):
-    """What a table should look like.
-
-    Attributes
-    ----------
-    columns : tuple of sequences of str
-        The names that each of its columns may have; the delimiter is the one that makes a header of most of them.
-    example : str
-        A line of JSON, for messages.
-    """
+    """What a table should look like."""
 
     columns: tuple[Sequence[str], ...]
-    example: str
+    """The names that each of its columns may have; the delimiter is the one that makes a header of most of them."""
+    example: str  # A line of JSON, for messages
 
 
 def read_table(
@@ -54,28 +47,13 @@ def read_table(
     user_column: str | None = None,
     separator: str | None = None,
 ) -> list[TagRecord]:
-    """Read a CSV, TSV or JSON-lines file.
+    """Read a CSV, TSV or JSON-lines file: one record for each row.
 
-    Parameters
-    ----------
-    path : Path
-        JSON lines are known by their suffix or first character; the delimiter of other tables by the header it makes.
-    image_column, tags_column : str, optional
-        Columns to use instead of "file_name" or "image", and of "tags", "labels" or "tag" (in either case).
-    user_column : str, optional
-        The column that says whose an image is, instead of "user", "owner" or "photographer", which need not be there.
-    separator : str, optional
-        What separates tags in one cell, see `Splitter`. Lists need none.
-
-    Returns
-    -------
-    list of TagRecord
-        One for each row.
-
-    Raises
-    ------
-    TagFileError
-        If it is not UTF-8, a column is missing, or a row cannot be understood: the message names file and line.
+    JSON lines are known by their suffix or first character; the delimiter of other tables by the header it makes.
+    `image_column` and `tags_column` are used instead of "file_name" or "image", and of "tags", "labels" or "tag" (in
+    either case). `user_column` says whose an image is, instead of "user", "owner" or "photographer", which need not be
+    there. `separator` separates tags in one cell, see `Splitter`; lists need none. Raises TagFileError if it is not
+    UTF-8, a column is missing, or a row cannot be understood: the message names file and line.
     """
     form = _tag_form(image_column, tags_column)
     rows = table_rows(path, read_text(path), form)
@@ -101,11 +79,6 @@ def stream_table(
     Parameters, records and errors are those of `read_table`, but for this: of JSON lines the first object names the
     columns of images and tags. Where no separator is given, the file is read once before, and three times if it has
     cells with ``;`` and others with commas.
-
-    Yields
-    ------
-    TagRecord
-        One for each row.
     """
     form = _tag_form(image_column, tags_column)
     columns: tuple[str, str] | None = None
@@ -131,10 +104,7 @@ def stream_table(
 def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
     """Return the rows of a CSV, TSV or JSON-lines file with this text; its path is for the suffix and messages.
 
-    Raises
-    ------
-    TagFileError
-        If a row cannot be understood: the message names file and line.
+    Raises TagFileError if a row cannot be understood: the message names file and line.
     """
     if path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{"):
         return list(_json_rows(path, text.split("\n"), form.example))
@@ -150,10 +120,8 @@ def find_column(wanted: Iterable[str], names: Iterable[str]) -> str | None:
 def required_column(wanted: Sequence[str], names: Sequence[str], missing: str, advice: str) -> str:
     """Return the first of the requested columns that there is.
 
-    Raises
-    ------
-    TagFileError
-        If there is none: `missing` ("The tag file a.csv has no column of tags") begins the message, `advice` ends it.
+    Raises TagFileError if there is none: `missing` ("The tag file a.csv has no column of tags") begins the message,
+    `advice` ends it.
     """
     found = find_column(wanted, names)
     if found is None:

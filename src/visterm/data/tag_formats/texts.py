@@ -19,26 +19,13 @@ from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNotes
 
 SUFFIX = ".txt"
-MOST_TEXT = 16 * MB
-"""Bytes of the text of one image."""
+MOST_TEXT = 16 * MB  # Bytes of the text of one image
 
 
 def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = None) -> list[TagRecord]:
-    """Read the tags of each image from the text beside it: ``1.txt`` or ``1.jpg.txt`` for ``1.jpg``.
+    """Read the tags of each image from the text beside it, if there is one: ``1.txt`` or ``1.jpg.txt`` for ``1.jpg``.
 
-    Parameters
-    ----------
-    folder : Path
-        The image folder.
-    images : sequence of Path
-        The images in it.
-    separator : str, optional
-        What separates tags on one line, see `Splitter`.
-
-    Returns
-    -------
-    list of TagRecord
-        One for each image that has a text.
+    `separator` separates tags on one line, see `Splitter`.
     """
     return _read(folder, [(image, text) for image in images if (text := sidecar(image)) is not None], separator)
 
@@ -53,23 +40,8 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     """Read the tags of each image from its text in another folder.
 
     ``sea/1.jpg`` has ``sea/1.txt`` or ``sea/1.jpg.txt``; if there is none, the one text anywhere in the folder that has
-    its name and belongs to no other image. Texts of no image are a remark.
-
-    Parameters
-    ----------
-    texts : Path
-        The folder of texts.
-    folder : Path
-        The image folder.
-    images : sequence of Path
-        The images in it.
-    separator : str, optional
-        As in `read_sidecars`.
-
-    Raises
-    ------
-    TagFileError
-        If there is no text, none belongs to an image, or a text or an image has several to choose from.
+    its name and belongs to no other image. Texts of no image are a remark. `separator` is that of `read_sidecars`.
+    Raises TagFileError if there is no text, none belongs to an image, or a text or an image has several to choose from.
     """
     by_key: dict[str, Path] = {}
     for parent, folders, files in os.walk(texts):

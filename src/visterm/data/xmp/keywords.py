@@ -12,9 +12,7 @@ RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 XMP_META = "adobe:ns:meta/"
 DC = "http://purl.org/dc/elements/1.1/"
 LIGHTROOM = "http://ns.adobe.com/lightroom/1.0/"
-VISTERM = "urn:visterm:xmp:1.0/"
-"""Of what visterm notes of the tags that it wrote."""
-
+VISTERM = "urn:visterm:xmp:1.0/"  # Namespace of what visterm notes of the tags that it wrote
 DESCRIPTION = qname(RDF, "Description")
 ABOUT = qname(RDF, "about")
 ITEM = qname(RDF, "li")
@@ -35,49 +33,26 @@ FIELDS: dict[str, str | None] = {
 }
 """The properties in which programs keep keywords, and what stands between a parent and its child in them."""
 
-BOOKKEEPING = ("_Digikam_Internal_Tags_", "darktable")
-"""Roots under which programs keep notes of their own."""
-
-GIVEN, PREDICTED = "given", "predicted"
-"""Where a tag that visterm wrote is from: people, or a run."""
+BOOKKEEPING = ("_Digikam_Internal_Tags_", "darktable")  # Roots under which programs keep notes of their own
+GIVEN, PREDICTED = "given", "predicted"  # Where a tag that visterm wrote is from: people, or a run
 
 
 class Mark(NamedTuple):
-    """What visterm notes of a tag that it wrote.
-
-    Attributes
-    ----------
-    tag : str
-    source : {"given", "predicted"}
-        Whether a person gave the tag, in the catalogue or a tag file, or a run predicted it.
-    confidence : float or None
-        Of a prediction, where the run has a calibration.
-    run : str or None
-        Fingerprint of the run that predicted it.
-    path : str or None
-        With its parents, as it was written (``animal|dog``).
-    """
+    """What visterm notes of a tag that it wrote."""
 
     tag: str
     source: str
-    confidence: float | None = None
-    run: str | None = None
-    path: str | None = None
+    """Whether a person gave the tag, in the catalogue or a tag file ("given"), or a run predicted it ("predicted")."""
+    confidence: float | None = None  # Of a prediction, where the run has a calibration
+    run: str | None = None  # Fingerprint of the run that predicted it
+    path: str | None = None  # With its parents, as it was written (``animal|dog``)
 
 
 class Keywords(NamedTuple):
-    """The keywords of an image.
+    """The keywords of an image."""
 
-    Attributes
-    ----------
-    tags : list of str
-        Of all fields, each once; of a path its last part.
-    marks : list of Mark
-        Of the tags that visterm wrote; a person has removed those that are not among `tags` any more.
-    """
-
-    tags: list[str]
-    marks: list[Mark]
+    tags: list[str]  # Of all fields, each once; of a path its last part
+    marks: list[Mark]  # Of the tags that visterm wrote; a person has removed those that are not among `tags` any more
 
     @property
     def of_people(self) -> list[str]:
@@ -87,19 +62,10 @@ class Keywords(NamedTuple):
 
 
 def read_keywords(content: bytes, where: str) -> Keywords:
-    """Read the keywords of an XMP text.
+    """Read the keywords of an XMP text, called `where` in messages.
 
-    Parameters
-    ----------
-    content : bytes
-        A sidecar or a packet; one without metadata has no keywords.
-    where : str
-        What it is called in messages.
-
-    Raises
-    ------
-    DataError
-        If it cannot be understood, see `Document`.
+    It is a sidecar or a packet; one without metadata has no keywords. Raises DataError if it cannot be understood, see
+    `Document`.
     """
     return keywords_of(Document(content, where))
 

@@ -29,35 +29,20 @@ _ENCODINGS = ("utf-8", "ascii", "iso8859-1", "cp1252", *(name for _, name in _BO
 
 @dataclass(eq=False)
 class Element:
-    """One element and where it stands.
+    """One element and where it stands."""
 
-    Attributes
-    ----------
-    name : str
-        Namespace and local name, with a space between.
-    attributes : dict
-        Values by names, which are like `name`.
-    prefixes : dict
-        Namespaces by prefix, as they hold inside.
-    start, inside, inside_end, end : int
-        Where the start tag begins and ends, and where the end tag does; the last three are the same of an empty
-        element (``<a/>``).
-    children : list of Element
-    text : str
-        Without that of children.
-    parent : Element or None
-    """
-
-    name: str
-    attributes: dict[str, str]
-    prefixes: dict[str, str]
+    name: str  # Namespace and local name, with a space between
+    attributes: dict[str, str]  # Values by names, which are like `name`
+    prefixes: dict[str, str]  # Namespaces by prefix, as they hold inside
+    # Where the start tag begins and ends, and where the end tag does; the last three are the same of an empty element
+    # (``<a/>``)
     start: int
     inside: int
     inside_end: int
     end: int
     parent: Element | None
     children: list[Element] = field(default_factory=list)
-    text: str = ""
+    text: str = ""  # Without that of children
 
     @property
     def closed(self) -> bool:
@@ -82,20 +67,11 @@ class Edit(NamedTuple):
 
 
 class Document:
-    """An XML text and its elements.
+    """An XML text, called `where` in messages, and its elements.
 
-    Parameters
-    ----------
-    content : bytes
-        In the encoding of its byte-order mark or its declaration, else UTF-8; NUL bytes at the end are padding.
-    where : str
-        What it is called in messages.
-
-    Raises
-    ------
-    DataError
-        If it is not well-formed, in an encoding that is not known, declares a document type (which is where entities
-        that grow without bounds would be defined), or is too deep or too large.
+    It is in the encoding of its byte-order mark or its declaration, else UTF-8; NUL bytes at the end are padding.
+    Raises DataError if it is not well-formed, in an encoding that is not known, declares a document type (which is
+    where entities that grow without bounds would be defined), or is too deep or too large.
     """
 
     def __init__(self, content: bytes, where: str) -> None:

@@ -36,9 +36,7 @@ _EMPTY = (
     " </rdf:RDF>\n"
     "</x:xmpmeta>\n"
 )
-SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()
-"""A new file, before anything is in it."""
-
+SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()  # A new file, before anything is in it
 PACKET = f'<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n{_EMPTY}<?xpacket end="w"?>'.encode()
 """New metadata inside of an image."""
 
@@ -55,25 +53,10 @@ _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 def add_tags(content: bytes, marks: Sequence[Mark], where: str) -> bytes:
     """Add tags that are not there yet, each with a note that visterm wrote it.
 
-    Parameters
-    ----------
-    content : bytes
-        A sidecar or packet; `SIDECAR` or `PACKET` for a new one.
-    marks : sequence of Mark
-        The tags. Those that are there already stay as they are: a person's stays a person's. What a run predicted and
-        now is given is noted so.
-    where : str
-        What it is called in messages.
-
-    Returns
-    -------
-    bytes
-        The content itself if nothing is to be added.
-
-    Raises
-    ------
-    DataError
-        If it is no XMP, has its keywords in no list, or a tag has a character that XML cannot have.
+    `content` is a sidecar or packet (`SIDECAR` or `PACKET` for a new one), called `where` in messages; it is returned
+    itself if nothing is to be added. Tags that are there already stay as they are: a person's stays a person's. What a
+    run predicted and now is given is noted so. Raises DataError if it is no XMP, has its keywords in no list, or a tag
+    has a character that XML cannot have.
     """
     for mark in marks:
         check_writable(mark.tag)
@@ -94,16 +77,7 @@ def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | No
     """Take tags out of all fields of keywords, with what visterm noted of them.
 
     What is empty then and held nothing else goes too, so that a text is again what it was before tags were added.
-
-    Returns
-    -------
-    bytes or None
-        None where nothing but the tags of visterm was in it.
-
-    Raises
-    ------
-    DataError
-        If it cannot be understood.
+    Returns None where nothing but the tags of visterm was in it. Raises DataError if it cannot be understood.
     """
     content = _removed(Document(content, where), {tag_key(tag) for tag in tags})
     return None if content.replace(b'end="r"', b'end="w"') in (SIDECAR, PACKET) else content
@@ -112,10 +86,7 @@ def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | No
 def check_writable(tag: str) -> None:
     """Refuse a tag that XML cannot hold.
 
-    Raises
-    ------
-    DataError
-        If it has a control character, or half of a character of two parts.
+    Raises DataError if it has a control character, or half of a character of two parts.
     """
     found = _NOT_IN_XML.search(tag)
     if found:

@@ -21,9 +21,7 @@ GROWTHS = {"knn": 1, "kernel_ridge": 1.6, "prior": 1, "ridge": 1.5, "tagprop": 1
 """Seconds of a fit and of scores grow with the images to about these powers, measured from 450 to 3,600 images of 1,280
 features. With many more images they grow less: all of these look at a part of them only to choose their settings."""
 
-PAIRWISE = 2
-"""The power for all other models: each image is compared with each."""
-
+PAIRWISE = 2  # The power for all other models: each image is compared with each
 FILLED = 0.1
 """Share of values that are not 0 from which on a block is taken as an array: bags of visterms are far below it, and
 outputs of networks mostly above."""
@@ -44,22 +42,13 @@ def candidates_for(X: Matrix, *, by_number: bool) -> Listed:
 
 
 class Columns(NamedTuple):
-    """Which columns, and in which form.
+    """Which columns, and in which form."""
 
-    Attributes
-    ----------
-    block : int
-        1 for the first block; 0 for all columns.
-    first, stop : int
-        The first column, and the one after the last.
-    dense : int
-        1: as an array, 0: as CSR, or all columns in the form that they come in.
-    """
-
-    block: int
+    block: int  # 1 for the first block; 0 for all columns
+    # The first column, and the one after the last
     first: int
     stop: int
-    dense: int
+    dense: int  # 1: as an array, 0: as CSR, or all columns in the form that they come in
 
     def of(self, X: Matrix) -> Matrix:
         """Take them from rows (n_images, n_features), an array or CSR."""
@@ -72,16 +61,10 @@ class Columns(NamedTuple):
 
 
 def column_sets(X: Matrix, blocks: Any) -> list[Columns]:
-    """List all columns and, if there are several blocks, each block.
+    """List all columns and, if there are several blocks (as `read_blocks` takes them), each block.
 
     All columns are taken as an array too if one of the blocks is; they are left out if that would be too large.
-
-    Parameters
-    ----------
-    X : array or CSR, shape (n_images, n_features)
-        Training rows: they tell how full a block is.
-    blocks : None, sequence of int, or sequence of (int, int)
-        As `read_blocks` takes them.
+    Training rows `X`, (n_images, n_features), tell how full a block is.
     """
     n, width = X.shape
     slices = read_blocks(blocks, width)

@@ -13,28 +13,18 @@ from visterm.metrics.retrieval import rank_images
 
 Floats = NDArray[np.float32]
 
-STEPS = 20
-"""A member's weight is a multiple of 1 / 20."""
-
+STEPS = 20  # A member's weight is a multiple of 1 / 20
 MAX_PASSES = 10
 
-SAMPLE_ROWS = 2000
-"""The most images that choose weights."""
-
-SAMPLE_BYTES = 2**28
-"""Scores of all members held at a time: where there are very many tags, fewer images are looked at."""
-
-LEAST_GAIN = 1e-9
-"""Gains in MAP below this are roundings."""
-
+SAMPLE_ROWS = 2000  # The most images that choose weights
+SAMPLE_BYTES = 2**28  # Scores of all members held at a time: where there are very many tags, fewer images are looked at
+LEAST_GAIN = 1e-9  # Gains in MAP below this are roundings
 LEAST_WORTH = 0.002
 """What a model must add to the two MAPs together to be kept: less is chance, and each costs time for every image."""
 
 LIFTS = tuple(step / 40 for step in range(21))
 
-LIFT_COST = 0.003
-"""MAP over images that lifting rare tags may cost."""
-
+LIFT_COST = 0.003  # MAP over images that lifting rare tags may cost
 LEAST_SPREAD = 0.02
 """Tags whose scores hardly differ from image to image are taken to have this share of the mean spread."""
 
@@ -60,24 +50,12 @@ def best_mix(
     """Find the weights of a sum of scores with the highest MAP over images, or another measure.
 
     Starts from the best of all members alike and each member alone, then goes over the members in turn: each gets the
-    weight among 0, 1/20, ..., 1 that ranks best while the others share the rest as they did before, until a round
-    over all brings nothing. With two members that is the whole grid; every value found is a mix that was measured.
+    weight among 0, 1/20, ..., 1 that ranks best while the others share the rest as they did before, until a round over
+    all brings nothing. With two members that is the whole grid; every value found is a mix that was measured.
 
-    Parameters
-    ----------
-    scores : sequence of ndarray of float32, shape (n_images, n_tags)
-        Of each member, scaled.
-    Y : csr_array, shape (n_images, n_tags)
-        Above 0: given. At least one entry.
-    measure : callable
-        `image_map`, `word_map` or `both_maps`.
-
-    Returns
-    -------
-    weights : ndarray of float64, shape (n_members,)
-        Not below 0, of sum 1.
-    value : float
-        What they reach.
+    `scores` of each member are scaled, float32 of shape (n_images, n_tags); `Y`, of that shape, is above 0 for given
+    tags, and has at least one. `measure` is `image_map`, `word_map` or `both_maps`. Returns weights, float64 of shape
+    (n_members,), not below 0 and of sum 1; and the value that they reach.
     """
     n = len(scores)
     starts = [np.full(n, 1 / n), *np.eye(n)]
@@ -147,13 +125,8 @@ def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> NDArray[np.float
 def best_lift(scores: NDArray[np.float32], Y: sp.csr_array, best_alone: float) -> float:
     """Find the greatest lift that costs little.
 
-    Parameters
-    ----------
-    scores : ndarray of float32, shape (n_images, n_tags)
-    Y : csr_array, shape (n_images, n_tags)
-        Their tags.
-    best_alone : float
-        MAP over images of the best model alone: the lift costs little of this either.
+    `scores` are float32, (n_images, n_tags), and `Y`, of the same shape, their tags. `best_alone` is the MAP over
+    images of the best model alone: the lift costs little of this either.
     """
     reached = {lift: image_map(scores * rare_tag_boost(scores, lift).astype(np.float32), Y) for lift in LIFTS}
     least = max(reached[0.0], best_alone) - LIFT_COST

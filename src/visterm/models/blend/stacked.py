@@ -64,10 +64,8 @@ def check_stacked(
 def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) -> Matrix:
     """Stack the rows that fitted members make of their features of the same images side by side, and a 1 behind them.
 
-    Returns
-    -------
-    array or CSR of float32, shape (n_images, width)
-        The width is the sum of the members' widths, and one; CSR where a member's rows are.
+    They are float32 of shape (n_images, width), the width being the sum of the members' widths, and one; CSR where a
+    member's rows are.
     """
     rows: list[Any] = [member._image_rows(X) for member, X in zip(members, features, strict=True)]
     rows.append(np.ones((features[0].shape[0], 1), np.float32))
@@ -77,10 +75,8 @@ def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix])
 def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
     """Stack the tag rows of fitted members side by side, each times its factor, and a constant behind them.
 
-    Returns
-    -------
-    array or CSR of float32, shape (n_tags, width)
-        Their products with `stacked_image_rows` are ``Σ_m factor_m s_m + constant``, s_m the score of member m.
+    They are float32 of shape (n_tags, width), CSR where a member's rows are. Their products with `stacked_image_rows`
+    are ``Σ_m factor_m s_m + constant``, s_m the score of member m.
     """
     n_tags = members[0].n_tags_
     rows: list[Any] = []

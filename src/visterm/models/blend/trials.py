@@ -22,19 +22,12 @@ from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns
 from visterm.models.blend.mixing import image_map, word_map
 from visterm.models.stopping import visible_columns
 
-PROBE_PART = 8
-"""One row in this number is fitted first, to see how long all would take."""
-
+PROBE_PART = 8  # One row in this number is fitted first, to see how long all would take
 FEWEST_PROBED = 50
 
-WARM_ROWS = 50
-"""Rows of the fit that only has kernels compiled."""
-
-MOST_SETS = 3
-"""Sets of columns on which all candidates are tried; on the others only the first is."""
-
-MOST_WEIGHED = 6
-"""Finding weights takes seconds as the square of the models."""
+WARM_ROWS = 50  # Rows of the fit that only has kernels compiled
+MOST_SETS = 3  # Sets of columns on which all candidates are tried; on the others only the first is
+MOST_WEIGHED = 6  # Finding weights takes seconds as the square of the models
 
 
 class Budget:
@@ -66,46 +59,24 @@ class Rows(NamedTuple):
 
 @dataclass(eq=False)
 class Trial:
-    """A candidate and how it did.
-
-    Attributes
-    ----------
-    name : str
-    model : Annotator
-        Fitted on the part that is learned from, where `scores` is there.
-    settings : dict
-        Those that are not its defaults.
-    kind : int
-        Its place among the candidates.
-    columns : Columns
-        What it reads of the features.
-    scores : ndarray of float32, shape (n_judged, n_tags), or None
-        Of the judged images, brought to mean 0 and variance 1; None where it was not fitted.
-    mean, scale : float
-        Mean and standard deviation of the scores before.
-    seconds : float or None
-        Of fit and scores.
-    map, word_map : float or None
-        What it reaches alone on the judged images, over images and over tags.
-    reason : str
-        Why it was not fitted; empty where it was.
-    error : Exception or None
-        What it was not fitted for, where that was not the time.
-    """
+    """A candidate and how it did."""
 
     name: str
-    model: Annotator
-    settings: dict[str, Any]
-    kind: int
-    columns: Columns
+    model: Annotator  # Fitted on the part that is learned from, where `scores` is there
+    settings: dict[str, Any]  # Those that are not its defaults
+    kind: int  # Its place among the candidates
+    columns: Columns  # What it reads of the features
     scores: NDArray[np.float32] | None = None
+    """shape (n_judged, n_tags): of the judged images, with mean 0 and variance 1; None where it was not fitted."""
+    # Mean and standard deviation of the scores before
     mean: float = 0.0
     scale: float = 1.0
-    seconds: float | None = None
+    seconds: float | None = None  # Of fit and scores
+    # What it reaches alone on the judged images, over images and over tags
     map: float | None = None
     word_map: float | None = None
-    reason: str = ""
-    error: Exception | None = None
+    reason: str = ""  # Why it was not fitted; empty where it was
+    error: Exception | None = None  # What it was not fitted for, where that was not the time
 
     @property
     def title(self) -> str:
@@ -137,21 +108,12 @@ def try_all(
 ) -> list[Trial]:
     """Fit each candidate and judge it, or say in its `reason` why not.
 
-    With a budget, the seconds of a fit are estimated from one of an eighth of the rows. A candidate is left out if less
-    is left than these and the fits on `n_all` images of it and all those before. The first one is always fitted, and no
-    fit is cut short. Kernels are compiled first, in a tiny fit that counts neither for estimates nor for the budget.
+    With a budget, the seconds of a fit are estimated from one of an eighth of the rows, which `rng` draws. A candidate
+    is left out if less is left than these and the fits on `n_all` images (those of the last fit; as many as are learned
+    from if there is none) of it and all those before. The first one is always fitted, and no fit is cut short. Kernels
+    are compiled first, in a tiny fit that counts neither for estimates nor for the budget.
 
-    Parameters
-    ----------
-    trials : iterable of Trial
-        Changed in place; each is judged before the next one is taken. One that has a reason is passed by.
-    learned, judged : Rows
-    n_all : int
-        Images of the last fit; as many as are learned from if there is none.
-    budget : Budget
-    monitor : Progress
-    rng : Generator
-        Draws the rows of the estimates; not used without a limit.
+    Trials are changed in place; each is judged before the next one is taken. One that has a reason is passed by.
     """
     done: list[Trial] = []
     again = 0.0

@@ -17,8 +17,7 @@ GROWTH = 0.2
 """The power by which doubted odds grow. Of 0, 0.2, 0.4 and 0.6 it had the smallest loss for rare tags of validation
 rows (Delicious, Corel5k with MobileNet; four models); with 0 hardly any rare tag could reach 0.7."""
 
-LEAST_CHANCE = 0.02
-"""No cut-off lies below; most entries do, and are not kept."""
+LEAST_CHANCE = 0.02  # No cut-off lies below; most entries do, and are not kept
 
 
 class Bend(NamedTuple):
@@ -26,14 +25,9 @@ class Bend(NamedTuple):
 
     It puts right what is too large or too small as a whole. Sigmoids promise too much at their ends: the best scores of
     all still miss what people left out. A beta curve has an end of its own on either side, and keeps the order.
-
-    Attributes
-    ----------
-    low, high : float
-        Above 0: the slopes for chances near 0 and near 1.
-    shift : float
     """
 
+    # Above 0: the slopes for chances near 0 and near 1
     low: float = 1.0
     high: float = 1.0
     shift: float = 0.0
@@ -48,26 +42,14 @@ class Bend(NamedTuple):
 
 
 class HeldOutChances(NamedTuple):
-    """The chances of 2 % or more, tag by tag and each tag's largest first, by curves not fitted on their images.
+    """The chances of 2 % or more, tag by tag and each tag's largest first, by curves not fitted on their images."""
 
-    Attributes
-    ----------
-    starts : ndarray of int64, shape (n_tags + 1,)
-        Where the entries of each tag begin.
-    chances : ndarray of float32, shape (n_entries,)
-    right : ndarray of bool, shape (n_entries,)
-        Whether the image has the tag.
-    groups : ndarray of int8, shape (n_tags,)
-        Tags with about as many training images have the same number, the rarest 0.
-    n_given : int
-        Tags that the images have, of any chance.
-    """
-
-    starts: NDArray[np.int64]
-    chances: NDArray[np.float32]
-    right: NDArray[np.bool_]
+    starts: NDArray[np.int64]  # shape (n_tags + 1,): where the entries of each tag begin
+    chances: NDArray[np.float32]  # shape (n_entries,)
+    right: NDArray[np.bool_]  # shape (n_entries,): whether the image has the tag
     groups: NDArray[np.int8]
-    n_given: int
+    """shape (n_tags,): tags with about as many training images have the same number, the rarest 0."""
+    n_given: int  # Tags that the images have, of any chance
 
     @property
     def tags(self) -> NDArray[np.int64]:
@@ -110,30 +92,17 @@ class Calibration(NamedTuple):
     between that of words that have nothing to do with each other, the product of theirs, and that of words of which
     each brings the next, the least of theirs: ``P = (Π P_t)^(1 - λ) · (min P_t)^λ · Π (1 - P_n)`` for wanted words t
     and unwanted words n. One word alone keeps its own confidence.
-
-    Attributes
-    ----------
-    slope, offset : ndarray of float64, shape (n_tags,)
-        Slopes are not below 0: the larger the score of an image, the larger the confidence.
-    together : float
-        λ, from 0 to 1: how far words bring each other.
-    n_images : int
-        Images that it was fitted on.
-    bend : Bend
-        What puts right all confidences together.
-    held_out : HeldOutChances or None
-        What cut-offs are chosen by; None in runs written before any were kept.
-    doubt : ndarray of float64, shape (n_tags,), or None
-        0 or more; None, as in runs written before there was one, is 0.
     """
 
+    # float64, shape (n_tags,): slopes are not below 0: the larger the score of an image, the larger the confidence
     slope: Doubles
     offset: Doubles
-    together: float
-    n_images: int
-    bend: Bend = Bend()
-    held_out: HeldOutChances | None = None
+    together: float  # λ, from 0 to 1: how far words bring each other
+    n_images: int  # Images that it was fitted on
+    bend: Bend = Bend()  # What puts right all confidences together
+    held_out: HeldOutChances | None = None  # What cut-offs are chosen by; None in runs written before any were kept
     doubt: Doubles | None = None
+    """float64, shape (n_tags,): 0 or more; None, as in runs written before there was one, is 0."""
 
     def odds(self, scores: Any, tags: Any = None) -> Doubles:
         """Return the log odds of the confidences of scores, with shapes as in `confidences`."""
@@ -147,21 +116,11 @@ class Calibration(NamedTuple):
         return found
 
     def log_confidences(self, scores: Any, tags: Any, signs: Any, certain: NDArray[np.bool_] | None = None) -> Doubles:
-        """Return the log of P(all words, no excluded one | image), for which search ranks images.
+        """Return the log of P(all words, no excluded one | image), by which search ranks images: float64, (n_images,).
 
-        Parameters
-        ----------
-        scores : array-like, shape (n_images, n_words)
-        tags : array-like of int, shape (n_words,)
-            The tags that the words are.
-        signs : array-like, shape (n_words,)
-            Above 0: a word; below 0: a `-word`.
-        certain : ndarray of bool, shape (n_images, n_words), optional
-            Words that an image has for sure, whatever its scores.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_images,)
+        `scores` are (n_images, n_words), `tags` the tags that the words are, (n_words,), and `signs` above 0 for a word
+        and below 0 for a `-word`. `certain`, bool of shape (n_images, n_words), are words that an image has for sure,
+        whatever its scores.
         """
         tags, wanted = np.asarray(tags), np.asarray(signs) > 0
         odds = self.odds(scores, tags)

@@ -11,28 +11,16 @@ from visterm.models.confidence.calibration import LEAST_CHANCE, HeldOutChances
 
 Doubles = NDArray[np.float64]
 
-N_LEVELS = 10
-"""Expected precisions that are tried for a group of tags, from the requested one up to nearly 1."""
-
-DOUBT = 20
-"""Expected entries that are added to a group's held-out entries, so that few held-out ones count less."""
-
+N_LEVELS = 10  # Expected precisions that are tried for a group of tags, from the requested one up to nearly 1
+DOUBT = 20  # Expected entries that are added to a group's held-out entries, so that few held-out ones count less
 NEVER = np.inf
 
 
 class Cutoff(NamedTuple):
-    """The least confidence at which each tag is given.
+    """The least confidence at which each tag is given."""
 
-    Attributes
-    ----------
-    least : ndarray of float64, shape (n_tags,)
-        Infinite for a tag that is never given.
-    wanted : float or None
-        The precision that it is made for; None: another aim.
-    """
-
-    least: Doubles
-    wanted: float | None = None
+    least: Doubles  # float64, shape (n_tags,): infinite for a tag that is never given
+    wanted: float | None = None  # The precision that it is made for; None: another aim
 
 
 def cutoff_at(confidence: float, n_tags: int) -> Cutoff:
@@ -57,7 +45,7 @@ def cutoff_of_best_f1(held: HeldOutChances) -> Cutoff:
 
 
 def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
-    """Return each tag down to where its expected precision over the held-out images is as wanted.
+    """Return each tag down to where its expected precision over the held-out images is as wanted, above 0 and below 1.
 
     The expected precision of a tag down to a confidence c is the mean of its chances from c on, with one more entry at
     c itself: the point where few entries seem just enough is met too early by luck. So a tag without a likely image is
@@ -68,12 +56,6 @@ def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
     is taken at which it is as wanted. 20 more entries stand for what little data cannot say: as right as expected, or
     less, as the group's entries from half the wanted precision on are. A group that never is as right as wanted is not
     given at all. Where more is right than wanted nothing is lowered.
-
-    Parameters
-    ----------
-    held : HeldOutChances
-    wanted : float
-        Above 0, below 1.
     """
     least = np.full(held.groups.size, NEVER)
     tags = held.tags
@@ -119,21 +101,12 @@ def _faith(held: HeldOutChances, least: float) -> Doubles:
 
 
 def expected_f1_cutoff(confidences: Any) -> int:
-    """Return how many of the first entries have the largest expected F1.
+    """Return how many of the first entries have the largest expected F1: 0 where none has a chance.
 
-    Of the first k, ``Σ_{i ≤ k} P_i`` are expected to be relevant, and ``Σ_i P_i`` of all; so F1 is about
+    `confidences`, (n,), are chances that the entries of a ranking are relevant, best first; the smallest such rank is
+    returned. Of the first k, ``Σ_{i ≤ k} P_i`` are expected to be relevant, and ``Σ_i P_i`` of all; so F1 is about
     ``2 Σ_{i ≤ k} P_i / (k + Σ_i P_i)``. The confidence at the cut is then about half of the best F1: a search that is
     easily answered ends early, one that is not goes on longer.
-
-    Parameters
-    ----------
-    confidences : array-like, shape (n,)
-        Chances that the entries of a ranking are relevant, best first.
-
-    Returns
-    -------
-    int
-        The smallest such rank; 0 where no entry has a chance.
 
     References
     ----------

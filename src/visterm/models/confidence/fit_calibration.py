@@ -22,45 +22,32 @@ from visterm.models.confidence.calibration import (
 )
 from visterm.models.confidence.tag_sigmoids import Cases, likeliest_curves
 
-MIN_IMAGES = 20
-"""Of fewer held-out images with tags nothing is learned about chances."""
-
+MIN_IMAGES = 20  # Of fewer held-out images with tags nothing is learned about chances
 PRIOR = 3.0
 """How firmly a tag holds to the common curve: chosen on drawn libraries among 0.3, 1, 3 and 10, for six models."""
 
-MAX_CASES = 2**19
-"""Scores looked at; past these, of tags that images lack, a sample that weighs as much as all."""
-
-MAX_PART_CASES = 2**16
-"""The same for the curves of parts of the images, which only show how far curves can be trusted."""
-
+MAX_CASES = 2**19  # Scores looked at; past these, of tags that images lack, a sample that weighs as much as all
+MAX_PART_CASES = 2**16  # The same for the curves of parts of the images, which only show how far curves can be trusted
 N_PARTS = 5
 MAX_SUBSETS = 2**14
 N_QUERIES = 300
 QUERY_IMAGES = 1000
-TOGETHER = 0.45
-"""Of libraries without images of two tags; about what is found on drawn libraries and Corel5k."""
-
+TOGETHER = 0.45  # λ of libraries without images of two tags; about what is found on drawn libraries and Corel5k
 WEIGHT = 1.0
 """C of the common curve: next to nothing beside many images, and enough that few, separated without a mistake, make no
 confidences of 0 and 1."""
 
 NEVER = 1e-12
 
-LEAST_ODDS = -5.0
-"""Entries of smaller odds say nothing of the confidences at which tags are given."""
-
+LEAST_ODDS = -5.0  # Entries of smaller odds say nothing of the confidences at which tags are given
 MAX_ENTRIES = 2**19
-FIRMNESS = 10.0
-"""How firmly few entries hold to no change of all confidences."""
-
+FIRMNESS = 10.0  # How firmly few entries hold to no change of all confidences
 MOST_DOUBT = 20.0
 DOUBT_COST = 0.5
 """Log likelihood that each doubt of 1 must gain. With 3, rare tags of small libraries kept confidences that don't hold
 (Corel5k blobs, validation rows)."""
 
-LEAST_SLOPE = 0.05
-"""Above 0, so that the order of chances stays."""
+LEAST_SLOPE = 0.05  # Above 0, so that the order of chances stays
 
 
 def fit_calibration(
@@ -220,13 +207,8 @@ def _together(
 def fit_bend(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) -> Bend:
     """Find the curve that makes what is right most likely (beta calibration).
 
-    Parameters
-    ----------
-    odds : ndarray of float64, shape (n,)
-        Log odds of entries, by curves that were not fitted on them.
-    right : ndarray of bool, shape (n,)
-    rng : Generator
-        Of the sample, where there are more than half a million entries.
+    `odds`, float64 of shape (n,), are log odds of entries, by curves that were not fitted on them; `right`, bool, says
+    which are right. `rng` draws the sample, where there are more than half a million entries.
 
     References
     ----------

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
 
-LOOSE_PRIOR = 1e-6
-"""Keeps the common sigmoid finite where votes and tags agree without exception."""
-
+LOOSE_PRIOR = 1e-6  # Keeps the common sigmoid finite where votes and tags agree without exception
 MAX_STEPS = 50
 MAX_HALVINGS = 30
 ENOUGH = 1e-9
@@ -45,38 +43,21 @@ class Sigmoids(NamedTuple):
 
 
 class Cases(NamedTuple):
-    """Entries of images and tags that count one by one, and the weight of all others, which have no vote and no tag.
+    """Entries of images and tags that count one by one, and the weight of all others, which have no vote and no tag."""
 
-    Attributes
-    ----------
-    votes : ndarray of float64, shape (n_cases,)
-    signs : ndarray of float64, shape (n_cases,)
-        1 where the image has the tag, -1 where it has not.
-    weights : ndarray of float64, shape (n_cases,)
-    tags : ndarray of int64, shape (n_cases,)
-    rest : ndarray of float64, shape (n_tags,)
-        What the others of each tag weigh together.
-    """
-
-    votes: Doubles
-    signs: Doubles
-    weights: Doubles
-    tags: NDArray[np.int64]
-    rest: Doubles
+    votes: Doubles  # float64, shape (n_cases,)
+    signs: Doubles  # float64, shape (n_cases,). 1 where the image has the tag, -1 where it has not.
+    weights: Doubles  # float64, shape (n_cases,)
+    tags: NDArray[np.int64]  # shape (n_cases,)
+    rest: Doubles  # float64, shape (n_tags,): what the others of each tag weigh together
 
 
 def fit_sigmoids(votes: sp.csr_array, tags: sp.csr_array, costs: Costs, prior: float) -> Sigmoids:
     """Find each tag's curve that makes tags most likely, by Newton's method in two variables.
 
-    Parameters
-    ----------
-    votes : csr_array, shape (n_images, n_tags)
-        Stored entries are the votes; elsewhere they are 0.
-    tags : csr_array, shape (n_images, n_tags)
-        Stored entries are the tags that images have.
-    costs : Costs
-    prior : float
-        How firmly a tag holds to the curve that fits all tags together; above 0, or tags that no image has diverge.
+    `votes` and `tags`, (n_images, n_tags), store the votes, which are 0 elsewhere, and the tags that images have.
+    `prior` says how firmly a tag holds to the curve that fits all tags together; above 0, or tags that no image has
+    diverge.
     """
     cases = _cases(votes, tags, costs)
     together = cases._replace(tags=np.zeros_like(cases.tags), rest=cases.rest.sum(keepdims=True))
@@ -101,12 +82,7 @@ def _cases(votes: sp.csr_array, tags: sp.csr_array, costs: Costs) -> Cases:
 def likeliest_curves(cases: Cases, centre: Doubles, prior: float) -> Doubles:
     """Return the curves (scale, offset) of smallest loss plus ``prior / 2`` times the square of the way to `centre`.
 
-    Parameters
-    ----------
-    cases : Cases
-    centre : ndarray of float64, shape (n_tags, 2)
-    prior : float
-        Above 0.
+    `centre` is float64 of shape (n_tags, 2), and `prior` above 0.
     """
     curves = centre.copy()
     losses = _losses(cases, curves, centre, prior)
