@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError, UserError
+from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError
 from visterm.data.corpus import Corpus
 
 
@@ -209,28 +209,6 @@ def test_an_unknown_split_is_an_error_that_lists_the_others(corpus):
     bare = corpus.subset([9])
     with pytest.raises(UnknownNameError, match=r"have no splits\. Leave --split out"):
         bare.select("test")
-
-
-def test_a_holdout_is_random_but_the_same_for_a_seed(corpus):
-    train, held = corpus.holdout(0.3, 1)
-    assert len(train) == 7
-    assert len(held) == 3
-    assert sorted(train.names + held.names) == corpus.names
-    assert train.names == sorted(train.names)
-    assert corpus.holdout(0.3, 1)[1].names == held.names
-    assert len({tuple(corpus.holdout(0.3, seed)[1].names) for seed in range(20)}) > 10
-
-
-@pytest.mark.parametrize(("n", "share", "held"), [(10, 0, 0), (10, 0.01, 1), (1, 0.5, 0), (0, 0.5, 0), (2, 0.9, 1)])
-def test_a_holdout_leaves_something_on_both_sides_where_it_can(corpus, n, share, held):
-    first, second = corpus.subset(range(n)).holdout(share, 0)
-    assert (len(first), len(second)) == (n - held, held)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1, 2])
-def test_a_share_that_is_none_is_an_error(corpus, share):
-    with pytest.raises(UserError, match="share is"):
-        corpus.holdout(share, 0)
 
 
 def test_splits_can_be_forgotten(corpus):

@@ -9,6 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import TagFileError, UserError
+from visterm.data.corpus import Corpus
+from visterm_research.comparison.image_problems import holdout
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs, draw_visterms
 from visterm_research.data.mulan import read_mulan
 
@@ -122,3 +124,25 @@ def test_sizes_that_cannot_be_drawn_are_refused(settings: dict[str, float]) -> N
     dictionary = draw_dictionary(20)
     with pytest.raises(UserError, match=next(iter(settings))):
         draw_pairs(**{"n_images": 10, "dictionary": dictionary, **settings})
+
+
+@pytest.fixture
+def corpus() -> Corpus:
+    names = [f"{i}.jpg" for i in range(10)]
+    return Corpus.of([Path(name) for name in names], names, [["sea"]] * 10)
+
+
+def test_a_holdout_is_random_but_the_same_for_a_seed(corpus):
+    train, held = holdout(corpus, 0.3, 1)
+    assert len(train) == 7
+    assert len(held) == 3
+    assert sorted(train.names + held.names) == corpus.names
+    assert train.names == sorted(train.names)
+    assert holdout(corpus, 0.3, 1)[1].names == held.names
+    assert len({tuple(holdout(corpus, 0.3, seed)[1].names) for seed in range(20)}) > 10
+
+
+@pytest.mark.parametrize(("n", "share", "held"), [(10, 0, 0), (10, 0.01, 1), (1, 0.5, 0), (0, 0.5, 0), (2, 0.9, 1)])
+def test_a_holdout_leaves_something_on_both_sides_where_it_can(corpus, n, share, held):
+    first, second = holdout(corpus.subset(range(n)), share, 0)
+    assert (len(first), len(second)) == (n - held, held)

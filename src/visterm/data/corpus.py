@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
-import numpy as np
-
-from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError, UserError
+from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError
 from visterm.core.remote import as_path
 from visterm.core.vocabulary import as_list
 from visterm.core.wording import count_of
@@ -297,29 +295,6 @@ class Corpus:
     def without_splits(self) -> Self:
         """Return the same images with nothing said of splits."""
         return replace(self, splits=[None] * len(self))
-
-    def holdout(self, share: float, seed: int) -> tuple[Self, Self]:
-        """Part the images at random.
-
-        Parameters
-        ----------
-        share : float
-            Of the images that go to the second part; rounded, but at least one where there are two or more images
-            and the share is above 0.
-        seed : int
-            The same seed gives the same parts.
-
-        Returns
-        -------
-        tuple of Corpus
-            The images to learn from, and those held out, each in the order of the corpus.
-        """
-        if not 0 <= share < 1:
-            raise UserError(f"share is {share!r}; expected 0 or more and below 1.")
-        n = len(self)
-        held = min(max(round(share * n), int(share > 0)), max(n - 1, 0))
-        order = np.random.default_rng(seed).permutation(n)
-        return self.subset(np.sort(order[held:])), self.subset(np.sort(order[:held]))
 
 
 def _told_of_differences(found: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:

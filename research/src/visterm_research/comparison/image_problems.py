@@ -37,6 +37,17 @@ def read_corel(folder: Path) -> Corpus:
     return Corpus.read(folder / "images", folder / "labels.tsv")
 
 
+def holdout(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus]:
+    """Part images at random into those to learn from and a share held out, each in the order of the corpus.
+
+    At least one is held out where there are two or more images and the share is above 0.
+    """
+    n = len(corpus)
+    held = min(max(round(share * n), int(share > 0)), max(n - 1, 0))
+    order = np.random.default_rng(seed).permutation(n)
+    return corpus.subset(np.sort(order[held:])), corpus.subset(np.sort(order[:held]))
+
+
 def corel_problem(
     source: Source,
     folder: Path,
@@ -86,7 +97,7 @@ def photo_problem(
     """
     train, test = corpus.select("train"), corpus.select("test")
     given = "valid" in corpus.splits
-    train, valid = (train, corpus.select("valid")) if given else train.holdout(VALID, source.seed)
+    train, valid = (train, corpus.select("valid")) if given else holdout(train, VALID, source.seed)
     vocabulary = Vocabulary.from_lists(train.tags)
     rows = source.encode([train, valid, test], vocabulary, encoder, params)
     what = (

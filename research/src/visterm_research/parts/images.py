@@ -17,7 +17,7 @@ from visterm.data.part_of import part_pairs
 from visterm.demo.drawn.things import PART_OF
 from visterm.models.parts.quadruplets import QuadrupletBlock
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.image_problems import VALID, read_corel
+from visterm_research.comparison.image_problems import VALID, holdout, read_corel
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.sources import Source, check_encoded
 from visterm_research.parts.crops import DrawnCrops, draw_crops, read_drawn_crops
@@ -104,7 +104,7 @@ def drawn_images(source: Source, n_scenes: int, features: FeatureSet, *, learned
 def corel_images(source: Source, folder: Path, features: FeatureSet) -> Labelled:
     """Read Corel5k: a tenth of the training photos is for validation, as in the other comparisons."""
     corpus = read_corel(folder)
-    train, valid = corpus.select("train").holdout(VALID, source.seed)
+    train, valid = holdout(corpus.select("train"), VALID, source.seed)
     parts = [train, valid, corpus.select("test")]
     vocabulary = Vocabulary.from_lists(train.tags)
     rows = _encoded(source, parts, vocabulary, features)
