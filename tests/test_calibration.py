@@ -332,7 +332,7 @@ def test_the_commands_fit_without_a_calibration_and_search_down_to_the_cut_off(l
     fitted = run.invoke(app, ["fit", *source, "--model", "ridge", "--no-calibration", "-o", str(tmp_path / "run")])
     assert fitted.exit_code == 0, fitted.output
     assert Tagger.load(tmp_path / "run").calibration is None
-    assert "Expect of new photos" not in fitted.stderr
+    assert "On new photos" not in fitted.stderr
 
 
 def test_a_fit_says_in_three_lines_what_was_learned_and_what_to_expect_of_new_photos(library, tmp_path):
@@ -346,7 +346,7 @@ def test_a_fit_says_in_three_lines_what_was_learned_and_what_to_expect_of_new_ph
         r"Learned 6 tags from \d+ photos in .+ s with .+ \(\d+%\), chosen from \d+ models\. The run is in .*run\.",
         learned,
     )
-    assert expect.startswith(f"Expect of new photos: of 5 tags about {facts['right of 5 tags']:.1f} are right; at 90% ")
+    assert expect.startswith(f"On new photos, about {facts['right of 5 tags']:.1f} of 5 tags are right; with ")
     assert f"{facts['tags at precision 0.9']:.1f} tags per photo. Measured on {facts['calibration images']} " in expect
 
 

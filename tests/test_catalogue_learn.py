@@ -232,7 +232,9 @@ def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
     with subprocess.Popen([*command, other.fingerprint], stdin=subprocess.PIPE) as process:
         assert process.wait() == 0
     assert catalogue.stored.origin.fingerprint == other.fingerprint
-    with pytest.raises(UserError, match=f"has no runs 'zz'. Name one by its first letters: {old[:12]}, "):
+    with pytest.raises(
+        UserError, match=f"has no runs that begin with 'zz'. Name one by its first letters: {old[:12]}, "
+    ):
         catalogue.use("zz")
 
 
@@ -256,7 +258,7 @@ def test_the_command_learns_and_says_what_it_changed(runs, tmp_path):
     path = str(tmp_path / "catalogue")
     done = CliRunner().invoke(app, ["fit", "--catalogue", path, "--full"])
     assert done.exit_code == 0, done.output
-    assert "learned anew" in done.output
+    assert "all learned again" in done.output
     assert catalogue.refresh()
     for wrong in (["-o", "x"], ["--model", "ridge"], ["--tags", "auto"]):
         refused = CliRunner().invoke(app, ["fit", "--catalogue", path, *wrong])

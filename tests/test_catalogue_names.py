@@ -60,7 +60,7 @@ def test_names_are_paths_inside_the_indexed_folder_however_it_is_indexed(home, h
     tags = {image.name: [tag.tag for tag in image_tags] for image, image_tags in given(home)}
     assert tags == {"Katzen/a.png": ["cat"] if "--tags" in how else [], "b.png": [], "Hunde/c.png": []}
     if "--tags" in how:
-        assert "Without tags: 2 of 3 images (such as 'Hunde/c.png'), not named by the tags." in err
+        assert "Without tags: 2 of 3 photos (such as 'Hunde/c.png'), not named by the tags." in err
         assert "Left out" not in err
 
 

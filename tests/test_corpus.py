@@ -39,7 +39,7 @@ def test_rows_meet_files_by_path_and_both_leftovers_are_listed(tmp_path):
     assert corpus.untagged == ["c.jpg"]
     assert corpus.remarks == [
         "Tags name 1 image (such as 'gone.jpg') not in the image folder; left out.",
-        "Left out: 1 of 3 images (such as 'c.jpg'), not named by the tags.",
+        "Left out: 1 of 3 photos (such as 'c.jpg'), not named by the tags.",
     ]
 
 
@@ -91,7 +91,7 @@ def test_nothing_that_fits_is_an_error_with_an_example_of_both_sides(tmp_path):
     images, tags = library(tmp_path, ["a.jpg"], ["1,sea", "2,sky"])
     with pytest.raises(
         TagFileError,
-        match=r"None of the 2 file names of the tags \(such as '1'\) is in .* \(such as 'a\.jpg'\)\. Check the folder",
+        match=r"The tags name 2 files \(such as '1'\), but none is in .* \(such as 'a\.jpg'\)\. Check the folder",
     ):
         Corpus.read(images, tags)
 
@@ -110,8 +110,8 @@ def test_auto_reads_a_folder_a_tag(tmp_path):
     assert corpus.tags == [["sea"], ["sky"]]
     assert corpus.untagged == ["b.jpg"]
     assert corpus.remarks == [
-        "Tags: a folder a tag (2 folders).",
-        "Left out: 1 of 3 images (such as 'b.jpg'), in no tag's folder, so without a tag.",
+        "Tags: one folder per tag (2 folders).",
+        "Left out: 1 of 3 photos (such as 'b.jpg'), in no tag's folder, so without a tag.",
     ]
 
 
@@ -207,7 +207,7 @@ def test_an_unknown_split_is_an_error_that_lists_the_others(corpus):
     ):
         corpus.select("dev2")
     bare = corpus.subset([9])
-    with pytest.raises(UnknownNameError, match=r"have no splits\. Leave --split out"):
+    with pytest.raises(UnknownNameError, match=r"have no column 'split'\. Leave --split out"):
         bare.select("test")
 
 

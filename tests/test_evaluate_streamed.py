@@ -115,7 +115,7 @@ def test_tables_that_cannot_be_measured_by_are_refused(tmp_path, drawn):
     tagger, features = Tagger.load(drawn / "run", n_jobs=1), drawn / "features"
     with pytest.raises(UnknownNameError, match=r"No image is in the split 'other'. The tags name these: 'test' \("):
         evaluate_streamed(tagger, features, drawn / "split.jsonl", ["map"], split="other")
-    with pytest.raises(UnknownNameError, match=r"The tags have no splits\. Leave --split out"):
+    with pytest.raises(UnknownNameError, match=r"The tags have no column 'split'\. Leave --split out"):
         evaluate_streamed(tagger, features, drawn / "tags.jsonl", ["map"], split="test")
     with pytest.raises(TagFileError, match="are read from a table, and 'auto' is none"):
         evaluate_streamed(tagger, features, "auto", ["map"])

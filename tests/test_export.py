@@ -546,7 +546,7 @@ def test_a_dry_run_says_how_many_photos_and_tags_there_are(to, command, run, tmp
     changed = {"files": 39, "added": 39, "removed": 0, "left_out": 0} if to == "xmp" else {"predicted": 39}
     assert totals == {"photos": 39, "skipped": 1, **changed}
     expected = (
-        "Would add 39 tags to 39 files, of 39 photos."
+        "Would add 39 tags to 39 files for 39 photos."
         if to == "xmp"
         else ("Would write: 39 photos, 0 tags of people, 39 predictions.")
     )

@@ -326,7 +326,7 @@ def test_the_category_of_a_truncated_jpeg_is_one_word_whatever_is_missing(tmp_pa
     ("make", "reason"),
     [
         (lambda path: path.write_bytes(b""), "empty: 0 bytes"),
-        (lambda path: path.write_text("hello"), "not an image: in no format that can be read"),
+        (lambda path: path.write_text("hello"), "not an image: in no format that visterm reads"),
         (lambda path: path.write_bytes(b"\xff\xd8\xff"), "not an image: "),
         (lambda path: path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), "not an image"),
         (lambda path: path.mkdir(), "a folder: not an image"),

@@ -301,7 +301,7 @@ def test_what_needs_images_held_out_is_told_where_there_are_none(tmp_path, drawn
     no_confidences = "There are no confidences: streamed features teach them by images that are held out."
     assert fit(drawn, tmp_path / "work", table="few.jsonl").told[-2:] == [NONE_HELD_OUT, no_confidences]
     assert fit(drawn, tmp_path / "work", valid=0).told[1:] == [no_confidences]
-    assert fit(drawn, tmp_path / "work", valid=0, calibration=False).told == ["Read 12 tags; 0 used once."]
+    assert fit(drawn, tmp_path / "work", valid=0, calibration=False).told == ["Read 12 tags; 0 on one photo only."]
 
 
 def test_a_fit_that_is_refused_leaves_nothing_but_a_checkpoint(tmp_path, drawn, monkeypatch):

@@ -145,8 +145,10 @@ def test_what_was_understood_is_counted():
     lists = [["sea", "Sea", "beach, sea"], ["sky", "beach"], ["sky", "Rome, Italy"], ["Milan, Italy"]]
     found = TagsRead.in_lists(lists)
     assert found == (6, 3, 4, 1, ("beach, sea",))
-    assert found.line() == "Read 6 tags; 3 contain a separator; 4 used once; 1 looks like a list ('beach, sea')."
-    assert TagsRead.in_lists([["sea"], ["sea"]]).line() == "Read 1 tag; 0 used once."
+    assert (
+        found.line() == "Read 6 tags; 3 contain a separator; 4 on one photo only; 1 looks like a list ('beach, sea')."
+    )
+    assert TagsRead.in_lists([["sea"], ["sea"]]).line() == "Read 1 tag; 0 on one photo only."
 
 
 def test_kinds_and_places_are_no_lists():
@@ -193,13 +195,13 @@ FAST = "--encoder histograms --model ridge --jobs 1"
 UNDERSTOOD = {
     "tags read": 9, "tags with a separator": 1, "tags used once": 3, "tags like lists": 0, "lists such as": [],
 }  # fmt: skip
-NOT_READ = "2 RAW and 1 video files are not read (such as IMG_1.CR2)."
+NOT_READ = "2 RAW files and 1 video are not read (such as IMG_1.CR2)."
 
 
 def test_fit_says_what_it_understood_and_what_it_does_not_read(place):
     _, facts, err = place
     assert facts == {**facts, **UNDERSTOOD, "not_read": {"raw": 2, "video": 1}}
-    assert "Read 9 tags; 1 contains a separator; 3 used once." in err
+    assert "Read 9 tags; 1 contains a separator; 3 on one photo only." in err
     assert err.count(NOT_READ) == 1
 
 
@@ -209,7 +211,7 @@ def test_fit_says_what_it_understood_and_what_it_does_not_read(place):
 def test_index_and_tags_say_so_too(place, command):
     code, out, err = visterm(f"{command} --json", place[0])
     assert code == 0, err
-    assert "Read 9 tags; 1 contains a separator; 3 used once." in err
+    assert "Read 9 tags; 1 contains a separator; 3 on one photo only." in err
     assert err.count(NOT_READ) == 1
     if command.startswith("index"):  # the lines of `tags` are suggestions and nothing else
         last = json.loads(out.splitlines()[-1])
@@ -235,4 +237,4 @@ def test_a_fit_on_lists_stops_with_advice(place):
     assert "--separator '|'" in err
     code, _, err = visterm(f"fit photos --tags bars.csv -o parted {FAST} --separator '|'", folder)
     assert code == 0, err
-    assert "Read 3 tags; 0 used once." in err
+    assert "Read 3 tags; 0 on one photo only." in err

@@ -193,7 +193,7 @@ def test_suggestions_are_written_corrected_and_learned_by(place):
     with_images = "tags run library/images --tags library/tags.csv --suggest --jobs 1 --out aliases.csv"
     code, out, err = visterm(with_images, place)
     assert (code, out) == (0, "")
-    assert "suggested in aliases.csv; take out what is wrong." in err
+    assert "suggested in aliases.csv; delete the lines that are wrong." in err
     with (place / "aliases.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if GROUPS[row["alias"].casefold()] == GROUPS[row["tag"].casefold()]]
     assert rows[0]["reason"]

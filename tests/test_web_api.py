@@ -227,7 +227,7 @@ def test_of_several_pictures_those_that_can_be_read_are_tagged(service):
         ("a.png", "dots"),
         ("c.png", "stripes"),
     ]
-    assert answer["skipped"] == [{"image": "../b", "reason": "not an image: in no format that can be read"}]
+    assert answer["skipped"] == [{"image": "../b", "reason": "not an image: in no format that visterm reads"}]
 
 
 def test_what_is_no_picture_is_refused_with_the_reason(service):

@@ -22,7 +22,7 @@ def fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     sources = {name: context.get_parameter_source(name) for name in context.params if name not in WITH_A_CATALOGUE}
     if given := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
         name = {"out": "-o", "images": "IMAGES", "set_": "--set"}.get(given[0], "--" + given[0].replace("_", "-"))
-        raise UserError(f"{name} is for a new run; --catalogue learns with the catalogue's own. Leave {name} out.")
+        raise UserError(f"{name} does not go with --catalogue, which keeps its own runs. Leave {name} out.")
     from visterm.library.catalogue import Catalogue
     from visterm.library.learn import in_words
 

@@ -19,7 +19,7 @@ from visterm.core.object_stores import only_named_stores
 _LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")  # A least value, which the text says where it isn't plain
 GROUP: Final = "visterm.commands"  # Each entry point names a `typer.Typer` that has one command
 PANELS: Final = (
-    "Arguments", "Input", "Search", "Which images", "Which tags", "Model", "Cleaning", "Relations", "Measures",
+    "Arguments", "Input", "Search", "Which photos", "Which tags", "Model", "Cleaning", "Relations", "Measures",
     "Output", "Scale",
 )  # fmt: skip
 """In this order; any other comes after them."""

@@ -28,7 +28,7 @@ def duplicates(
         typer.Option(
             min=0,
             max=12,
-            help="How much pictures may differ, in bits of 64: 0 for rescaled copies, 10 for looser likeness.",
+            help="How much pictures may differ, in bits of 64: 0 for rescaled copies only, 10 for less similar ones.",
         ),
     ] = 6,
     json: options.Json = False,

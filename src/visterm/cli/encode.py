@@ -46,7 +46,9 @@ def encode(
     run: Annotated[Path | None, options.model_option("--run", help="Use the encoder of this run.")] = None,
     shard_size: Annotated[
         int | None,
-        options.scale_option(min=1, help="Photos per shard, about; a kill loses at most one [default: 512]."),
+        options.scale_option(
+            min=1, help="About how many photos go into one file; if stopped, at most one file is lost [default: 512]."
+        ),
     ] = None,
     seed: options.Seed = 0,
     json: options.Json = False,
@@ -56,7 +58,7 @@ def encode(
     """Compute the features of photos once, to use them again.
 
     Other commands take the features folder instead of the photos, and are faster.
-    Run it again to go on after a kill, and to encode new and changed photos. The exit code is 3 if photos were skipped.
+    Run it again to go on after a stop, and to encode new and changed photos. The exit code is 3 if photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped
     from visterm.features.folder import SKIPPED

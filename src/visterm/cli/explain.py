@@ -80,5 +80,5 @@ def _show(found: Explanation, k: int) -> None:
             [*(f"{side:.0f}" for side in (place.left, place.top, place.right, place.bottom)), f"{place.share:+.4f}"]
             for place in strongest
         ],
-        ["left", "top", "right", "bottom", f"share of the {found.place}"],
+        ["left (pixels)", "top", "right", "bottom", f"share of the {found.place}"],
     )

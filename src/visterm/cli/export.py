@@ -202,7 +202,7 @@ def _show_changes(
         elif dry_run:
             show(f"{change.target}: {', '.join(_words(change))}")
     add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
-    files = f"{count_of(counts['files'], 'file')}, of {count_of(counts['photos'], 'photo')}"
+    files = f"{count_of(counts['files'], 'file')} for {count_of(counts['photos'], 'photo')}"
     if not counts["removed"]:
         message = f"{add} {count_of(counts['added'], 'tag')} to {files}"
     elif not counts["added"]:

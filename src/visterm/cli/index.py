@@ -75,7 +75,7 @@ def index(
 ) -> None:
     """Put photos into a catalogue, to search them by words.
 
-    Run it again to go on after a kill, and to find new, changed, moved and deleted photos. Another run replaces the
+    Run it again to go on after a stop, and to find new, changed, moved and deleted photos. Another run replaces the
     catalogue's own. The exit code is 3 if photos were skipped.
     """
     from visterm.data.corpus import LEFT_OUT

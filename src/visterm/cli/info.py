@@ -20,10 +20,10 @@ EXAMPLES = (
 
 LONGEST = 20  # Entries of a setting that are still shown: relations of tags may be thousands
 LABELS = {
-    "calibration images": "photos that confidences come from",
+    "calibration images": "photos held out to learn confidences",
     "validation images": "photos held out to stop training",
-    "right of 5 tags": "right ones of 5 tags, per new photo",
-    "tags at precision 0.9": "tags at 90% sure, per new photo",
+    "right of 5 tags": "right tags out of 5, per new photo (expected)",
+    "tags at precision 0.9": "tags with --precision 0.9, per new photo (expected)",
     "images without a row": "photos not indexed yet",
     "gone images": "missing photos",
     "tags of files": "tags from files",
@@ -32,7 +32,14 @@ LABELS = {
     "searched": "search",
     "rows in": "rows stored in",
     "made of": "made from",
-    "tags given": "photo-tag pairs",
+    "tags given": "tags given to photos, in all",
+    "tags read": "different tags read",
+    "tags used once": "tags on one photo only",
+    "tags with a separator": "tags that contain a separator",
+    "tags like lists": "tags that look like several in one",
+    "parts": "files of tags",
+    "shards": "files of features",
+    "current": "in use",
 }
 """Names of facts for people; JSON keeps the others."""
 

@@ -37,7 +37,7 @@ CatalogueToLearn = Annotated[
 ]
 Full = Annotated[
     bool,
-    input_option("--full", help="With --catalogue: learn everything again instead of only moving the tags."),
+    input_option("--full", help="With --catalogue: learn everything again, not only what each tag looks like."),
 ]
 UseEvenIfWorse = Annotated[
     bool,

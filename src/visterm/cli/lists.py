@@ -37,6 +37,7 @@ def metrics(json: options.Json = False) -> None:
             emit({"name": name, "summary": summary})
     else:
         table(rows, ["metric", "what it is"])
+        say("k is the number after @: p@5 is of the first 5 tags, p@10 of the first 10.")
 
 
 def _list(registry: Registry, json: bool) -> None:

@@ -46,7 +46,7 @@ def relations(
 ) -> None:
     """Show which tags a run predicts to be parts of which.
 
-    Leaves out known relations: those of the run and of --part-of. The score is f_L of the objects-and-parts paper;
+    Leaves out known relations: those of the run and of --part-of. The score is the model's own;
     higher is better.
     """
     from visterm.tagging.part_relations import believed_relations, known_relations, write_relations

@@ -76,7 +76,7 @@ def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, sco
     """Print what was found; say on standard error what is to be known of it, such as `unknown` values of filters."""
     found = searched.found
     if found.unknown:
-        say(f"Not in the vocabulary, left out of the search: {', '.join(found.unknown)}")
+        say(f"Not tags of the run, left out of the search: {', '.join(found.unknown)}")
     if found.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
     listed = request.words is None and request.like is None

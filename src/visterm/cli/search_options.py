@@ -18,7 +18,7 @@ _UNITS = {
 }  # fmt: skip
 
 search_option = partial(typer.Option, rich_help_panel="Search", show_default=False)
-among_option = partial(typer.Option, rich_help_panel="Which images", show_default=False)
+among_option = partial(typer.Option, rich_help_panel="Which photos", show_default=False)
 
 Words = Annotated[
     str | None,
@@ -60,7 +60,10 @@ Groups = Annotated[
 ]
 Like = Annotated[
     str | None,
-    search_option("--like", help="Find photos similar to this one: a file or a name in the catalogue."),
+    search_option(
+        "--like",
+        help="Find photos similar to this one: a file or a name in the catalogue. The number: how similar, at most 1.",
+    ),
 ]
 tag_option = partial(among_option, autocompletion=one_tag)
 Tags = Annotated[list[str] | None, tag_option("--tag", help="With this tag, given or accepted. Repeat for more.")]

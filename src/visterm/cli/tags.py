@@ -109,7 +109,7 @@ def tags(
         n_tags = len({alias.tag for alias in found})
         say(
             f"{count_of(len(found), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
-            "take out what is wrong."
+            f"{'delete the lines that are wrong' if found else 'no tags look the same'}."
         )
     if json:
         for alias in found:

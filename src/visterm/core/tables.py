@@ -113,7 +113,7 @@ MODELS = Registry(
             "fasttag", "linear.fasttag:FastTag", "linear scorers, learned while missing tags are filled in", FASTTAG
         ),
         _model("least_squares", "baselines:LeastSquares", "ridge without its limit on large weights"),
-        _model("svm", "linear.svm:Svm", "one SVM per tag, made for search; to tag: normalise=False", PAMIR),
+        _model("svm", "linear.svm:Svm", "one SVM per tag, made for search; to tag, --set normalise=False", PAMIR),
         _model("cmrm", "generative.cmrm:Cmrm", "tags of training photos, by probability of their visterms", CMRM),
         _model("mbrm", "generative.mbrm:Mbrm", "tags of training photos, by probability of their features", MBRM),
         _model("cmtt", "generative.cmtt:Cmtt", "dictionary from visterms to tags of the same photos", CMTT),

@@ -160,7 +160,7 @@ class Corpus:
         if not found:
             example = missing[0] if missing else "nothing"
             raise TagFileError(
-                f"None of the {count_of(len(records), 'file name')} of the tags (such as '{example}') is in {folder} "
+                f"The tags name {count_of(len(records), 'file')} (such as '{example}'), but none is in {folder} "
                 f"(such as '{paths[0].relative_to(folder).as_posix()}'). Check the folder, or --image-column."
             )
         rows: dict[Path, TagRecord] = {}
@@ -177,7 +177,7 @@ class Corpus:
             )
         without_tags = ""
         if untagged:
-            n_images = count_of(len(paths), "image")
+            n_images = count_of(len(paths), "photo")
             without_tags = f"{len(untagged):,} of {n_images} (such as '{untagged[0]}'), {read.untagged}."
             remarks.append(f"{LEFT_OUT}{without_tags}")
         return cls._of_records(
@@ -288,7 +288,7 @@ class Corpus:
             raise UnknownNameError(
                 f"No image is in the split '{split}'. The tags name these: {there}; or 'all'."
                 if there
-                else "The tags have no splits. Leave --split out, or add a column 'split'."
+                else "The tags have no column 'split'. Leave --split out, or add the column."
             )
         return self.subset(chosen)
 

@@ -42,10 +42,10 @@ class NotRead(NamedTuple):
 
     def line(self) -> str:
         """Return the counts as a sentence; empty where there are none."""
-        counts = " and ".join(f"{n:,} {kind}" for n, kind in ((self.raw, "RAW"), (self.video, "video")) if n)
+        counts = " and ".join(count_of(n, kind) for n, kind in ((self.raw, "RAW file"), (self.video, "video")) if n)
         n_files = self.raw + self.video
-        files, are = ("file", "is") if n_files == 1 else ("files", "are")
-        return f"{counts} {files} {are} not read (such as {self.example})." if n_files else ""
+        are = "is" if n_files == 1 else "are"
+        return f"{counts} {are} not read (such as {self.example})." if n_files else ""
 
 
 def count_not_read(paths: Iterable[str | os.PathLike[str]]) -> NotRead:
@@ -78,7 +78,7 @@ def find_images(
         elif path.exists():
             found[path] = None
         else:
-            raise DataError(f"There is no file or folder {path}. Name an image, or a folder of images.")
+            raise DataError(f"There is no file or folder {path}. Name a photo, or a folder of photos.")
     return list(found)
 
 

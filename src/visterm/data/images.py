@@ -207,7 +207,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return "decompression bomb: far more pixels than allowed"
     if isinstance(error, UnidentifiedImageError):
-        return "not an image: in no format that can be read"
+        return "not an image: in no format that visterm reads"
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "no such file"
     if isinstance(error, IsADirectoryError):

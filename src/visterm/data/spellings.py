@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 SAME_LETTERS = "hyphens, spaces or accents"
 PLURAL = "plural"
-DOUBLED = "letters doubled or turned round"
+DOUBLED = "letters doubled or swapped"
 LEFT_OUT = "a letter left out"
 EXCHANGED = "a letter exchanged"
 TWO_SLIPS = "two letters"

@@ -190,7 +190,7 @@ def _describe_tables(tables: list[Path], folder: Path) -> str:
 def _describe_folders(records: list[TagRecord]) -> list[str]:
     """Report that folders are the tags, and which of their names cannot be read."""
     folders = {str(PurePosixPath(row.image).parent) for row in records}
-    remarks = [f"Tags: a folder a tag ({count_of(len(folders), 'folder')})."]
+    remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
     odd = sorted(name for name in folders if not is_utf8(name))
     if odd:
         remarks.append(
@@ -225,7 +225,7 @@ def _nothing_found(folder: Path, *, tables_only: bool) -> str:
     looked_for = [f"a table ({' or '.join(METADATA)})"]
     if not tables_only:
         looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)"]
-        looked_for += ["a folder a tag (beach/1.jpg)", "keywords in the images"]
+        looked_for += ["one folder per tag (beach/1.jpg)", "keywords in the images"]
     return (
         f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
         "If the tags are in another file, name it (--tags FILE)."

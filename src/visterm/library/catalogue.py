@@ -241,7 +241,7 @@ class Catalogue(Searchable):
         found = [run for run in runs if name and run.startswith(name)]
         if len(found) != 1 or self.stored.folder is None:
             raise UserError(
-                f"The catalogue has {len(found) or 'no'} runs '{name}'. Name one by its first letters: "
+                f"The catalogue has {len(found) or 'no'} runs that begin with '{name}'. Name one by its first letters: "
                 f"{', '.join(run[:SHORT] for run in runs)}."
             )
         return open_run(Tagger, self.stored.folder / RUNS / found[0], self._n_jobs)

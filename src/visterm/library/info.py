@@ -10,6 +10,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.learned import Record, Sizes, Text
 from visterm.core.persist import folder_kind, open_folder, read_description, refusing
 from visterm.core.remote import as_path
+from visterm.core.wording import count_of
 from visterm.features.contents import FEATURES, is_features
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
@@ -66,7 +67,7 @@ def check(path: str | os.PathLike[str]) -> str:
     kind = folder_kind(path)
     if kind == "run":
         open_folder(path, kind)
-        return "all files are what was written"
+        return "no damage: all files are as they were written"
     if kind != "catalogue":
         raise UserError(f"--check is for runs and catalogues, and {path} is neither. Leave it out.")
     stored = StoredCatalogue.open(path)
@@ -76,11 +77,11 @@ def check(path: str | os.PathLike[str]) -> str:
     open_folder(stored.run_folder, "run")
     if n_missing == 0:
         return (
-            "all rows and the run are what was written, all features can be read, and the database is sound as SQLite "
-            "checks it"
+            "no damage: the rows and the run are unchanged, all features can be read, and the database is sound "
+            "as SQLite checks it"
         )
     return (
-        f"the run is what was written, all features can be read and the database is sound, but {n_missing:,} rows have "
+        f"the run is unchanged, all features can be read and the database is sound, but {n_missing:,} rows have "
         f"no checksum, as an earlier visterm wrote them. They get one with the next visterm index {path} PHOTOS"
     )
 
@@ -240,11 +241,18 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "jobs": {
             f"{job.id} {job.kind}": _in_words(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)
         },
-        "history": {
-            f"{event.at} {event.what}": ", ".join(f"{k}: {v}" for k, v in event.details.items())
-            for event in stored.history.latest(SHOWN)
-        },
+        "history": {f"{event.at} {event.what}": _of_event(event.details) for event in stored.history.latest(SHOWN)},
     }
+
+
+def _of_event(details: dict[str, Any]) -> str:
+    """Return what is known of an event in a line; what has no value is left out."""
+    said = {True: "yes", False: "no"}
+    return ", ".join(
+        f"{name.replace('_', ' ')}: {said.get(value, value) if isinstance(value, bool) else value}"
+        for name, value in details.items()
+        if value is not None
+    )
 
 
 def _maker(run: StoredRun) -> str:
@@ -260,7 +268,7 @@ def _features(stored: StoredCatalogue) -> dict[str, str]:
     facts = {}
     for fingerprint, rows, shards in found:
         size = _size(stored.folder / CATALOGUE_FEATURES / fingerprint) if stored.folder is not None else 0
-        facts[fingerprint] = f"{rows:,} rows in {shards:,} shards, {size / 1e6:,.1f} MB"
+        facts[fingerprint] = f"{rows:,} photos in {count_of(shards, 'file')}, {size / 1e6:,.1f} MB"
     return facts
 
 

@@ -142,15 +142,15 @@ def in_words(learned: Learned, catalogue: Path) -> str:
     """Return what was learned, what it changed, which run is in use, and how to use the other one."""
     if learned.cancelled:
         return "Stopped; nothing has changed."
-    how = "learned anew" if learned.full else "tags moved, rows of images as they were"
-    said = f"{count_of(learned.tags, 'tag')} ({learned.new_tags:,} new) from {count_of(learned.images, 'image')}, {how}"
+    how = "all learned again" if learned.full else "only the tags learned again"
+    said = f"{count_of(learned.tags, 'tag')} ({learned.new_tags:,} new) from {count_of(learned.images, 'photo')}, {how}"
     if learned.before is None or learned.after is None:
-        said += "; no image was held out from both runs, so that they cannot be compared"
+        said += "; no photo was held out from both, so the two runs cannot be compared"
     else:
         said += (
             f"; MAP {learned.before:.3f} before, {learned.after:.3f} now ({learned.after - learned.before:+.3f}"
             + ("" if learned.interval is None else ", 95 % interval {:+.3f} to {:+.3f}".format(*learned.interval))
-            + f") on {count_of(learned.compared, 'image')} held out"
+            + f") on {count_of(learned.compared, 'photo')} held out"
         )
     run, before = learned.run[:SHORT], learned.run_before[:SHORT]
     if learned.run == learned.run_before:

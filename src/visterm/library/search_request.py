@@ -66,7 +66,7 @@ class SearchRequest:
         """
         if self.words is None and self.like is None and not self.among:
             raise UserError(
-                "Missing argument 'WORDS'. Say what to find: words, --like IMAGE, or a filter such as --tag."
+                "Missing argument 'WORDS'. Say what to find: words, --like PHOTO, or a filter such as --tag."
             )
         for how in self.expand:
             if how not in EXPANSIONS:

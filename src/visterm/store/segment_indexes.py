@@ -82,7 +82,7 @@ def how_it_searches(database: Database) -> str:
         f"JOIN segments ON segments.id = segment_id WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
     )
     if found is None:
-        return "exactly: every row is compared"
+        return "exact: every photo is compared"
     facts, later, file = found
     largest = settings_of(facts)
     if not largest.pays:

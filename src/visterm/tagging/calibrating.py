@@ -61,8 +61,8 @@ def what_to_expect(facts: Mapping[str, Any]) -> str:
     """Return the sentence for people that ends a fit, of the `expectations` among the facts of a run."""
     sure = f"{facts[SURE_TAGS]:.1f}" if facts[SURE_TAGS] >= 0.05 else "fewer than 0.1"
     return (
-        f"Expect of new photos: of {min(5, facts['tags'])} tags about {facts[RIGHT_OF_5]:.1f} are right; at 90% sure "
-        f"(--precision 0.9), {sure} tags per photo. Measured on {facts['calibration images']:,} held-out photos."
+        f"On new photos, about {facts[RIGHT_OF_5]:.1f} of {min(5, facts['tags'])} tags are right; with "
+        f"--precision 0.9, {sure} tags per photo. Measured on {facts['calibration images']:,} held-out photos."
     )
 
 

@@ -157,7 +157,7 @@ class TagsRead(NamedTuple):
         facts = [f"{self.n_tags:,} {'tag' if self.n_tags == 1 else 'tags'}"]
         if self.n_separated:
             facts.append(f"{self.n_separated:,} {'contains' if self.n_separated == 1 else 'contain'} a separator")
-        facts.append(f"{self.n_once:,} used once")
+        facts.append(f"{self.n_once:,} on one photo only")
         if self.n_lists:
             looks = "looks like a list" if self.n_lists == 1 else "look like lists"
             facts.append(f"{self.n_lists:,} {looks} ({self._examples()})")
