@@ -51,14 +51,8 @@ class ExifTool:
     def write_packet(self, image: Path, packet: bytes | None, *, keep_original: bool) -> None:
         """Put XMP into an image in place of what it has (None: take it out); pixels and all else stay.
 
-        Raises DataError or StorageError as `read_packet` does; the image is then as it was.
-
-        Parameters
-        ----------
-        image : Path
-        packet : bytes or None
-        keep_original : bool
-            Leave the image as it was beside it (``photo.jpg_original``), unless one is there from before.
+        With `keep_original`, the image stays as it was beside it (``photo.jpg_original``), unless one is there from
+        before. Raises DataError or StorageError as `read_packet` does; the image is then as it was.
         """
         how = [] if keep_original else [b"-overwrite_original"]
         with tempfile.NamedTemporaryFile(suffix=".xmp") as file:

@@ -59,29 +59,20 @@ def read_features(
     column: str | None = None,
     name_column: str | None = None,
 ) -> FeatureTable:
-    """Read feature rows with the names of their images.
+    """Read feature rows with the names of their images, by the ending of the file.
+
+    The file is ``.npy`` (a matrix, which is memory-mapped), ``.npz`` (a sparse matrix as SciPy saves it), ``.parquet``
+    or a folder of such files (a column of lists of numbers, or columns ``indices`` and ``values``), ``.svm``,
+    ``.svmlight`` or ``.libsvm``, which may be gzipped (the targets are not looked at). A features folder of visterm is
+    one, too.
+
+    `names` is a text file of names in UTF-8, one a line, in the order of the rows. None: ``NAME.names.txt`` beside
+    ``NAME.npy``; of Parquet, a column. `column` and `name_column` are those of a Parquet file. None: "features", or the
+    only one of lists; "file_name", "image", "filename" or "name".
 
     Raises StorageError if there is no such file, or none of names; UserError if the ending is not known, or columns are
     named of a file that has none; DataError if the file is not what its ending says, a name stands twice, or there are
     not as many names as rows.
-
-    Parameters
-    ----------
-    path : path-like
-        By its ending: ``.npy`` (a matrix, which is memory-mapped), ``.npz`` (a sparse matrix as SciPy saves it),
-        ``.parquet`` or a folder of such files (a column of lists of numbers, or columns ``indices`` and ``values``),
-        ``.svm``, ``.svmlight`` or ``.libsvm``, which may be gzipped (the targets are not looked at). A features folder
-        of visterm is one, too.
-    names : path-like, optional
-        A text file of names in UTF-8, one a line, in the order of the rows. None: ``NAME.names.txt`` beside
-        ``NAME.npy``; of Parquet, a column.
-    column, name_column : str, optional
-        Columns of a Parquet file. None: "features", or the only one of lists; "file_name", "image", "filename" or
-        "name".
-
-    Returns
-    -------
-    FeatureTable
     """
     file = Path(path)
     if not file.exists():

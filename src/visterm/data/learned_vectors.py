@@ -30,29 +30,17 @@ def learn_word_vectors(
     min_count: int = 1,
     random_state: RandomState = 0,
 ) -> WordVectors:
-    """Learn a vector for each tag from which others it stands with.
+    """Learn a vector of `dim` numbers for each tag from which others it stands with.
 
-    Raises UserError if `method` or `dim` cannot be used; DataError if there are no tags.
+    Numbers beyond what the tags give are 0. `tag_lists` are the tags of each image (or any lists of words); spellings
+    that are one tag are counted together, and tags of fewer than `min_count` lists are left out. Vectors are in the
+    order of `Vocabulary.from_lists`.
 
-    Parameters
-    ----------
-    tag_lists : iterable of iterables of str
-        The tags of each image (or any lists of words); spellings that are one tag are counted together.
-    method : str
-        "ppmi": how much more often two tags stand together than by chance, ``max(0, log p(i, j) / p(i) p'(j))`` with
-        the smoothed p', taken to `dim` dimensions by singular values, ``U √S`` (Levy, Goldberg, Dagan 2015). Good with
-        few lists. "skipgram": each tag predicts the others of its list among drawn ones (Mikolov et al. 2013), one
-        list after the other.
-    dim : int
-        Numbers of each vector; those beyond what the tags give are 0.
-    min_count : int
-        Leave out tags of fewer lists.
-    random_state : int, RandomState, Generator or None
-
-    Returns
-    -------
-    WordVectors
-        In the order of `Vocabulary.from_lists`. By "ppmi" a tag that is always alone has zeros.
+    "ppmi": how much more often two tags stand together than by chance, ``max(0, log p(i, j) / p(i) p'(j))`` with the
+    smoothed p', taken to `dim` dimensions by singular values, ``U √S`` (Levy, Goldberg, Dagan 2015). Good with few
+    lists; a tag that is always alone has zeros. "skipgram": each tag predicts the others of its list among drawn ones
+    (Mikolov et al. 2013), one list after the other. Raises UserError if `method` or `dim` cannot be used; DataError if
+    there are no tags.
     """
     if method not in METHODS:
         raise UserError(f"method is {method!r}; expected one of: {', '.join(METHODS)}.")

@@ -48,27 +48,16 @@ class TableOptions(TypedDict, total=False):
 def find_tags(
     source: str | os.PathLike[str], images: str | os.PathLike[str], **options: Unpack[TableOptions]
 ) -> TagsFound:
-    """Read the tags of a folder of images, and say where they were found.
+    """Read the tags of a folder of images, and say where they were found; `options` are those of `TableOptions`.
 
+    The source is a CSV, TSV or JSON-lines file; a folder that has a ``.txt`` for each image; ``"xmp"`` for the keywords
+    in XMP files beside the images and in the images; or ``"auto"`` to take the first of these that the image folder
+    has: ``metadata.jsonl`` or ``metadata.csv`` (or one in each sub-folder: names begin there, and a sub-folder "train"
+    or "test" is a split), a ``.txt`` beside each image, an ``.xmp`` beside an image (then all keywords), a folder a
+    tag, keywords in the images.
+
+    Returns a record for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
     Raises TagFileError if nothing of the kind is there, or it cannot be understood.
-
-    Parameters
-    ----------
-    source : "auto", "xmp" or path-like
-        A CSV, TSV or JSON-lines file; a folder that has a ``.txt`` for each image; ``"xmp"`` for the keywords in XMP
-        files beside the images and in the images; or ``"auto"`` to take the first of these that the image folder has:
-        ``metadata.jsonl`` or ``metadata.csv`` (or one in each sub-folder: names begin there, and a sub-folder
-        "train" or "test" is a split), a ``.txt`` beside each image, an ``.xmp`` beside an image (then all keywords),
-        a folder a tag, keywords in the images.
-    images : path-like
-        The image folder.
-    **options
-        See `TableOptions`.
-
-    Returns
-    -------
-    TagsFound
-        A record for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
     """
     separator = options.get("separator")
     if separator is not None:

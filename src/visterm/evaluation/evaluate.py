@@ -142,23 +142,12 @@ def evaluate_taggers(
     """Measure annotation and search by one word, on a corpus that the taggers have not learned from.
 
     Several taggers are compared on the images that all could read and on the tags that all know. Of images known by
-    number they have learned other tags: what any of them learned is left out of the rankings. Raises DataError if there
-    is nothing to measure on, or the relations cannot be used.
+    number they have learned other tags: what any of them learned is left out of the rankings.
 
-    Parameters
-    ----------
-    taggers : sequence of Tagger
-        Fitted ones.
-    corpus : Corpus
-        Images with the tags that people gave.
-    metrics : sequence of str
-        Names from ``visterm metrics``.
-    optional : sequence of str
-        Those of them that are left out where they have nothing to average, unless no other has either.
-    isa : Path, optional
-        Which tags are siblings, for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database files.
-    progress : Progress
-        Shows each image.
+    `metrics` are names from ``visterm metrics``; the `optional` ones of them are left out where they have nothing to
+    average, unless no other has either. `isa` says which tags are siblings, for ``psib@k``: a CSV of child,parent, or
+    the folder of WordNet's database files. Raises DataError if there is nothing to measure on, or the relations cannot
+    be used.
     """
     check_metrics(metrics, siblings=isa is not None)
     vocabulary = shared_vocabulary(taggers)

@@ -124,29 +124,15 @@ def evaluate_queries(
 ) -> QueryEvaluation:
     """Rank the images of a corpus for queries, and measure the rankings query by query.
 
-    Of images known by number, those that a tagger learned to have all the words of a query are left out of the rankings
-    for this query. Raises DataError if there are no images, or no queries with a relevant image; UserError if the
-    product is requested and a model's scores are no probabilities, or confidences and a run has none.
+    Several taggers are compared on the same queries and images, which they have not learned from. Of images known by
+    number, those that a tagger learned to have all the words of a query are left out of the rankings for this query.
 
-    Parameters
-    ----------
-    taggers : sequence of Tagger
-        One, or several to compare on the same queries and images.
-    corpus : Corpus
-        Images that were not learned from, with the tags that people gave.
-    queries : Path or sequence of QueryRow, optional
-        A file of queries (`visterm.data.query_files.read_query_file`), or its lines. None: they are made
-        from the tags of the corpus that all taggers know.
-    learned : Corpus, optional
-        Images that were learned from: says which queries made from tags were seen.
-    max_words : int or None
-        Words of queries made from tags, at most; None: as many as an image has tags.
-    min_count : int
-        Images that a word must have to be in a query made from tags.
-    combine : {"sum", "product", "confidence"}
-        How the scores of words are combined, as in `Catalogue.search`.
-    progress : Progress
-        Shows each image.
+    `queries` are a file (`visterm.data.query_files.read_query_file`) or its lines. None: they are made from the tags of
+    the corpus that all taggers know, of `max_words` at most (None: as many as an image has tags), each on `min_count`
+    images or more; with `learned`, the images that were learned from, it is known which of them were seen. `combine`
+    says how the scores of words are combined, as in `Catalogue.search`: "sum", "product" or "confidence". Raises
+    DataError if there are no images, or no queries with a relevant image; UserError if the product is requested and a
+    model's scores are no probabilities, or confidences and a run has none.
     """
     ways = [_way(combine, tagger) for tagger in taggers]
     if len(corpus) == 0:

@@ -69,29 +69,16 @@ def evaluate_streamed(
 ) -> StreamedEvaluation:
     """Measure annotation and search by one word, in memory that does not grow with the number of images.
 
-    The values are those of `evaluate_taggers`. Images of the very same score are ranked in the order of the features,
-    there in that of the table; intervals of means over images are those of the normal distribution. Raises
-    EncoderMismatchError if another encoder made the features; DataError if there is nothing to measure on.
+    The values are those of `evaluate_taggers`, and so are `metrics`, `optional` and `isa`. Images of the very same
+    score are ranked in the order of the features, there in that of the table; intervals of means over images are those
+    of the normal distribution.
 
-    Parameters
-    ----------
-    tagger : Tagger
-        A fitted one.
-    features : path-like
-        What `visterm encode` wrote, with the tagger's encoder; or several such folders.
-    tags : path-like
-        A table; its names of images are paths inside the image folder.
-    metrics, optional, isa
-        As `evaluate_taggers` takes them.
-    work : path-like, optional
-        A folder on a disk with room for some 45 bytes an image, 20 a tag given, and 28 more for metrics of words. None:
-        where temporary files are.
-    split : str, optional
-        Measure on these rows of the table only, "all" on all; None: those of "test", if there are splits.
-    progress : Progress
-        Shows each image.
-    columns
-        As `stream_table` takes them.
+    `features` is what `visterm encode` wrote with the tagger's encoder, in one folder or several; `tags` is a table
+    whose names of images are paths inside the image folder, and `columns` are those of `stream_table`. `work` is a
+    folder on a disk with room for some 45 bytes an image, 20 a tag given, and 28 more for metrics of words; None: where
+    temporary files are. Only the rows of `split` are measured on, "all" is all; None: those of "test", if there are
+    splits. Raises EncoderMismatchError if another encoder made the features; DataError if there is nothing to measure
+    on.
     """
     if not as_path(tags).is_file():
         raise TagFileError(

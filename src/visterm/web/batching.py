@@ -39,10 +39,7 @@ class Batcher(Generic[T, R]):
     async def ask(self, item: T) -> R:
         """Process one item with others, and return its result.
 
-        Raises
-        ------
-        Refused
-            503, if too many wait.
+        Raises Refused (503) if too many wait.
         """
         with self._work.place():
             future: asyncio.Future[R] = asyncio.get_running_loop().create_future()

@@ -154,10 +154,7 @@ class _JsonRequest(Request):
     async def json(self) -> Any:
         """Read the body as JSON.
 
-        Raises
-        ------
-        Refused
-            413, if it has too many values.
+        Raises Refused (413) if it has too many values.
         """
         body = await self.body()
         if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:

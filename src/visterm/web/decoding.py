@@ -73,14 +73,8 @@ class Decoders:
     async def pixels(self, picture: bytes | str, side: int | None) -> NDArray[np.uint8]:
         """Return a picture as upright RGB, shape (height, width, 3), from a file's content, a path or an address.
 
-        Raises
-        ------
-        ImageError
-            If it can't be read, or its process died.
-        StorageError
-            If it is in an object store that can't be reached.
-        Refused
-            503, if too many requests wait.
+        Raises ImageError if it can't be read, or its process died; StorageError if it is in an object store
+        that can't be reached; Refused (503) if too many requests wait.
         """
         if isinstance(picture, str):
             found = await self.work.run(self._decode, PIXELS_OF_FILE, side or 0, os.fsencode(picture))
@@ -196,12 +190,7 @@ class Thumbnails:
     async def get(self, path: str, name: str, side: int) -> bytes:
         """Return the thumbnail of the photo at a path; `name` stands for its content and side.
 
-        Raises
-        ------
-        ImageError
-            If the photo can't be read (any more).
-        Refused
-            503, if too many are being made.
+        Raises ImageError if the photo can't be read (any more); Refused (503) if too many are being made.
         """
         if name in self._kept:
             self._kept.move_to_end(name)

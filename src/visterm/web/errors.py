@@ -65,16 +65,8 @@ _ENCODE = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", 
 class Refused(HTTPException):
     """A request that is answered with an error.
 
-    Parameters
-    ----------
-    status : int
-    message : str
-        What is wrong with the value, what is accepted, what to do.
-    code : str, optional
-        Name of the error for programs; None: that of the status.
-    field : str, optional
-        The part of the request that is wrong.
-    headers : mapping of str to str, optional
+    The message says what is wrong with the value, what is accepted, what to do. `code` is the name of the error for
+    programs; None: that of the status. `field` is the part of the request that is wrong.
     """
 
     def __init__(

@@ -172,10 +172,7 @@ class Service:
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
         """Return a picture at the size that the encoder reads, from an upload's content or a path of the catalogue.
 
-        Raises
-        ------
-        ImageError
-            If it cannot be read.
+        Raises ImageError if it cannot be read.
         """
         decoders = self.decoders if isinstance(picture, str) else self.upload_decoders
         return await decoders.pixels(picture, getattr(self.catalogue.tagger.encoder, "reading_side", None))
@@ -187,12 +184,8 @@ class Service:
     async def explain(self, image_id: int, tag: str) -> Explanation:
         """Return what each place in a photo adds to a tag's score.
 
-        Raises
-        ------
-        Refused
-            404, if there is no such image, or its file is gone.
-        UserError
-            If the run can't explain its scores, or doesn't know the tag.
+        Raises Refused (404) if there is no such image, or its file is gone; UserError if the run can't explain its
+        scores, or doesn't know the tag.
         """
         check_explains(self.catalogue.tagger)
         pixels = await self.pixels(await self.searching.run(self.file_of, image_id))
@@ -212,12 +205,8 @@ class Service:
     async def tag_map(self) -> list[PlacedTag]:
         """Return the map of the tags, which is drawn once per run.
 
-        Raises
-        ------
-        Refused
-            503, if drawing takes longer than a request should wait.
-        UserError
-            If the model has no vectors of tags.
+        Raises Refused (503) if drawing takes longer than a request should wait; UserError if the model has no vectors
+        of tags.
         """
         tagger = self.catalogue.tagger
         if self._map is None or self._map[0] is not tagger:

@@ -46,10 +46,7 @@ class Work:
     async def run(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in one of the threads, and return its result.
 
-        Raises
-        ------
-        Refused
-            503, if the bound is reached, or the request has waited too long for a thread.
+        Raises Refused (503) if the bound is reached, or the request has waited too long for a thread.
         """
         latest = time.monotonic() + self._patience
 

@@ -53,37 +53,23 @@ LEAST_SLOPE = 0.05  # Above 0, so that the order of chances stays
 def fit_calibration(
     scores: NDArray[np.float32], Y: Any, others: Any, counts: Any = None, *, prior: float = PRIOR, seed: int = 0
 ) -> Calibration | None:
-    """Find the sigmoid of each tag that makes the tags of held-out images most likely.
+    """Find the sigmoid of each tag that makes the tags of held-out images most likely; None if under 20 have a tag.
 
-    A tag's curve is drawn to one that all tags share, ``slope · score + offset + share · log odds of the tag among
-    the images learned from``, and the more, the fewer held-out images have the tag: there a frequent tag needs
-    less of a score than a rare one. A tag whose scores speak against it keeps the common curve. Tags that people left
-    out count as absent, so confidences are those of a tag being *given*.
+    A tag's curve is drawn to one that all tags share, ``slope · score + offset + share · log odds of the tag among the
+    images learned from``, and the more, the fewer held-out images have the tag: there a frequent tag needs less of a
+    score than a rare one. A tag whose scores speak against it keeps the common curve. Tags that people left out count
+    as absent, so confidences are those of a tag being *given*.
 
     Then each fifth of the images gets chances by curves fitted on the others: all confidences are bent so that these
     chances hold, and what was right at them is kept, to choose cut-offs by. What holds for all tags together hides the
     rare ones, whose own curves follow few images too far: so tags with about as many images share a doubt besides, not
     below that of more frequent ones.
 
-    Parameters
-    ----------
-    scores : ndarray of float32, shape (n_held_out, n_tags)
-        Of images that were not learned from.
-    Y : array-like or sparse, shape (n_held_out, n_tags)
-        Above 0: given.
-    others : array-like or sparse, shape (n_images, n_tags)
-        Tags of the images that were learned from: how frequent a tag is, and what searches by several words may be.
-    counts : array of int, shape (n_tags,), optional
-        Training images of each tag, by which rare tags are told from frequent ones. None: those of `others`.
-    prior : float
-        How firmly a tag holds to the common curve; above 0.
-    seed : int
-        Of the samples, where there is much.
-
-    Returns
-    -------
-    Calibration or None
-        None where fewer than 20 of the images have a tag.
+    `scores`, (n_held_out, n_tags), are of images that were not learned from, and `Y`, of that shape, is above 0 where a
+    tag was given. `others`, (n_images, n_tags), are the tags of the images that were learned from: how frequent a tag
+    is, and what searches by several words may be. `counts`, (n_tags,), are the training images of each tag, by which
+    rare tags are told from frequent ones; None: those of `others`. `prior`, above 0, says how firmly a tag holds to the
+    common curve; `seed` is that of the samples, where there is much.
 
     References
     ----------
