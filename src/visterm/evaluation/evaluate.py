@@ -94,8 +94,7 @@ class Ranker(NamedTuple):
 
     tagger: Tagger
     X: Matrix  # shape (n_images, n_features)
-    columns: NDArray[np.int64] | None
-    """shape (n_tags,): its columns of the ranked tags; None: all, in their order."""
+    columns: NDArray[np.int64] | None  # shape (n_tags,): its columns of the ranked tags; None: all, in their order
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores."""

@@ -100,8 +100,7 @@ class Searches(NamedTuple):
     tagger: Tagger
     X: Matrix  # shape (n_images, n_features)
     weights: sp.csr_array  # shape (n_queries, n_tags)
-    hidden: sp.csr_array | None
-    """shape (n_queries, n_images): not 0 where an image is left out of a ranking."""
+    hidden: sp.csr_array | None  # shape (n_queries, n_images): not 0 where an image is left out of a ranking
     combine: Combine  # "sum", "product" or callable, as `visterm.metrics.queries.rank_queries` takes it
 
     def best(self, queries: NDArray[np.int64], k: int) -> list[Ranking]:

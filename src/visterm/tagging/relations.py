@@ -21,17 +21,11 @@ from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_m
 from visterm.data.wordnet import WordNet, find_wordnet
 from visterm.features.training_rows import LEARNED
 
-WORDNET = "wordnet"
-"""What stands for WordNet's folder: it is then looked for at its usual places."""
-
-INHERIT = 1
-"""Steps of is-a over which wholes inherit parts, unless another number is given."""
-
+WORDNET = "wordnet"  # What stands for WordNet's folder: it is then looked for at its usual places
+INHERIT = 1  # Steps of is-a over which wholes inherit parts, unless another number is given
 N_EXAMPLES = 3
 
-PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"
-"""Files in the folder of a run."""
-
+PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"  # Files in the folder of a run
 Source = str | os.PathLike[str]
 
 

@@ -34,9 +34,7 @@ from visterm.tagging.run import Run
 
 NEVER_TOGETHER = "images alike, never together"
 
-SURE = (SAME_LETTERS, PLURAL)
-"""Spellings of one word that need no other evidence."""
-
+SURE = (SAME_LETTERS, PLURAL)  # Spellings of one word that need no other evidence
 SURE_FROM = {DOUBLED: 4, LEFT_OUT: 5}
 """Letters from which on such a slip is believed unless photos speak against it; most shorter words are a slip from
 others."""
@@ -47,9 +45,7 @@ LEAST_COSINE = {DOUBLED: 0.2, LEFT_OUT: 0.2, EXCHANGED: 0.2, TWO_SLIPS: 0.0}
 LEAST_CHANCE = {DOUBLED: 0.6, LEFT_OUT: 0.6, EXCHANGED: 0.7, TWO_SLIPS: 0.8}
 """The same of the chance that two tags are of the same kind of photos, which is 0.5 where the photos say nothing."""
 
-OTHER_PHOTOS = 0.1
-"""Chance below which photos speak against a slip that the letters alone make likely."""
-
+OTHER_PHOTOS = 0.1  # Chance below which photos speak against a slip that the letters alone make likely
 TRUST = 0.5
 """Factor of the logarithm of the odds that photos give: their features are neither independent nor quite normal."""
 
@@ -68,9 +64,7 @@ expected to be of other words: a large dictionary has thousands of words that ar
 
 RANDOM_PAIRS = 20_000
 
-ALIKE = 0.3
-"""Least cosine, of images and of vectors, at which tags of other spellings may mean the same."""
-
+ALIKE = 0.3  # Least cosine, of images and of vectors, at which tags of other spellings may mean the same
 EXPECTED = 1.0
 """Images that two tags must be expected to share by their frequencies before it says something that they share none."""
 

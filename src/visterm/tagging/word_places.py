@@ -23,12 +23,8 @@ from visterm.tagging.word_sources import SENTENCES, WordSource
 
 Floats = NDArray[np.float32]
 
-WORDS, ADDED_ROWS = "words.json", "added_words.safetensors"
-"""Files in the folder of a run."""
-
-MOST_LOOKED_UP = 10_000
-"""Words of searches whose rows are kept in memory: to place one takes longer than to search."""
-
+WORDS, ADDED_ROWS = "words.json", "added_words.safetensors"  # Files in the folder of a run
+MOST_LOOKED_UP = 10_000  # Words of searches whose rows are kept in memory: to place one takes longer than to search
 FORM = Record(
     {
         "source": Record(
