@@ -36,7 +36,7 @@ def explain(
 ) -> None:
     """Show which places in a photo a tag comes from.
 
-    Prints how much each feature and each place adds to the tag's score.
+    Prints how much each feature and each place (in pixels) adds to the tag's score.
     For models whose scores are sums over features (ridge, wsabie, warp_linear, ...), on visterms or
     networks with average pooling.
     """
@@ -80,5 +80,5 @@ def _show(found: Explanation, k: int) -> None:
             [*(f"{side:.0f}" for side in (place.left, place.top, place.right, place.bottom)), f"{place.share:+.4f}"]
             for place in strongest
         ],
-        ["left (pixels)", "top", "right", "bottom", f"share of the {found.place}"],
+        ["left", "top", "right", "bottom", f"share of the {found.place}"],
     )
