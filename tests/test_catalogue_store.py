@@ -332,6 +332,8 @@ def test_an_older_format_is_brought_up_to_date_when_it_is_opened(stored, monkeyp
 def test_a_catalogue_of_the_first_format_is_read(stored):
     found = stored.search([1.0, 0.5], 0).ids.tolist()
     stored.database.write("ALTER TABLE segments DROP COLUMN table_version")
+    for change in ("DROP INDEX tags_by_key", "DROP INDEX given_by_hand", "ALTER TABLE tags DROP COLUMN key"):
+        stored.database.write(change)
     stored.database.write("UPDATE meta SET value = '1' WHERE key = 'format'")
     opened = StoredCatalogue.open(stored.folder)
     assert opened.search([1.0, 0.5], 0).ids.tolist() == found

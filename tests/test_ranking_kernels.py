@@ -20,6 +20,7 @@ from visterm.kernels.warp import add_tag_steps, draw_violators, loss_and_slope
 from visterm.models.epochs import rate_factor
 from visterm.models.ranking.image_sides import DenseSteps
 from visterm.models.ranking.recipe import rank_weights
+from visterm.models.ranking.wsabie import Wsabie
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ def test_schedules_start_at_one_and_unknown_ones_are_refused():
     assert rate_factor("cosine", 1, 10) == 1
     assert rate_factor("cosine", 6, 10) == pytest.approx(0.5)
     with pytest.raises(UserError, match="schedule is 'step'; expected one of: constant, inverse, cosine"):
-        rate_factor("step", 1, 10)
+        Wsabie(schedule="step").fit(np.eye(4, dtype=np.float32), np.eye(4))
     with pytest.raises(UserError, match="weight is 'flat'"):
         rank_weights("flat", 3)
 

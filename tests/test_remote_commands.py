@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from command_line import run_command
 from planted_features import fitted_encoder, plant
@@ -217,5 +219,5 @@ def test_the_service_shows_photos_of_a_store_without_letting_decoders_reach_it(m
     finally:
         decoders.close()
     np.testing.assert_array_equal(pixels, read_image(place))
-    assert (small.width, small.height) == (8, 8)
-    assert small.content[:2] == b"\xff\xd8"  # how JPEGs begin
+    assert Image.open(io.BytesIO(small)).size == (8, 8)
+    assert small[:2] == b"\xff\xd8"  # how JPEGs begin

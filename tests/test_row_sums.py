@@ -91,6 +91,8 @@ def test_rows_that_are_compacted_or_saved_or_written_over_keep_checksums(tmp_pat
 def test_rows_of_an_earlier_version_open_without_checksums_and_can_be_given_them(tmp_path):
     stored = catalogue(tmp_path, DENSE)
     stored.database.write("DROP TABLE row_sums")
+    for change in ("DROP INDEX tags_by_key", "DROP INDEX given_by_hand", "ALTER TABLE tags DROP COLUMN key"):
+        stored.database.write(change)
     stored.database.write("UPDATE meta SET value = '2' WHERE key = 'format'")
     stored.close()
     old = StoredCatalogue.open(stored.folder)

@@ -16,6 +16,22 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 
+class _SetRequest:
+    """``set_METHOD_request`` of scikit-learn's metadata routing, where the method takes such data; made at use."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        """Return scikit-learn's method, or raise AttributeError where there is nothing to ask for."""
+        from sklearn.utils._metadata_requests import RequestMethod
+
+        keys = sorted(owner._get_class_level_metadata_request_values(self._method))  # type: ignore[attr-defined]
+        if not keys:
+            raise AttributeError(f"{owner.__name__} has no attribute 'set_{self._method}_request'")
+        return RequestMethod(self._method, keys).__get__(instance, owner)
+
+
 class Estimator:
     """What `sklearn.base.BaseEstimator` does for `clone`, `GridSearchCV` and people at a prompt.
 
@@ -67,6 +83,28 @@ class Estimator:
         shown = {name: repr(value) for name, value in self.get_params(deep=False).items()}
         changed = (f"{name}={text}" for name, text in shown.items() if text != repr(defaults[name].default))
         return f"{type(self).__name__}({', '.join(changed)})"
+
+    set_fit_request = _SetRequest("fit")
+    set_partial_fit_request = _SetRequest("partial_fit")
+    set_score_request = _SetRequest("score")
+
+    def get_metadata_routing(self) -> Any:
+        """Return which arguments of its methods this estimator asks meta-estimators for (scikit-learn's routing)."""
+        return self._get_metadata_request()
+
+    def _get_metadata_request(self) -> Any:
+        """Return the requests of this object; scikit-learn calls this too."""
+        from sklearn.utils._metadata_requests import _MetadataRequester
+
+        return _MetadataRequester._get_metadata_request(self)
+
+    @classmethod
+    def _get_class_level_metadata_request_values(cls, method_name: str) -> dict[str, Any]:
+        """Return what a method takes beside features and tags; scikit-learn calls this too."""
+        from sklearn.utils._metadata_requests import _MetadataRequester
+
+        found: dict[str, Any] = _MetadataRequester._get_class_level_metadata_request_values.__func__(cls, method_name)
+        return found
 
     def __sklearn_tags__(self) -> Tags:
         """Return what scikit-learn wants to know of an estimator."""
