@@ -166,10 +166,7 @@ def _peak(arguments):
 
 def threads(encoder, paths, runs):
     """Time encoding from files on one thread and on two."""
-    seconds = interleaved(
-        {str(n): lambda n=n: encoder.set_params(n_jobs=n).encode(paths) for n in (1, 2)},
-        runs,
-    )
+    seconds = interleaved({str(n): lambda n=n: encoder.set_params(n_jobs=n).encode(paths) for n in (1, 2)}, runs)
     return {
         "images": len(paths),
         "images_a_second": {name: spread([len(paths) / s for s in each]) for name, each in seconds.items()},

@@ -34,12 +34,7 @@ PACKAGE = ROOT / "src" / "visterm"
 SMALL_FILE = 60
 """Lines below which a file with one importer counts as small."""
 
-LIMITS = {
-    "small files with one importer": 8,
-    "imports upwards": 0,
-    "files in circles": 0,
-    "heavy packages loaded": 0,
-}
+LIMITS = {"small files with one importer": 8, "imports upwards": 0, "files in circles": 0, "heavy packages loaded": 0}
 """What ``--check`` allows."""
 
 HEAVY = ("numba", "scipy", "sklearn", "torch")

@@ -44,10 +44,7 @@ def sides(U, V, faiss, n_threads):
         order = np.lexsort((ids, -best), axis=1)
         return np.take_along_axis(ids, order, axis=1)
 
-    calls = {
-        "visterm": lambda: top_k_products(U, V, K, n_threads).ids,
-        "numpy product + argpartition": numpy_product,
-    }
+    calls = {"visterm": lambda: top_k_products(U, V, K, n_threads).ids, "numpy product + argpartition": numpy_product}
     if len(U) == 1:
         calls["numpy matrix-vector product"] = lambda: V @ U[0]
     if faiss is not None:

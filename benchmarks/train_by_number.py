@@ -32,14 +32,7 @@ JUDGED_SCORES = 50_000_000
 """At most so many scores are judged after an epoch: fewer images where there are more tags."""
 
 
-FIXED = {
-    "wsabie": {
-        "step": "adagrad",
-        "schedule": "cosine",
-        "row_length": 1.0,
-        "init_scale": 0.01,
-    },
-}
+FIXED = {"wsabie": {"step": "adagrad", "schedule": "cosine", "row_length": 1.0, "init_scale": 0.01}}
 LENGTHS = ({"epochs": 12, "average": 2}, {"epochs": 20, "average": 5})
 """The cosine schedule ends with the last epoch: short and quick, or longer and better."""
 
@@ -48,7 +41,7 @@ OURS = {
         {**length, **settings}
         for length in LENGTHS
         for settings in grid(bias=[0.6, 0.8, 1.0], learning_rate=[0.2, 0.3], max_norm=[1.2, 1.3])
-    ],
+    ]
 }
 LIGHTFM = grid(learning_rate=[0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1])
 BPR = grid(learning_rate=[0.005, 0.01, 0.02, 0.05], regularization=[0.01, 0.05])

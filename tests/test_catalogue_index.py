@@ -265,10 +265,7 @@ def test_the_command_makes_and_updates_and_counts(run, photos, tmp_path):
 
 @pytest.mark.parametrize(
     ("tags", "reason"),
-    [
-        (["x" * 201], "201 letters; a tag has at most 200"),
-        ([f"tag {i}" for i in range(101)], "100 tags for .*011"),
-    ],
+    [(["x" * 201], "201 letters; a tag has at most 200"), ([f"tag {i}" for i in range(101)], "100 tags for .*011")],
 )
 def test_tags_of_a_file_keep_to_the_bounds_of_all_tags_and_nothing_is_written_before_that_is_known(
     catalogue, photos, tags, reason

@@ -26,10 +26,7 @@ def test_sound_parts_become_the_matrix_that_they_are():
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (
-            {"indices": (0, 2, 10**8)},
-            "a.npz, row 2: it has the index 100000000; expected 0 to 2, as there are",
-        ),
+        ({"indices": (0, 2, 10**8)}, "a.npz, row 2: it has the index 100000000; expected 0 to 2, as there are"),
         ({"indices": (0, -(10**8), 1)}, "a.npz, row 1: it has the index -100000000; expected 0 to 2"),
         ({"indptr": (0, 3, 2)}, "a.npz, row 2: it ends before it begins"),
         ({"indptr": (0, 2, 9)}, "there are 3 values, 3 indices, and rows of 9 together"),

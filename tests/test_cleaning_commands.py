@@ -37,8 +37,7 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [("fit", "--model", "prior"), ("tune", "--model", "knn", "--grid", "n_neighbors=1,2", "--valid", "0.4")],
+    "command", [("fit", "--model", "prior"), ("tune", "--model", "knn", "--grid", "n_neighbors=1,2", "--valid", "0.4")]
 )
 def test_a_dictionary_is_cleaned_before_it_is_learned_and_the_run_keeps_the_counts(command, folder):
     done = run(*command, "--tags", "tags.csv", "--encoder", "ids", "-o", "run", *CLEAN)

@@ -58,11 +58,7 @@ def written(statement):
         (SPARSE, written("UPDATE segments SET width = 1099511627776"), "at most 2,147,483,647"),
         (DENSE, written("UPDATE segments SET width = -4"), "at most 2,147,483,647"),
         (DENSE, written("UPDATE segments SET width = 1099511627776"), "at most 2,147,483,647"),
-        (
-            DENSE,
-            changed("ids.i64", np.int64, 3, -(2**63)),
-            "images -9223372036854775808 to 11; expected 0 to 11",
-        ),
+        (DENSE, changed("ids.i64", np.int64, 3, -(2**63)), "images -9223372036854775808 to 11; expected 0 to 11"),
         (DENSE, changed("ids.i64", np.int64, 3, 2**62), "of the images 0 to 4611686018427387904; expected 0 to 11"),
         (DENSE, written("INSERT INTO dead_rows VALUES (1, 4000000000)"), "names row 4000000000 .* has 12 rows"),
         (DENSE, written("INSERT INTO dead_rows VALUES (1, -1)"), "names row -1"),

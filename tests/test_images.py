@@ -366,12 +366,7 @@ def test_too_little_memory_is_a_reason_too(tmp_path, quadrants, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "webp", "bmp", "tif", "jp2", "avif", "qoi", "ppm"])
-@settings(
-    max_examples=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bits_give_an_image_or_a_reason(tmp_path, suffix, data):
     path = tmp_path / f"a.{suffix}"

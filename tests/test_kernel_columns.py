@@ -100,10 +100,7 @@ def library(tmp_path_factory, planted):
 
 @pytest.mark.parametrize(
     ("model", "fixed", "grid"),
-    [
-        ("pamir", {"epochs": 6, "patience": 2}, {"aggressiveness": [0.01, 0.1]}),
-        ("svm", {}, {"C": [0.1, 10.0]}),
-    ],
+    [("pamir", {"epochs": 6, "patience": 2}, {"aggressiveness": [0.01, 0.1]}), ("svm", {}, {"C": [0.1, 10.0]})],
 )
 def test_settings_are_tuned_over_a_kernel_and_the_best_learns_from_all(model, fixed, grid, library, tmp_path):
     found = [

@@ -94,11 +94,9 @@ def test_estimators_inside_estimators_come_back_to_the_byte():
 @pytest.mark.parametrize("where", ["outer", "inner", "sparse"])
 def test_the_hash_changes_with_any_array_at_any_depth(where):
     changed = nested()
-    array = {
-        "outer": changed.square_,
-        "inner": changed.boxes_[0].weights_,
-        "sparse": changed.boxes_[0].given_.data,
-    }[where]
+    array = {"outer": changed.square_, "inner": changed.boxes_[0].weights_, "sparse": changed.boxes_[0].given_.data}[
+        where
+    ]
     array.flat[0] += 1
     assert learned_hash(changed) != learned_hash(nested())
 

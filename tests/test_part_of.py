@@ -84,11 +84,7 @@ def test_the_drawn_librarys_file_holds_its_relations(small_library: DrawnLibrary
 
 def test_lists_are_of_a_whole_and_its_parts(tmp_path):
     path = written(tmp_path, "car,wheel,license_plate,wheel\nboat\n\nbicycle,wheel,\n")
-    assert read_part_lists(path) == [
-        PartOf("wheel", "car"),
-        PartOf("license_plate", "car"),
-        PartOf("wheel", "bicycle"),
-    ]
+    assert read_part_lists(path) == [PartOf("wheel", "car"), PartOf("license_plate", "car"), PartOf("wheel", "bicycle")]
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,7 @@ def test_two_workers_are_predicted_from_one():
     one = {"pieces": [2.0] * 10, "units": 16, "cores": 2, "crowd": 1.25, "driver": 0.0}
     found = {"images a second": {"1": {"median": 8.0}, "2": {"median": 12.0}}, "simulate": one}
     # two pieces each 2.5 s: the first is through after 2.5, the last after 12.5; without the first two 8 pieces of 16
-    assert predicted(found) == {
-        "predicted": pytest.approx(12.8),
-        "measured": 12.0,
-        "off": pytest.approx(12.8 / 12 - 1),
-    }
+    assert predicted(found) == {"predicted": pytest.approx(12.8), "measured": 12.0, "off": pytest.approx(12.8 / 12 - 1)}
     met = {"pieces": [2.0], "rounds": 5, "units": 100, "cores": 2, "crowd": 1.0, "meeting": 0.25}
     found = {"pairs a second": {"2": {"median": 80.0}}, "simulate": met}
     assert predicted(found)["predicted"] == pytest.approx(100 / 1.25)  # a second of each, and the meeting

@@ -115,12 +115,7 @@ def test_the_products_of_drawn_rows_and_all_their_gradients_together_are_those_o
         f.requires_grad_()
         rows.requires_grad_()
         scores, products = (
-            DrawnProducts.apply(f, rows, 2)
-            if ours
-            else (
-                (rows @ f[:, :, None])[:, :, 0],
-                rows[:, :2] @ rows.mT,
-            )
+            DrawnProducts.apply(f, rows, 2) if ours else ((rows @ f[:, :, None])[:, :, 0], rows[:, :2] @ rows.mT)
         )
         ((scores.square() * of_scores).sum() + (products.square() * of_products).sum()).backward()
         gradients.append((f.grad.numpy(), rows.grad.numpy()))

@@ -17,12 +17,7 @@ IMAGES = np.array([0, 1, 2, 3])
 
 def draws(given=Y, *, positives=3, negatives=4, power=1.0, background="exact", subset_size=50):
     return TagDraws(
-        given,
-        positives=positives,
-        negatives=negatives,
-        power=power,
-        background=background,
-        subset_size=subset_size,
+        given, positives=positives, negatives=negatives, power=power, background=background, subset_size=subset_size
     )
 
 

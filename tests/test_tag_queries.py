@@ -35,13 +35,7 @@ def drawn_tag_sets(rng, n_images, n_tags, most):
 
 def test_every_set_of_tags_of_an_image_is_a_query_and_relevant_are_the_images_that_have_them_all():
     queries = queries_of_tags(tags_as_matrix([(BEACH, SEA), (SEA, SKY), ()], 4))
-    assert as_dict(queries) == {
-        (BEACH,): [0],
-        (SEA,): [0, 1],
-        (SKY,): [1],
-        (BEACH, SEA): [0],
-        (SEA, SKY): [1],
-    }
+    assert as_dict(queries) == {(BEACH,): [0], (SEA,): [0, 1], (SKY,): [1], (BEACH, SEA): [0], (SEA, SKY): [1]}
     assert queries.n_words.tolist() == [1, 1, 1, 2, 2]
     assert queries.texts(["beach", "sea", "sky", "snow"])[-1] == "sea, sky"
 

@@ -114,10 +114,7 @@ def test_vectors_that_are_random_and_stay_so_are_reported(model, params, random)
 def test_the_model_starts_from_the_vectors_of_the_file(place):
     model = Tagger.load(place / "run").model
     start = dict(zip(Tagger.load(place / "run").vocabulary, model.word_vectors_.tolist(), strict=True))
-    assert start == {
-        **{tag: pytest.approx(WORDS[tag]) for tag in SHOWN},
-        "xyzzy": [0] * 5,
-    }
+    assert start == {**{tag: pytest.approx(WORDS[tag]) for tag in SHOWN}, "xyzzy": [0] * 5}
 
 
 def test_models_that_start_from_no_vectors_are_refused_with_those_that_do(place):

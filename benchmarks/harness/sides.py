@@ -87,13 +87,7 @@ class Theirs:
 def hand_over(path: Path, own: sp.csr_array, judged: np.ndarray) -> str:
     """Write the pairs that a rival learns from, and which of its images are judged."""
     pairs = own.tocoo()
-    np.savez(
-        path,
-        images=pairs.row.astype(np.int32),
-        tags=pairs.col.astype(np.int32),
-        shape=own.shape,
-        judged=judged,
-    )
+    np.savez(path, images=pairs.row.astype(np.int32), tags=pairs.col.astype(np.int32), shape=own.shape, judged=judged)
     return str(path)
 
 

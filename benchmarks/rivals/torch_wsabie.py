@@ -91,10 +91,4 @@ class Training:
 
 if __name__ == "__main__":
     training = Training()
-    serve(
-        {
-            "version": lambda: {"version": torch.__version__},
-            "load": training.load,
-            "train": training.train,
-        }
-    )
+    serve({"version": lambda: {"version": torch.__version__}, "load": training.load, "train": training.train})

@@ -43,12 +43,7 @@ from visterm_research.parts.parts_run import PartsRun
 from visterm_research.parts.photos import photo_runs, related_photos
 from visterm_research.parts.problem import KEPT, LEFT_OUT, LeftOut, PartsProblem, related
 from visterm_research.parts.ranks import KNOWN, known_ranks, ranks_of, relation_of_each, task_ranks
-from visterm_research.parts.relations import (
-    Relations,
-    pascal_folder,
-    pascal_relations,
-    wordnet_relations,
-)
+from visterm_research.parts.relations import Relations, pascal_folder, pascal_relations, wordnet_relations
 from visterm_research.parts.study import QUICK_VISTERMS
 from visterm_research.parts.tables import place_of_left_out
 

@@ -293,10 +293,7 @@ def test_photos_and_scenes_are_crossed_where_a_network_encodes_them(
         for name, library in (("corel5k", None), ("delicious", None), ("scenes", small_library.folder))
     ]
     found = {same: [journey.name for journey in journeys_of(runs, same_features=same)] for same in (True, False)}
-    assert found == {
-        True: ["corel5k→scenes", "scenes→true tags", "scenes→corel5k"],
-        False: ["scenes→true tags"],
-    }
+    assert found == {True: ["corel5k→scenes", "scenes→true tags", "scenes→corel5k"], False: ["scenes→true tags"]}
 
 
 def test_the_quick_comparison_has_every_table_beside_the_papers_figures(quick: Outcome) -> None:

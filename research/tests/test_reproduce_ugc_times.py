@@ -20,16 +20,7 @@ from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.run import Comparison, Options
 from visterm_research.comparison.trials import OutOfTimeError, Trials
 from visterm_research.ugc.times import Network, Shape, drawn_tags, epoch_time, times_part
-from visterm_research.ugc.times_costs import (
-    COST,
-    CROSS_ENTROPY,
-    LAYER,
-    RANKS,
-    Grid,
-    costs_part,
-    growth,
-    step_times,
-)
+from visterm_research.ugc.times_costs import COST, CROSS_ENTROPY, LAYER, RANKS, Grid, costs_part, growth, step_times
 from visterm_research.ugc.times_draws import curve, draws_part
 
 SMALL = Network("8", (8,), (20, 40))

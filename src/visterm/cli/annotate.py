@@ -30,7 +30,7 @@ def annotate(
         list[str],
         options.argument(
             help="Photos, folders of photos, or folders of features; names, if the run has the encoder ids or "
-            "precomputed.",
+            "precomputed."
         ),
     ],
     k: Annotated[
@@ -56,12 +56,10 @@ def annotate(
         ),
     ] = None,
     new_only: Annotated[
-        bool,
-        options.which_option("--new-only", help="For images known by number: leave out the tags that they have."),
+        bool, options.which_option("--new-only", help="For images known by number: leave out the tags that they have.")
     ] = False,
     added: Annotated[
-        bool,
-        options.which_option("--added", help="Also use words added by `visterm tags RUN --add`, marked *."),
+        bool, options.which_option("--added", help="Also use words added by `visterm tags RUN --add`, marked *.")
     ] = False,
     out: Annotated[
         Path | None,

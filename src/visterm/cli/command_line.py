@@ -99,9 +99,7 @@ class PackageCommand(NamedTuple):
     summary: str  # One line for `visterm --help`, so that listing the commands imports no package
 
 
-PACKAGE_COMMANDS: Final = {
-    "reproduce": PackageCommand("visterm-research", "Run a paper's comparison again."),
-}
+PACKAGE_COMMANDS: Final = {"reproduce": PackageCommand("visterm-research", "Run a paper's comparison again.")}
 
 
 class PlainEpilog:

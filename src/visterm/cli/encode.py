@@ -28,10 +28,7 @@ def encode(
     out: Annotated[
         Path,
         options.output_option(
-            "-o",
-            "--out",
-            help="The features folder to write or update; also s3://BUCKET/NAME.",
-            parser=as_path,
+            "-o", "--out", help="The features folder to write or update; also s3://BUCKET/NAME.", parser=as_path
         ),
     ],
     encoder: Annotated[

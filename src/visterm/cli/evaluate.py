@@ -16,10 +16,7 @@ from visterm.cli.progress import Bars
 EXAMPLES = (
     ("visterm evaluate run photos --tags tags.csv", "measure on the test split"),
     ("visterm evaluate run photos --tags tags.csv --metric p@1 --metric map --json", "choose the metrics"),
-    (
-        "visterm evaluate run photos --tags tags.csv --against other_run --report report",
-        "compare runs",
-    ),
+    ("visterm evaluate run photos --tags tags.csv --against other_run --report report", "compare runs"),
     ("visterm evaluate run photos --tags tags.csv --queries tags", "measure searches"),
 )
 measure_option = partial(typer.Option, rich_help_panel="Measures", show_default=False)
@@ -41,19 +38,8 @@ def evaluate(
             help="A name from `visterm metrics`, such as p@5. Repeat for more.", autocompletion=metric_names
         ),
     ] = None,
-    isa: Annotated[
-        Path | None,
-        measure_option(
-            help="For psib@5: a CSV of child,parent, or WordNet's folder.",
-        ),
-    ] = None,
-    bands: Annotated[
-        bool,
-        measure_option(
-            "--bands",
-            help="Also measure rare and frequent tags separately.",
-        ),
-    ] = False,
+    isa: Annotated[Path | None, measure_option(help="For psib@5: a CSV of child,parent, or WordNet's folder.")] = None,
+    bands: Annotated[bool, measure_option("--bands", help="Also measure rare and frequent tags separately.")] = False,
     precision: Annotated[
         float | None,
         measure_option(
@@ -65,35 +51,20 @@ def evaluate(
         str | None,
         measure_option(
             help="Measure searches instead: 'tags' makes queries from tags, or a file with the columns query, "
-            "image and relevance.",
+            "image and relevance."
         ),
     ] = None,
     max_words: Annotated[
-        int,
-        measure_option(
-            min=0,
-            help="With --queries tags: most words per query; 0 for all.",
-            show_default=True,
-        ),
+        int, measure_option(min=0, help="With --queries tags: most words per query; 0 for all.", show_default=True)
     ] = 3,
     combine: Annotated[
-        str,
-        measure_option(
-            help="With --queries: combine words as `visterm search --combine` does.",
-            show_default=True,
-        ),
+        str, measure_option(help="With --queries: combine words as `visterm search --combine` does.", show_default=True)
     ] = "sum",
-    against: Annotated[
-        list[Path] | None,
-        measure_option(
-            help="Another run to compare with. Repeat for more.",
-        ),
-    ] = None,
+    against: Annotated[list[Path] | None, measure_option(help="Another run to compare with. Repeat for more.")] = None,
     report: Annotated[
         Path | None,
         options.output_option(
-            help="Write a page of tables, curves and pictures, and results.json, into this folder.",
-            metavar="FOLDER",
+            help="Write a page of tables, curves and pictures, and results.json, into this folder.", metavar="FOLDER"
         ),
     ] = None,
     json: options.Json = False,

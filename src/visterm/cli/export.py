@@ -30,11 +30,7 @@ EXAMPLES = (
 def export(
     source: Annotated[
         Path,
-        typer.Argument(
-            metavar="CATALOGUE",
-            help="A catalogue, or a run for the photos of IMAGES.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="CATALOGUE", help="A catalogue, or a run for the photos of IMAGES.", show_default=False),
     ],
     images: Annotated[
         Path | None, typer.Argument(help="With a run: a folder of photos, or one photo.", show_default=False)
@@ -68,8 +64,7 @@ def export(
         ),
     ] = None,
     k: Annotated[
-        int,
-        options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit.", show_default=True),
+        int, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit.", show_default=True)
     ] = 0,
     dry_run: Annotated[bool, options.output_option("--dry-run", help="Show the changes without making them.")] = False,
     undo: Annotated[bool, options.output_option("--undo", help="Remove all tags that visterm wrote.")] = False,
@@ -90,8 +85,7 @@ def export(
         ),
     ] = True,
     follow_links: Annotated[
-        bool,
-        options.output_option("--follow-links", help="Also write to links that lead out of a photo's folder."),
+        bool, options.output_option("--follow-links", help="Also write to links that lead out of a photo's folder.")
     ] = False,
     json: options.Json = False,
     jobs: options.Jobs = None,

@@ -30,20 +30,12 @@ UNION_EXAMPLES = (
 
 
 def index(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            help="A run, or a catalogue to update with its own run.",
-            show_default=False,
-        ),
-    ],
+    run: Annotated[Path, typer.Argument(help="A run, or a catalogue to update with its own run.", show_default=False)],
     images: options.ImagesOrFeatures,
     out: Annotated[
         Path | None,
         options.output_option(
-            "-o",
-            "--out",
-            help="The catalogue to make or update, a folder [default: RUN, if that is a catalogue].",
+            "-o", "--out", help="The catalogue to make or update, a folder [default: RUN, if that is a catalogue]."
         ),
     ] = None,
     tags: Annotated[
@@ -57,7 +49,7 @@ def index(
         str | None,
         options.output_option(
             help="Where a new catalogue keeps its rows: files, lance (for over ten million photos; extra lance), or "
-            "lance:URI for another place [default: files].",
+            "lance:URI for another place [default: files]."
         ),
     ] = None,
     follow_links: Annotated[

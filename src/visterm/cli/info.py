@@ -55,16 +55,9 @@ def info(
     ],
     plot: Annotated[
         Path | None,
-        typer.Option(
-            "--plot",
-            help="Draw how training went, to a .png, .jpg or .webp file.",
-            show_default=False,
-        ),
+        typer.Option("--plot", help="Draw how training went, to a .png, .jpg or .webp file.", show_default=False),
     ] = None,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Check a run or a catalogue for damage."),
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check a run or a catalogue for damage.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what is in a run, a catalogue or a features folder."""

@@ -36,8 +36,7 @@ CatalogueToLearn = Annotated[
     ),
 ]
 Full = Annotated[
-    bool,
-    input_option("--full", help="With --catalogue: learn everything again, not only what each tag looks like."),
+    bool, input_option("--full", help="With --catalogue: learn everything again, not only what each tag looks like.")
 ]
 UseEvenIfWorse = Annotated[
     bool,
@@ -48,14 +47,14 @@ Queries = Annotated[
     Path | None,
     input_option(
         help="Learn from queries instead of tags: a table with the columns query, image and relevance (or clicks). "
-        "With --tags, only words that are tags are learned.",
+        "With --tags, only words that are tags are learned."
     ),
 ]
 Idf = Annotated[
     Path | None,
     input_option(
         help="Weigh the words of queries by their rarity in this file, one text per line [default: in the training "
-        "photos].",
+        "photos]."
     ),
 ]
 Split = Annotated[

@@ -27,20 +27,15 @@ PAIR_EXAMPLES = (
 
 def relations(
     run: options.Run,
-    k: Annotated[
-        int,
-        options.relation_option("-k", min=0, help="Pairs to show; 0 for all.", show_default=True),
-    ] = 20,
+    k: Annotated[int, options.relation_option("-k", min=0, help="Pairs to show; 0 for all.", show_default=True)] = 20,
     known: Annotated[
-        bool,
-        options.relation_option("--known", help="Show the known relations instead, with the model's scores."),
+        bool, options.relation_option("--known", help="Show the known relations instead, with the model's scores.")
     ] = False,
     part_of: learning.PartOf = None,
     tag_synsets: learning.TagSynsets = None,
     inherit: learning.Inherit = None,
     out: Annotated[
-        Path | None,
-        options.output_option("--out", help="Write the pairs to a CSV that --part-of takes."),
+        Path | None, options.output_option("--out", help="Write the pairs to a CSV that --part-of takes.")
     ] = None,
     json: options.Json = False,
 ) -> None:

@@ -26,8 +26,7 @@ EXAMPLES = (
 
 def search(
     catalogue: Annotated[
-        Path,
-        options.argument(help="A folder written by `visterm index`, or by `visterm union` to search several."),
+        Path, options.argument(help="A folder written by `visterm index`, or by `visterm union` to search several.")
     ],
     words: which.Words = None,
     k: which.K = 10,

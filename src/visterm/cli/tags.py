@@ -29,16 +29,11 @@ EXAMPLES = (
 
 def tags(
     run: Annotated[
-        Path,
-        typer.Argument(
-            help="A run; to list tags or add words, also a catalogue.",
-            show_default=False,
-        ),
+        Path, typer.Argument(help="A run; to list tags or add words, also a catalogue.", show_default=False)
     ],
     images: options.ImagesOrNone = None,
     suggest: Annotated[
-        bool,
-        options.output_option("--suggest", help="Suggest which tags mean the same, and why."),
+        bool, options.output_option("--suggest", help="Suggest which tags mean the same, and why.")
     ] = False,
     tag_file: options.TagFile = "auto",
     out: Annotated[

@@ -24,7 +24,7 @@ def tune(
         list[str],
         options.model_option(
             help="Values to try, NAME=VALUE,VALUE, or with --random a range, NAME=LOW:HIGH or NAME=LOW:HIGH:log. "
-            "Repeat for more settings.",
+            "Repeat for more settings."
         ),
     ],
     images: options.ImagesOrNone = None,

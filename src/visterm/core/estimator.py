@@ -12,7 +12,6 @@ from visterm.core.errors import UserError
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-
 E = TypeVar("E")
 
 
@@ -90,13 +89,11 @@ class Estimator:
 
     def get_metadata_routing(self) -> Any:
         """Return which arguments of its methods this estimator asks meta-estimators for (scikit-learn's routing)."""
-        return self._get_metadata_request()
-
-    def _get_metadata_request(self) -> Any:
-        """Return the requests of this object; scikit-learn calls this too."""
         from sklearn.utils._metadata_requests import _MetadataRequester
 
         return _MetadataRequester._get_metadata_request(self)
+
+    _get_metadata_request = get_metadata_routing
 
     @classmethod
     def _get_class_level_metadata_request_values(cls, method_name: str) -> dict[str, Any]:

@@ -13,14 +13,7 @@ from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
-from visterm.data.tag_formats.record import (
-    STANDARD,
-    TagRecord,
-    TagsFound,
-    merged_by_image,
-    record,
-    split_name,
-)
+from visterm.data.tag_formats.record import STANDARD, TagRecord, TagsFound, merged_by_image, record, split_name
 from visterm.data.tag_formats.separators import separator_pattern
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar

@@ -200,12 +200,7 @@ class Catalogue(Searchable):
         return work.run(listed, chunk_size=chunk_size, job_id=job_id, progress=progress)
 
     def use(
-        self,
-        tagger: Tagger | str,
-        *,
-        chunk_size: int = CHUNK,
-        job_id: int | None = None,
-        progress: Progress = SILENT,
+        self, tagger: Tagger | str, *, chunk_size: int = CHUNK, job_id: int | None = None, progress: Progress = SILENT
     ) -> Filled:
         """Go over to another run: it becomes the current one, in one step, when the images have rows of it.
 

@@ -66,12 +66,7 @@ class Group(NamedTuple):
 
 
 def expand(
-    tagger: Tagger,
-    query: Query,
-    how: str,
-    best_images: Callable[[str], list[Hit]],
-    *,
-    n_groups: int = 5,
+    tagger: Tagger, query: Query, how: str, best_images: Callable[[str], list[Hit]], *, n_groups: int = 5
 ) -> list[Group]:
     """Find images of what belongs to the words of a search (Mesnil et al., Figure 4), for `n_groups` tags; 0 means all.
 

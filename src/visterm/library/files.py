@@ -48,11 +48,7 @@ class _Known(NamedTuple):
 
 
 def compare(
-    stored: StoredCatalogue,
-    items: Sequence[Any],
-    *,
-    root: str | None = None,
-    n_jobs: int | None = None,
+    stored: StoredCatalogue, items: Sequence[Any], *, root: str | None = None, n_jobs: int | None = None
 ) -> Comparison:
     """Compare files with what the catalogue knows: by path, size and date first, by content where these differ.
 

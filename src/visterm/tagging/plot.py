@@ -100,11 +100,6 @@ def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:
     return panels
 
 
-def require_plots() -> None:
-    """Check, before any long work, that figures can be drawn. Raises MissingExtraError without matplotlib."""
-    figure_class()
-
-
 def figure_class() -> Any:
     """Return matplotlib's `Figure`, imported only now. Raises MissingExtraError if matplotlib is not installed."""
     try:

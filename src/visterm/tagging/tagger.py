@@ -294,12 +294,7 @@ class Tagger(Run):
 
     @classmethod
     def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        n_jobs: int | None = None,
-        device: str | None = None,
-        whole: bool = True,
+        cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, device: str | None = None, whole: bool = True
     ) -> Self:
         """Open a run that `save` wrote, to use it with `n_jobs` threads (None: all cores).
 

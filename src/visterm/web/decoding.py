@@ -52,14 +52,7 @@ class Decoders:
     """
 
     def __init__(
-        self,
-        processes: int,
-        bound: int,
-        *,
-        memory_bytes: int,
-        max_pixels: int,
-        seconds: float,
-        name: str = "decode",
+        self, processes: int, bound: int, *, memory_bytes: int, max_pixels: int, seconds: float, name: str = "decode"
     ) -> None:
         self.work = Work(name, processes, bound)
         self.died = 0

@@ -49,12 +49,7 @@ def holdout(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus]:
 
 
 def corel_problem(
-    source: Source,
-    folder: Path,
-    encoder: str,
-    params: Mapping[str, Any] = NO_PARAMS,
-    *,
-    wordnet: Path | None = None,
+    source: Source, folder: Path, encoder: str, params: Mapping[str, Any] = NO_PARAMS, *, wordnet: Path | None = None
 ) -> Problem:
     """Read Corel5k; a tenth of the training photos is for validation.
 
@@ -81,12 +76,7 @@ def scene_problem(source: Source, n_scenes: int, encoder: str, params: Mapping[s
 
 
 def photo_problem(
-    source: Source,
-    name: str,
-    corpus: Corpus,
-    encoder: str,
-    params: Mapping[str, Any],
-    is_a: Sequence[tuple[str, str]],
+    source: Source, name: str, corpus: Corpus, encoder: str, params: Mapping[str, Any], is_a: Sequence[tuple[str, str]]
 ) -> Problem:
     """Encode a corpus that has training and test rows; encoder and vocabulary learn from training rows only.
 

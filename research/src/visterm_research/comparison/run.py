@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.writing import write_whole
-from visterm.tagging.plot import require_plots
+from visterm.tagging.plot import figure_class
 from visterm.tagging.tuning.trials import jsonable
 from visterm_research.comparison.claims import NO, RESAMPLES, UNSURE, YES, Claim, order_claim, percent, shown_metric
 from visterm_research.comparison.document import Document
@@ -351,7 +351,7 @@ def reproduce(study: Study, out: Path, options: Options) -> Outcome:
     """
     chosen = chosen_methods(study.methods, options.models)
     left_out = [method.label for method in study.methods if method not in chosen]
-    require_plots()
+    figure_class()  # refuses now, before any long work, where matplotlib is not installed
     study.check(options, chosen)
     begin_folder(out, study.paper)
     trials = Trials(

@@ -82,11 +82,7 @@ def draw_dictionary(n_tags: int, *, exponent: float = 1.0, random_state: RandomS
 
 
 def draw_pairs(
-    n_images: int,
-    dictionary: Dictionary,
-    *,
-    tags_an_image: float = 5.0,
-    random_state: RandomState = 0,
+    n_images: int, dictionary: Dictionary, *, tags_an_image: float = 5.0, random_state: RandomState = 0
 ) -> sp.csr_array:
     """Draw which images have which tags, so that a tag of an image says something of the others.
 

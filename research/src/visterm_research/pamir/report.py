@@ -12,21 +12,9 @@ from visterm_research.pamir.five_tags import five_tags_part
 from visterm_research.pamir.kernels import kernels_part
 from visterm_research.pamir.methods import AUTO, BY_BLOCK, PAMIR, PAPER_BY_BLOCK, QUICK_PAPER, QUICK_TRIED
 from visterm_research.pamir.pictures import pictures_part
-from visterm_research.pamir.results import (
-    kind_claims,
-    kinds_part,
-    order_claims,
-    result_claims,
-    results_part,
-)
+from visterm_research.pamir.results import kind_claims, kinds_part, order_claims, result_claims, results_part
 from visterm_research.pamir.search_run import SearchRun
-from visterm_research.pamir.tables import (
-    blocks_part,
-    costs_part,
-    learning_part,
-    settings_part,
-    statistics_part,
-)
+from visterm_research.pamir.tables import blocks_part, costs_part, learning_part, settings_part, statistics_part
 from visterm_research.papers import read_paper
 
 paper = read_paper("pamir")

@@ -150,8 +150,7 @@ def costs_part(run: SearchRun, theirs: str) -> None:
             continue
         settings = frozen(choice.method.model, choice.settings, choice.record)
         record = run.comparison.while_time(
-            f"Table VII on {run.name}, {label}",
-            partial(_index_time, run, features, choice.method.model, settings),
+            f"Table VII on {run.name}, {label}", partial(_index_time, run, features, choice.method.model, settings)
         )
         if record is not None:
             seconds[label] = record["fit"] + record["map"]

@@ -18,14 +18,7 @@ from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.papers import read_paper
 from visterm_research.ugc.measures import K, harmonic
-from visterm_research.ugc.methods import (
-    FAST0TAG,
-    FIXED,
-    FULL,
-    PROPOSED,
-    SAMPLED_FAST0TAG,
-    SAMPLED_FIXED,
-)
+from visterm_research.ugc.methods import FAST0TAG, FIXED, FULL, PROPOSED, SAMPLED_FAST0TAG, SAMPLED_FIXED
 from visterm_research.ugc.problems import SENTENCES, TagProblem, together
 from visterm_research.ugc.tag_run import TagRun, chosen_settings
 from visterm_research.zero_shot.across_corpora import across_corpora

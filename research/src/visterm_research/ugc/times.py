@@ -167,13 +167,7 @@ def epoch_time(
 
 
 def _fastest(
-    trials: Trials,
-    n_images: int,
-    n_tags: int,
-    network: Network,
-    model: str,
-    settings: Mapping[str, Any],
-    epochs: int,
+    trials: Trials, n_images: int, n_tags: int, network: Network, model: str, settings: Mapping[str, Any], epochs: int
 ) -> float:
     given = {
         **settings, "hidden": list(network.hidden), "epochs": epochs, "batch_size": BATCH, "valid_share": 0.0,

@@ -103,10 +103,7 @@ class Judge:
 
 
 def _write(
-    comparison: Comparison,
-    problem: Problem,
-    found: Mapping[str, Mapping[str, Record]],
-    settings: Mapping[str, Any],
+    comparison: Comparison, problem: Problem, found: Mapping[str, Mapping[str, Record]], settings: Mapping[str, Any]
 ) -> None:
     if not found:
         return

@@ -164,8 +164,7 @@ def _derived(
     choice, trials = tested.choice, comparison.trials
     key = key_of(trials.key(problem, choice.method.model, choice.settings), problem.test_fingerprint, name)
     found = comparison.while_time(
-        what,
-        lambda: trials.derive(problem, choice, key, lambda model: {"name": name, "result": work(model)}),
+        what, lambda: trials.derive(problem, choice, key, lambda model: {"name": name, "result": work(model)})
     )
     return None if found is None else found["result"]
 

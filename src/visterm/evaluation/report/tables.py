@@ -101,10 +101,7 @@ def add_bands(report: Report, names: Sequence[str], bands: Sequence[dict[str, An
         for band in bands:
             figures = band["runs"][number]["metrics"]
             cells = [Cell(band_figure(figures, metric), between(figures.get(metric))) for metric in metrics]
-            counts = [
-                Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"),
-                Cell(f"{band['images']:,}"),
-            ]
+            counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
             rows.append([Cell(band["band"]), *counts, *cells])
         caption = name if len(names) > 1 else ""
         report.cells(["training photos of a tag", "tags", "photos", *metrics], rows, caption)

@@ -20,13 +20,7 @@ from visterm.core.types import Matrix
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Columns, candidates_for, column_sets
-from visterm.models.blend.members import (
-    any_from_kernel,
-    chosen_settings,
-    listed,
-    make_member,
-    own_settings,
-)
+from visterm.models.blend.members import any_from_kernel, chosen_settings, listed, make_member, own_settings
 from visterm.models.blend.mixing import (
     best_lift,
     best_mix,

@@ -10,13 +10,7 @@ from starlette.responses import Response
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, OneTag, cursor_at, place_of
-from visterm.web.schemas import (
-    CompletionsAnswer,
-    NeighboursAnswer,
-    TagMapAnswer,
-    TagsAnswer,
-    errors,
-)
+from visterm.web.schemas import CompletionsAnswer, NeighboursAnswer, TagMapAnswer, TagsAnswer, errors
 from visterm.web.service import service_of
 
 router = APIRouter(tags=["tags"])
