@@ -50,7 +50,7 @@ def fit(drawn, out, *options, model="sampled_tagger", **changed):
 def test_two_workers_learn_the_run_of_one_process(ray_engine, drawn, tmp_path):
     alone, together = tmp_path / "alone", tmp_path / "together"
     assert fit(drawn, alone).returncode == 0
-    result = fit(drawn, together, "--ray", "local")
+    result = fit(drawn, together, "--ray", "local", "-v")
     assert result.returncode == 0, result.stderr
     assert result.stdout == ""
     assert "train: 3 in" in result.stderr

@@ -158,7 +158,10 @@ def test_options_that_do_not_go_together_are_one_line_errors(library, runs, tmp_
     folder, _ = library
     for options, message in (
         (("--queries", "tags", "--metric", "map"), "--metric and --queries do not go together"),
-        (("--combine", "product"), "Add --queries tags, or FILE."),
+        (
+            ("--combine", "product"),
+            "--combine applies to searches: add --queries tags or --queries FILE, or leave it out.",
+        ),
         (("--queries", "tags", "--combine", "product"), "are not probabilities"),
         (("--queries", tmp_path / "none.csv"), "There is no query file"),
     ):

@@ -22,6 +22,7 @@ pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 NAMES = [f"image {i}" for i in range(60)]
 TAGS = [[f"{'ab'[i % 2]}{(i * step) % 5}" for step in (1, 2, 3)] for i in range(60)]
 GRID = {"dim": [2, 4, 6], "learning_rate": [0.1]}
+READ = "Read 10 tags; 0 on one photo only."
 FEW = {"schedule": "constant", "epochs": 4, "patience": 2}
 
 
@@ -54,7 +55,7 @@ def test_trials_and_run_are_those_of_one_process_and_finished_trials_stay(ray_en
     said = []
     shared = search(tmp_path / "shared", executor=RayExecutor("local", 2), say=said.append)
     assert list(map(without_times, shared.trials)) == list(map(without_times, alone.trials))
-    assert said == []
+    assert said == [READ]
     file = trials_file(tmp_path / "shared")
     assert file.read_text().startswith(kept)
     assert len(file.read_text().splitlines()) == 3
@@ -105,7 +106,7 @@ def test_one_setting_left_starts_no_engine_and_is_reported(no_engine, tmp_path):
     search(tmp_path / "run", grid={"dim": [2]})
     said = []
     tuned = search(tmp_path / "run", grid={"dim": [2, 3]}, executor=RayExecutor("local"), say=said.append)
-    assert said == ["--ray ignored: 1 setting to try, which was done here."]
+    assert said == [READ, "--ray ignored: 1 setting to try, which was done here."]
     assert len(tuned.trials) == 2
 
 
