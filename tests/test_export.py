@@ -463,6 +463,18 @@ def test_the_command_writes_a_table(command, run, tmp_path):
     assert {row["predicted"] for row in rows} <= {"red", "blue", ""}
 
 
+def test_an_export_replaces_an_earlier_export_and_no_other_table(command, run, tmp_path):
+    for to, own in (("csv", "file_name,tags\na.jpg,red\n"), ("jsonl", '{"file_name": "a.jpg", "tags": ["red"]}\n')):
+        mine = tmp_path / f"mine.{to}"
+        mine.write_text(own)
+        code, _, err = command(f"export {run}/run photos --to {to} -o {mine} -k 1 --jobs 1")
+        assert code != 0
+        assert "is no earlier export, and would be lost" in err
+        assert mine.read_text() == own
+        for _ in range(2):
+            assert command(f"export {run}/run photos --to {to} -o again.{to} -k 1 --jobs 1")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -100,8 +100,7 @@ class Estimator:
         """Return what a method takes beside features and tags; scikit-learn calls this too."""
         from sklearn.utils._metadata_requests import _MetadataRequester
 
-        found: dict[str, Any] = _MetadataRequester._get_class_level_metadata_request_values.__func__(cls, method_name)
-        return found
+        return dict(_MetadataRequester._get_class_level_metadata_request_values.__func__(cls, method_name))
 
     def __sklearn_tags__(self) -> Tags:
         """Return what scikit-learn wants to know of an estimator."""

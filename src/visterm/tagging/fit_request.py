@@ -72,12 +72,11 @@ class FitRequest:
     max_share: float | None = None
     per_user: int | None = None
     relations: WordRelations | None = None
-    # Where to read the relations instead, see `RelationSources`; `wordnet` is short for both of WordNet
     """Which tags are parts of which, and kinds of what: kept with the run, and passed to models that learn from parts
-    (those with the setting `part_of`)."""
+    (those with the setting `part_of`). They are read from the next four instead (see `RelationSources`)."""
     part_of: Place | None = None
     isa: Place | None = None
-    wordnet: Place | None = None
+    wordnet: Place | None = None  # Both part-of and is-a, from WordNet
     tag_synsets: Place | None = None
     inherit: int | None = None
     memory: int | None = None

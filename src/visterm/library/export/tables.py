@@ -54,8 +54,12 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, gu
 
 
 def write_table(path: Path, text: str) -> None:
-    """Write a table in one step. Raises StorageError if it cannot be written."""
-    replace_file(path, content_of(path), text.encode("utf-8", "replace"))
+    """Write a table in one step. Raises UserError if another file is there, StorageError if it cannot be written."""
+    before = content_of(path)
+    first = (before or b"").split(b"\n", 1)[0]
+    if first and not (first.strip() == ",".join(COLUMNS).encode() or b'"predicted": ' in first):
+        raise UserError(f"{path} is no earlier export, and would be lost. Choose another -o, or remove it.")
+    replace_file(path, before, text.encode("utf-8", "replace"))
 
 
 def _parts(item: ExportItem, run: str | None) -> tuple[list[Mark], list[Mark]]:
