@@ -446,11 +446,11 @@ def test_the_command_plans_writes_and_takes_back(command, run, tmp_path):
         assert 0.5 <= added["confidence"] <= 1
     code, out, err = command(f"export {run}/run photos --jobs 1")
     assert (code, out) == (0, "")
-    assert "Added 40 tags to 40 files, of 40 photos." in err
+    assert "Added 40 tags to 40 files for 40 photos." in err
     after = files(tmp_path / "photos")
     assert {name: after[name] for name in before} == before
     code, out, err = command(f"export {run}/run photos --undo")
-    assert "Removed 40 tags from 40 files, of 40 photos." in err
+    assert "Removed 40 tags from 40 files for 40 photos." in err
     assert files(tmp_path / "photos") == before
 
 

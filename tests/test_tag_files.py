@@ -278,7 +278,7 @@ def test_a_text_that_is_not_utf8_names_its_file_and_line(images):
 def test_auto_that_finds_nothing_lists_what_it_looked_for(images):
     touch(images, "1.jpg", "notes.txt")
     with pytest.raises(
-        TagFileError, match=r"metadata\.jsonl or metadata\.csv.*\.txt beside.*folder a tag.*--tags FILE"
+        TagFileError, match=r"metadata\.jsonl or metadata\.csv.*\.txt beside.*folder per tag.*--tags FILE"
     ):
         find_tags("auto", images)
 
