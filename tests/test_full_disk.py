@@ -48,7 +48,7 @@ COMMANDS = {
     "export to xmp": "export {catalogue} --to xmp -k 2",
     "export to txt": "export {catalogue} --to txt -k 2",
     "export to embed": "export {catalogue} --to embed -k 2",
-    "export to csv": "export {catalogue} --to csv -k 2 -o {disk}/old.csv",
+    "export to csv": "export {catalogue} --to csv -k 2 -o {disk}/table.csv",
     "export to jsonl": "export {catalogue} --to jsonl -k 2 -o {disk}/new.jsonl",
 }
 STAYS = (
@@ -95,6 +95,7 @@ def places(disk, tmp_path_factory):
     shutil.copytree(run, kept / "run")
     for name in ("old.csv", "old.png"):
         (kept / name).write_bytes(b"from before")
+    (kept / "table.csv").write_text("file_name,tags,predicted,confidence\n", encoding="utf-8")  # an earlier export
     disk.restore(kept)
     found = {"disk": disk.folder, "kept": kept, "run": run, "photos": disk.folder / "photos", "more": large / "more"}
     found |= {"tags": write_tags(large / "tags.csv", tags), "catalogue": large / "catalogue", "quick": QUICK}
