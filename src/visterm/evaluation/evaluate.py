@@ -90,7 +90,7 @@ class AnnotationEvaluation:
 
 
 class Ranker(NamedTuple):
-    """Gives the scores of one tagger for the tags that are ranked."""
+    """The scores that one tagger has for the tags that are ranked."""
 
     tagger: Tagger
     X: Matrix  # shape (n_images, n_features)
