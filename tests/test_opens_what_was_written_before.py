@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,7 +49,10 @@ def test_feedback_in_an_old_catalogue_is_learned_and_changes_searches(written, t
 
 def test_an_old_catalogue_takes_in_more_pictures(written, tmp_path):
     folder = Path(shutil.copytree(written / "catalogue", tmp_path / "catalogue"))
-    code, out, err = visterm(f"index {folder} {written / 'images'} --json --jobs 1", tmp_path)
+    others = Path(shutil.copytree(written / "images", tmp_path / "others"))
+    for image in others.iterdir():  # the same picture in another file: equal files would be photos that were moved
+        image.write_bytes(image.read_bytes() + b"\0")
+    code, out, err = visterm(f"index {folder} {others} --json --jobs 1", tmp_path)
     assert code == 0, err
     assert json.loads(out.splitlines()[-1])["images"] == 2 * len(list((WRITTEN / "images").iterdir()))
     accepted, best = (hit["image"] for hit in EXPECTED["search catalogue sky -k 5 --json"][:2])
@@ -56,6 +61,17 @@ def test_an_old_catalogue_takes_in_more_pictures(written, tmp_path):
         best,
         best,
     ]  # the picture that it had, and the same one in the other folder
+
+
+def test_an_old_catalogue_follows_its_pictures_to_where_they_are_now(written, tmp_path):
+    folder = Path(shutil.copytree(written / "catalogue", tmp_path / "catalogue"))
+    with closing(sqlite3.connect(folder / "catalogue.sqlite")) as database, database:
+        database.execute(
+            "UPDATE images SET folder = ?, path = ? || name", [str(tmp_path / "gone"), f"{tmp_path}/gone/"]
+        )
+    code, out, err = visterm(f"index {folder} {written / 'images'} --json --jobs 1", tmp_path)
+    assert code == 0, err
+    assert json.loads(out.splitlines()[-1])["images"] == len(list((WRITTEN / "images").iterdir()))
 
 
 def test_an_old_run_and_catalogue_open_in_python(written):
