@@ -113,7 +113,7 @@ def test_learned_vectors_read_the_tag_lists_of_held_out_tags_too():
     lists = np.zeros((40, 6), np.float32)
     lists[:20, [0, 1, 2]] = 1
     lists[20:, [3, 4, 5]] = 1
-    found = prepared(tag_list_vectors([f"t{i}" for i in range(6)], sp.csr_array(lists), dim=3))
+    found = prepared(tag_list_vectors([f"t{i}" for i in range(6)], sp.csr_array(lists), dim=2))
     cosines = found @ found.T
     assert cosines[0, 1] > 0.9 > 0 > cosines[0, 3]
 

@@ -57,6 +57,10 @@ INPUT_CHECKS = {
 }
 """Checks of scikit-learn, slow ones, of how X and Y are taken in: of code that models of a family share."""
 
+ORDER_CHECK = "check_methods_sample_order_invariance"
+"""Asks that float32 scores agree to 1e-7 in any order of the rows, which matrix products of some processors do not;
+`test_an_image_scores_the_same_alone_and_in_any_order` asks it to the 1e-5 that we promise."""
+
 
 def family(name):
     """Return the classes that define what takes X and Y in: the same for models of one family."""
@@ -147,6 +151,8 @@ def precision_at_3(scores, relevant):
 def test_a_model_keeps_the_rules_of_scikit_learn(name):
     for model, check in estimator_checks_generator(create(name, **BRIEF)):
         check_name = getattr(check, "func", check).__name__
+        if check_name == ORDER_CHECK:
+            continue
         if name in FIRST_OF_FAMILY or check_name not in INPUT_CHECKS:
             with contextlib.suppress(SkipTest):
                 check(model)
@@ -155,7 +161,7 @@ def test_a_model_keeps_the_rules_of_scikit_learn(name):
 def test_each_family_has_a_model_that_keeps_every_rule_and_the_rules_left_out_elsewhere_exist():
     assert {family(name) for name in FIRST_OF_FAMILY} == {family(name) for name in INSTALLED}
     checks = [getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(create("prior"))]
-    assert set(checks) >= INPUT_CHECKS
+    assert set(checks) >= INPUT_CHECKS | {ORDER_CHECK}
 
 
 @learning_models
@@ -237,11 +243,13 @@ def test_annotate_refuses_a_k_that_is_no_whole_number(name, k, planted, fitted):
 
 @models
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-def test_an_image_scores_alone_as_it_does_in_company(name, form, planted, fitted):
+def test_an_image_scores_the_same_alone_and_in_any_order(name, form, planted, fitted):
     X = form(planted.X_test[:10])
     together = fitted[name].decision_function(X)
     for i in range(10):
         np.testing.assert_allclose(fitted[name].decision_function(X[i : i + 1])[0], together[i], rtol=1e-5, atol=1e-5)
+    order = np.random.default_rng(0).permutation(10)
+    np.testing.assert_allclose(fitted[name].decision_function(X[order]), together[order], rtol=1e-5, atol=1e-5)
 
 
 @models
