@@ -110,7 +110,7 @@ likely = st.one_of(
 """JSON in the forms that are taken, with all sorts of texts."""
 
 
-class Asked(NamedTuple):
+class MadeUpRequest(NamedTuple):
     """A request; an address and headers hold no line ends, as the library that sends them refuses those."""
 
     method: str
@@ -134,7 +134,7 @@ def _parts(pairs: list[tuple[str, str]], picture: bytes) -> bytes:
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> Asked:
+def requests(draw: st.DrawFn) -> MadeUpRequest:
     """Make up a request to one of the addresses of the service."""
     method, path, settings, form = draw(st.sampled_from(ROUTES))
     if draw(st.integers(0, 19)) == 0:
@@ -162,4 +162,4 @@ def requests(draw: st.DrawFn) -> Asked:
             body = case(draw(st.integers(0, 300))).content
         else:
             body = draw(st.binary(max_size=40))
-    return Asked(method, path + ("?" + _form(query).decode() if query else ""), headers, body)
+    return MadeUpRequest(method, path + ("?" + _form(query).decode() if query else ""), headers, body)

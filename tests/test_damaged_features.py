@@ -12,7 +12,7 @@ from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.vocabulary import Vocabulary
 from visterm.encoders.ids import Ids
-from visterm.features.contents import Asked, Contents, ShardEntry
+from visterm.features.contents import Contents, FirstJob, ShardEntry
 from visterm.features.folder import FeatureFolder
 from visterm.library.info import describe
 from visterm.models.baselines import Prior
@@ -25,7 +25,7 @@ def features(tmp_path):
     folder = FeatureFolder(tmp_path / "features")
     folder.path.mkdir()
     encoder = Ids().fit(["a"])
-    folder.save_encoder(encoder, Asked(encoder.fingerprint, 100))
+    folder.save_encoder(encoder, FirstJob(encoder.fingerprint, 100))
     folder.begin()
     shard = ShardEntry("part-0.parquet", 1, "0" * 64)
     folder.commit(Contents("photos", 1, 0, "ids", {}, "asked", "made", 1, "sparse", 100, [shard]), [])

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from visterm.core.writing import write_whole
 from visterm.data.feature_shards import shard_bytes
-from visterm.features.contents import Asked, Contents, ShardEntry
+from visterm.features.contents import Contents, FirstJob, ShardEntry
 from visterm.features.folder import DATA, FeatureFolder
 from visterm.features.job import SHARD_SIZE, facts_of_encoder
 
@@ -20,7 +20,7 @@ def write_features(path, shards, encoder):
     folder.check_place()
     with folder.locked():
         folder.begin()
-        folder.save_encoder(encoder, Asked(encoder.fingerprint, SHARD_SIZE))
+        folder.save_encoder(encoder, FirstJob(encoder.fingerprint, SHARD_SIZE))
         (folder.path / DATA).mkdir()
         entries, width, layout = [], 0, "dense"
         for number, shard in enumerate(shards):

@@ -11,22 +11,22 @@ MEASURES = ("AvgP", "BEP", "P10", "nDCG10")  # As far as they were measured: nDC
 BAND_INTERVAL = "tag_r@5"  # The measure whose interval is shown of each band; JSON and the report have all
 
 
-def show_measured(summary: dict[str, Any], told: Sequence[str]) -> None:
-    """Print the tables of what `evaluate_run` measured; `told` are the metrics whose comparisons are printed."""
+def show_measured(summary: dict[str, Any], compared: Sequence[str]) -> None:
+    """Print the tables of what `evaluate_run` measured; `compared` are the metrics whose comparisons are printed."""
     if "queries" in summary:
         show_queries(summary)
         return
-    show_annotation(summary, told)
+    show_annotation(summary, compared)
     if "bands" in summary:
         show_bands(summary["bands"])
     if "wanted_precision" in summary:
         show_precision(summary["wanted_precision"])
 
 
-def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
+def show_annotation(results: dict[str, Any], compared: Sequence[str]) -> None:
     """Print a table of metrics with a column a run, and what comparing every two runs says of some of them.
 
-    The results are those of `annotation_summary`; `told` are the metrics whose comparisons are printed.
+    The results are those of `annotation_summary`; `compared` are the metrics whose comparisons are printed.
     """
     runs = results["runs"]
     rows = []
@@ -36,7 +36,7 @@ def show_annotation(results: dict[str, Any], told: Sequence[str]) -> None:
         rows.append([metric, *means, *interval])
     header = ["value", "95 % interval"] if len(runs) == 1 else [run["run"] for run in runs]
     table(rows, ["metric", *header])
-    _show_pairs(results["pairs"], told)
+    _show_pairs(results["pairs"], compared)
 
 
 def show_bands(bands: Sequence[dict[str, Any]]) -> None:

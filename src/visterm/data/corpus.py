@@ -31,8 +31,8 @@ class EncodedBefore(Protocol):
         """Name the output of the encoder."""
 
     @property
-    def asked(self) -> str:
-        """Name the encoder that was asked for, before it learned."""
+    def requested(self) -> str:
+        """Name the encoder that was requested, before it learned."""
 
     @property
     def encoder(self) -> Any:
@@ -169,7 +169,7 @@ class Corpus:
             both = [row] if first is None else [first, row._replace(image=first.image)]
             rows[match.path] = merged_by_image(both)[0]
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
-        remarks = [*read.remarks, *_told_of_differences(found, folder)]
+        remarks = [*read.remarks, *_remarks_on_differences(found, folder)]
         if missing:
             remarks.append(
                 f"Tags name {count_of(len(missing), 'image')} (such as '{missing[0]}') not in the image folder; "
@@ -297,7 +297,7 @@ class Corpus:
         return replace(self, splits=[None] * len(self))
 
 
-def _told_of_differences(found: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:
+def _remarks_on_differences(found: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:
     """Count the names that are not quite those of their files, with an example of both."""
     remarks = []
     for differ in (CAPITALS, ENDING):

@@ -164,9 +164,9 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 def _describe_tables(tables: list[Path], folder: Path) -> str:
     """Return which tables were found, and which lie there unread."""
     names = " and ".join(sorted({path.name for path in tables}))
-    told = names if tables[0].parent == folder else f"{names} in {count_of(len(tables), 'sub-folder')}"
+    place = names if tables[0].parent == folder else f"{names} in {count_of(len(tables), 'sub-folder')}"
     beside = {name for path in tables for name in METADATA if name != path.name and path.with_name(name).is_file()}
-    return f"Tags: {told}{''.join(f' ({name} lies there too and is not read)' for name in sorted(beside))}."
+    return f"Tags: {place}{''.join(f' ({name} lies there too and is not read)' for name in sorted(beside))}."
 
 
 def _describe_folders(records: list[TagRecord]) -> list[str]:

@@ -66,14 +66,14 @@ def known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Voc
     The matrix, (n_images, n_tags), is not 0 where a tagger learned the tag of the image; None where none of them knows
     images by number.
     """
-    told: sp.csr_array | None = None
+    known_to_some: sp.csr_array | None = None
     for tagger, X in zip(taggers, rows, strict=True):
         own = tagger.known_tags(X)
         if own is not None:
             columns = [tagger.vocabulary.index(tag) for tag in vocabulary]
             shared = sp.csr_array(abs(own)[:, columns])
-            told = shared if told is None else sp.csr_array(told + shared)
-    return told
+            known_to_some = shared if known_to_some is None else sp.csr_array(known_to_some + shared)
+    return known_to_some
 
 
 class SharedQueries(NamedTuple):

@@ -28,7 +28,7 @@ ASKED_KIND = Record({"fingerprint": Text(), "shard_size": Whole(least=1)})
 """What the JSON files of a folder can hold, whoever wrote them: a shard's file lies in the folder."""
 
 
-class Asked(NamedTuple):
+class FirstJob(NamedTuple):
     """What the first job in a folder requested: the encoder's fingerprint before it learned, images in a shard."""
 
     fingerprint: str

@@ -44,8 +44,8 @@ from visterm.features.contents import (
     ENTRY,
     FEATURES,
     UNFINISHED,
-    Asked,
     Contents,
+    FirstJob,
     ShardEntry,
     read_checked,
     read_note,
@@ -211,19 +211,19 @@ class FeatureFolder:
         """Return whether an encoder was saved: once it is, it is never fitted again."""
         return folder_kind(self.path / ENCODER) is not None
 
-    def save_encoder(self, encoder: AnyEncoder, asked: Asked) -> None:
+    def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Keep the fitted encoder, with what was requested."""
         with new_folder(self.path / ENCODER, ENCODER) as folder:
             save_estimator(encoder, ENCODERS, folder, ENCODER)
-            write_json(folder / ASKED, asked._asdict())
+            write_json(folder / ASKED, first._asdict())
 
-    def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, Asked]:
+    def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
         """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
         folder = open_folder(self.path / ENCODER, ENCODER)
         encoder = load_estimator(ENCODERS, folder, ENCODER)
         if "n_jobs" in encoder.get_params(deep=False):
             encoder.set_params(n_jobs=n_jobs)
-        return encoder, Asked(**read_checked(folder / ASKED, ASKED_KIND))
+        return encoder, FirstJob(**read_checked(folder / ASKED, ASKED_KIND))
 
     def commit(self, contents: Any, skipped: Sequence[Skipped]) -> None:
         """Put new contents in place of the old; the shards are in ``data`` already, or among the unfinished.

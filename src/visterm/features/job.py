@@ -19,7 +19,7 @@ from visterm.core.wording import count_of
 from visterm.data.image_folders import ListedImages, image_names
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import make_encoder
-from visterm.features.contents import Asked, Contents, cut
+from visterm.features.contents import Contents, FirstJob, cut
 from visterm.features.folder import FeatureFolder, naming_a_full_disk
 from visterm.features.remote_folder import feature_folder
 from visterm.features.shard_work import EncodeJob, KnownRows, ShardDone
@@ -92,11 +92,11 @@ def encode_folder(
         if not folder.has_encoder():
             default = {"random_state": 0, "n_jobs": n_jobs}
             new = make_encoder(None, {}, default) if requested is None else requested
-            asked = Asked(new.fingerprint, shard_size or SHARD_SIZE)
+            first_job = FirstJob(new.fingerprint, shard_size or SHARD_SIZE)
             if run is None:
                 new.fit(ListedImages(root, names), skip_unreadable=True, progress=progress)
-            folder.save_encoder(new, asked)
-        fitted, asked = _own_encoder(folder, requested, n_jobs)
+            folder.save_encoder(new, first_job)
+        fitted, first_job = _own_encoder(folder, requested, n_jobs)
         before = folder.contents()
         if before is not None and before.fingerprint != fitted.fingerprint:
             raise EncoderMismatchError(
@@ -104,7 +104,7 @@ def encode_folder(
                 f"one saved there has {fitted.fingerprint} with this visterm. Choose another folder (-o)."
             )
         known = KnownRows(folder, before)
-        size = shard_size or (before.shard_size if before else asked.shard_size)
+        size = shard_size or (before.shard_size if before else first_job.shard_size)
         parts = [[names[i] for i in part] for part in cut(names, size)]
         chosen = for_parts(executor, parts)
         job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
@@ -115,7 +115,7 @@ def encode_folder(
             images=str(root),
             n_images=len(names),
             n_skipped=len(skipped),
-            asked=asked.fingerprint,
+            asked=first_job.fingerprint,
             width=with_rows[0].width if with_rows else 0,
             layout=with_rows[0].layout if with_rows else "dense",
             shard_size=size,
@@ -175,18 +175,20 @@ def _requested_encoder(
     return requested
 
 
-def _own_encoder(folder: FeatureFolder, requested: AnyEncoder | None, n_jobs: int | None) -> tuple[AnyEncoder, Asked]:
+def _own_encoder(
+    folder: FeatureFolder, requested: AnyEncoder | None, n_jobs: int | None
+) -> tuple[AnyEncoder, FirstJob]:
     """Return the folder's own encoder, if it is the one requested, with what was requested when it was made."""
-    own, asked = folder.load_encoder(n_jobs)
+    own, first_job = folder.load_encoder(n_jobs)
     if requested is None:
-        return own, asked
-    if requested.fingerprint not in (asked.fingerprint, own.fingerprint):
+        return own, first_job
+    if requested.fingerprint not in (first_job.fingerprint, own.fingerprint):
         raise EncoderMismatchError(
             f"{folder.path} has features of another encoder: {_in_words(own)}; requested: {_in_words(requested)}. "
             "Leave out --encoder, --encoder-set, --run and --seed to go on with it, or choose another folder (-o)."
         )
     own.set_params(**requested.get_params(deep=False))  # the same but for the speed, and where a network lies now
-    return own, asked
+    return own, first_job
 
 
 def _collect(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:

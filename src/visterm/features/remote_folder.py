@@ -25,7 +25,7 @@ from visterm.core.remote import RemotePath, is_remote
 from visterm.core.types import Skipped
 from visterm.data.fetching import READERS
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import Asked, Contents, ShardEntry, read_note
+from visterm.features.contents import Contents, FirstJob, ShardEntry, read_note
 from visterm.features.folder import DATA, ENCODER, SKIPPED, FeatureFolder
 from visterm.features.lease import Lease
 
@@ -120,17 +120,17 @@ class RemoteFeatureFolder(FeatureFolder):
         with ThreadPoolExecutor(READERS) as pool:
             return list(pool.map(read_note, [self.unfinished / name for name in names if name not in (MANIFEST, LOCK)]))
 
-    def save_encoder(self, encoder: AnyEncoder, asked: Asked) -> None:
+    def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Keep the fitted encoder, with what was requested; its manifest is put last."""
         with tempfile.TemporaryDirectory(prefix="visterm-") as here:
             copy = FeatureFolder(here)
-            copy.save_encoder(encoder, asked)
+            copy.save_encoder(encoder, first)
             (self.unfinished / BEGUN).write_bytes(b"")  # whoever stops from here on finds a job of visterm
             files = sorted((copy.path / ENCODER).iterdir(), key=lambda file: (file.name == MANIFEST, file.name))
             for file in files:
                 (self.path / ENCODER / file.name).write_bytes(file.read_bytes())
 
-    def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, Asked]:
+    def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
         """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
         open_folder(self.path / ENCODER, ENCODER)
         with tempfile.TemporaryDirectory(prefix="visterm-") as here:

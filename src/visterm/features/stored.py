@@ -66,7 +66,7 @@ class Features:
         return self.contents.fingerprint
 
     @property
-    def asked(self) -> str:
+    def requested(self) -> str:
         """Return the fingerprint of the encoder that was requested, before it learned."""
         return self.contents.asked
 

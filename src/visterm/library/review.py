@@ -53,24 +53,24 @@ def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple
     `skip`.
     """
     found = _unanswered(stored)
-    asked = [(i, tag, p, before) for i, tag, p, before in found if (i, tag) not in skip]
-    if not asked:
+    open_questions = [(i, tag, p, before) for i, tag, p, before in found if (i, tag) not in skip]
+    if not open_questions:
         return []
     images = {tag["tag"]: tag["given"] + tag["accepted"] for tag in stored.tags.counts()}
-    worth = _worth([item[2] for item in asked], [item[3] for item in asked])
+    worth = _worth([item[2] for item in open_questions], [item[3] for item in open_questions])
     chosen: list[ReviewItem] = []
     seen: set[int] = set()
     times: Counter[str] = Counter()
 
     def value(place: int) -> float:
-        tag = asked[place][1]
+        tag = open_questions[place][1]
         return float(worth[place]) / math.sqrt(1 + images.get(tag, 0) + times[tag])
 
-    waiting = [(-value(place), place) for place in range(len(asked))]
+    waiting = [(-value(place), place) for place in range(len(open_questions))]
     heapq.heapify(waiting)
     while waiting and len(chosen) < k:
         was, place = heapq.heappop(waiting)
-        image_id, tag, confidence, before = asked[place]
+        image_id, tag, confidence, before = open_questions[place]
         if image_id in seen:
             continue
         now = value(place)

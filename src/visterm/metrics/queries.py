@@ -158,8 +158,8 @@ def _query_blocks(scores: Scores, Q: sp.csr_array, combine: Combine) -> Iterator
             part = block[start : start + step]
             first = rows.start + start
             if callable(combine):
-                asked = [slice(a, b) for a, b in pairwise(Q.indptr)]
-                found = np.vstack([combine(part[:, Q.indices[q]], Q.indices[q], Q.data[q]) for q in asked])
+                spans = [slice(a, b) for a, b in pairwise(Q.indptr)]
+                found = np.vstack([combine(part[:, Q.indices[q]], Q.indices[q], Q.data[q]) for q in spans])
                 found = found.astype(np.float32)
             else:
                 found = signs @ log_probabilities(part[:, words]).T if combine == "product" else Q @ part.T

@@ -238,8 +238,8 @@ def _measured(rows: LanceRows, queries: NDArray[np.float32], n_lists: int) -> Se
     exact, _ = _timed(exactly, queries[:1], k)
     settings = Settings(rows.n_rows, n_lists, n_lists, K + SPARE, 1.0, exact, exact)
     for probed in [*growing(max(1, n_lists // 2)), n_lists]:
-        tried = Settings(rows.n_rows, n_lists, probed, K + SPARE, 0.0, 0.0, exact)
-        by_index = LancePart(exactly.ids, rows, index=LanceIndex(rows, tried))
+        trial = Settings(rows.n_rows, n_lists, probed, K + SPARE, 0.0, 0.0, exact)
+        by_index = LancePart(exactly.ids, rows, index=LanceIndex(rows, trial))
         seconds, found = _timed(by_index, queries, k)
         recall = np.mean([np.isin(these, those).mean() for these, those in zip(best, found.ids, strict=True)])
         settings = Settings(rows.n_rows, n_lists, probed, K + SPARE, float(recall), seconds, exact)

@@ -209,15 +209,15 @@ def _measured(index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], 
     exact = statistics.median(_seconds(lambda: top_k_products(queries[:1], U, K)) for _ in range(5))
     chosen: Settings | None = None
     for fetched in FETCHED:
-        tried = None
+        trial = None
         for probed in growing(n_lists // 2):
-            tried = _tested(index, U, queries, best, Settings(len(U), n_lists, probed, fetched, 0.0, 0.0, exact))
-            if tried.recall >= RECALL:
+            trial = _tested(index, U, queries, best, Settings(len(U), n_lists, probed, fetched, 0.0, 0.0, exact))
+            if trial.recall >= RECALL:
                 break
-        if tried is None or (chosen is not None and chosen.recall >= RECALL and tried.seconds >= chosen.seconds):
+        if trial is None or (chosen is not None and chosen.recall >= RECALL and trial.seconds >= chosen.seconds):
             break  # naming more rows costs more than it saves in lists
-        if chosen is None or tried.recall > chosen.recall or tried.recall >= RECALL:
-            chosen = tried
+        if chosen is None or trial.recall > chosen.recall or trial.recall >= RECALL:
+            chosen = trial
     return chosen or Settings(len(U), n_lists, n_lists, len(U), 1.0, exact, exact)
 
 

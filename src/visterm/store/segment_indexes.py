@@ -46,17 +46,17 @@ def build_indexes(rows: StoredRows, queries: Any) -> bool:
         if queries is None:
             places = np.sort(np.random.default_rng(1).permutation(segment.n_rows)[:N_QUERIES])
             drawn = files.part(segment.n_rows, np.empty(0, np.int64)).take(places)
-        asked = np.asarray(drawn if queries is None else queries[:N_QUERIES], np.float32)
+        sample = np.asarray(drawn if queries is None else queries[:N_QUERIES], np.float32)
         if isinstance(files, LanceSegment):
             name = LANCE
             files.table_version, settings = index_that_pays(
-                files.table, files.table_version, segment.n_rows, segment.width, asked
+                files.table, files.table_version, segment.n_rows, segment.width, sample
             )
         else:
             name = f"{segment.n_rows}.faiss"
             U = files.read(segment.n_rows)[1]
             assert isinstance(U, np.ndarray)
-            index = build_index(U, asked)
+            index = build_index(U, sample)
             settings = index.settings
             if settings.pays:
                 index.write(files.folder / name)

@@ -72,7 +72,7 @@ def fit(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress 
     corpus, pruned = cleaning.prune(corpus, say)
     relations = relations_to_learn(run.model, request, sources, corpus, cleaning.aliases, say)
     if corpus.encoded is not None:
-        run.take_encoder(corpus.encoded.encoder, corpus.encoded.asked)
+        run.take_encoder(corpus.encoded.encoder, corpus.encoded.requested)
     run.forget_words()
     if request.queries is None:
         _fit_tags(run, request, corpus, relations, cleaning.aliases, progress)

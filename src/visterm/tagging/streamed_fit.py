@@ -105,7 +105,7 @@ def fit_streamed(
             "file: --tags FILE."
         )
     tagger.check_settings(valid)
-    tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.asked)
+    tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.requested)
     with _work_folder(Path(work)) as folder:
         joined = JoinedTags(
             folder,

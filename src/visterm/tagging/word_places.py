@@ -190,11 +190,11 @@ class WordPlaces:
         if source is not None and file is not None:
             source = source.moved(file)
         known = self.dictionary(vocabulary)
-        asked: dict[str, str] = {}
+        by_key: dict[str, str] = {}
         for word in filter(None, map(clean_tag, words)):
-            asked.setdefault(tag_key(word), word)
-        there = [word for word in asked.values() if word in known]
-        fresh = [word for word in asked.values() if word not in known]
+            by_key.setdefault(tag_key(word), word)
+        there = [word for word in by_key.values() if word in known]
+        fresh = [word for word in by_key.values() if word not in known]
         looked_up = WordPlaces(source, width=self.width)
         placed = looked_up.place(model, fresh)
         added = [word for word, found in zip(fresh, placed.found, strict=True) if found]

@@ -65,8 +65,8 @@ class Claim:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the claim as it stands in results.json."""
-        told = {"first": self.first, "relation": self.relation, **asdict(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in told.items()}
+        document = {"first": self.first, "relation": self.relation, **asdict(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in document.items()}
 
 
 def order_claim(

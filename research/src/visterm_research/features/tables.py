@@ -118,8 +118,10 @@ def differences_part(run: PhotoRun) -> list[str]:
         f"{ENSEMBLE.label} above {OUR_VISTERMS.label}",
         "the chain of both above its better part",
     )
-    told = [_counted(run.name, first, column) for first, column in zip(firsts, zip(*signs, strict=True), strict=True)]
-    return [sentence for sentence in told if sentence]
+    sentences = [
+        _counted(run.name, first, column) for first, column in zip(firsts, zip(*signs, strict=True), strict=True)
+    ]
+    return [sentence for sentence in sentences if sentence]
 
 
 def precision_part(run: PhotoRun) -> None:

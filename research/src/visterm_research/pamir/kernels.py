@@ -88,9 +88,9 @@ def _tried(run: SearchRun, encoder: Mapping[str, Any], c: float, n_trained: int)
         return {"avgp": validation_avgp(model, X_valid, queries)}
 
     names = [str(image) for image in pictures.development.images]
-    told = {**encoder, "c": c}
+    shown = {**encoder, "c": c}
     return trials.once(
-        f"{pictures.name}-kernels", [names, division.valid.tolist(), trained.tolist(), params, c], work, told
+        f"{pictures.name}-kernels", [names, division.valid.tolist(), trained.tolist(), params, c], work, shown
     )
 
 

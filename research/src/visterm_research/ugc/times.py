@@ -162,8 +162,8 @@ def epoch_time(
         return {"image": image, "epoch": seconds[1] + image * (shape.n_images - many), "timed": seconds}
 
     of = [shape, network.hidden, network.images, model, dict(settings), epochs]
-    told = {"model": model, "tags": shape.n_tags, "hidden": network.hidden, **settings}
-    return trials.once("times/epoch", of, work, told)
+    shown = {"model": model, "tags": shape.n_tags, "hidden": network.hidden, **settings}
+    return trials.once("times/epoch", of, work, shown)
 
 
 def _fastest(

@@ -68,7 +68,7 @@ def costs_part(comparison: Comparison) -> None:
         return
     _table(comparison, found)
     grown = {(kind, name): growth(found, grid.both, kind, name) for kind in KINDS for name in SERIES}
-    told = [
+    sentences = [
         f"{name}: the whole layer by P to the power {grown[LAYER, name]:.2f}, the cost alone {grown[COST, name]:.2f}"
         for name in SERIES
         if grown[LAYER, name] is not None
@@ -81,7 +81,7 @@ def costs_part(comparison: Comparison) -> None:
         "more, which the paper's O(max(P, N)) leaves out. How the seconds grow over the "
         f"{FITTED} largest P = N, where 1 is linear in P and 2 is P · N:"
     )
-    comparison.document.items(told)
+    comparison.document.items(sentences)
     _figure(comparison, grid, found)
     _claim(comparison, grid, found)
 

@@ -90,16 +90,16 @@ def likeliest_curves(cases: Cases, centre: Doubles, prior: float) -> Doubles:
         step = _step(cases, curves, centre, prior)
         size = np.ones(len(curves))
         for _ in range(MAX_HALVINGS):
-            tried = curves + size[:, None] * step
-            reached = _losses(cases, tried, centre, prior)
+            step_curves = curves + size[:, None] * step
+            reached = _losses(cases, step_curves, centre, prior)
             worse = reached > losses + ROUNDING * (1 + losses)
             if not worse.any():
                 break
             size[worse] /= 2
         else:
-            tried[worse], reached[worse] = curves[worse], losses[worse]
+            step_curves[worse], reached[worse] = curves[worse], losses[worse]
         gained = losses - reached
-        curves, losses = tried, reached
+        curves, losses = step_curves, reached
         if (gained <= ENOUGH * (1 + losses)).all():
             break
     return curves

@@ -79,18 +79,18 @@ def annotate_into(
     folder = annotation_folder(out)
     folder.check_place()
     ChunkTags(tagger, wanted)  # refuses what the run cannot give before anything is written
-    asked = fingerprint_of(tagger, wanted)
+    request_fingerprint = fingerprint_of(tagger, wanted)
     every = pieces_of(tagger.encoder, found, stable=True)
     chosen = for_parts(executor or LocalExecutor(n_jobs), every.pieces)
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         known = KnownParts(folder, folder.contents())
-        job = AnnotateIntoJob(_job(tagger, wanted, device, every), folder, asked, known)
+        job = AnnotateIntoJob(_job(tagger, wanted, device, every), folder, request_fingerprint, known)
         done = _all_done(chosen.run(job, every.pieces, progress), every.pieces, progress)
         skipped = [item for part in done for item in part.skipped] + every.skipped
         contents = AnnotationContents(
             run=str(in_full(tagger.path)),
-            asked=asked,
+            asked=request_fingerprint,
             wanted=wanted._asdict(),
             n_images=every.n_images,
             n_skipped=len(skipped),
@@ -214,18 +214,18 @@ class AnnotateJob:
 
 @dataclass(frozen=True)
 class AnnotateIntoJob:
-    """The writing of the tags of images: `Job`; `folder`, `asked` and `known` as `PartWork` takes them."""
+    """Write the tags of images into a folder; the fields are those of `PartWork`."""
 
     job: AnnotateJob
     folder: AnnotationFolder
-    asked: str
+    request_fingerprint: str
     known: KnownParts
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], PartDone]:
         """Load the run, unless it is there."""
         must_see(self.folder.path)
         tags, reader = self.job.loaded(team)
-        work = PartWork(self.folder, tags, reader, self.asked, self.known, team)
+        work = PartWork(self.folder, tags, reader, self.request_fingerprint, self.known, team)
         return lambda piece: work.do(piece, progress)
 
     def name_of(self, part: Piece) -> str:

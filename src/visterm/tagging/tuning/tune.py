@@ -131,7 +131,7 @@ def tune_run(
     corpus, _, read = read_images(tagger.encoder, request, say)
     corpus, pruned = cleaning.prune(corpus, say)
     if corpus.encoded is not None:
-        tagger.take_encoder(corpus.encoded.encoder, corpus.encoded.asked)
+        tagger.take_encoder(corpus.encoded.encoder, corpus.encoded.requested)
     rows = training_rows(
         tagger.encoder, corpus, min_count=tagger.min_count, aliases=cleaning.aliases, progress=progress
     )
