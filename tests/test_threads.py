@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from types import ModuleType
 
 import pytest
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
-from visterm.core.threads import OtherProcessors, Team, standing_team
+from visterm.core import threads
+from visterm.core.threads import OtherProcessors, Team, one_blas_thread, standing_team
+
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info()}
+
+
+def test_blas_has_one_thread_for_a_while_and_then_as_many_as_before():
+    with threadpool_limits(2):
+        before = blas_threads()
+        with one_blas_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == before == {2}
+
+
+def test_libraries_with_threads_are_looked_for_again_only_after_an_import(monkeypatch):
+    looked = []
+    monkeypatch.setattr(threads, "ThreadpoolController", lambda: looked.append(1) or ThreadpoolController())
+    threads._libraries.cache_clear()
+    for _ in range(3):
+        with one_blas_thread():
+            pass
+    assert len(looked) == 1
+    monkeypatch.setitem(sys.modules, "imported_just_now", ModuleType("imported_just_now"))
+    with one_blas_thread():
+        assert len(looked) == 2
 
 
 def test_parts_are_run_once_each_by_a_few_threads_that_are_kept():

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from functools import cache
+from contextlib import AbstractContextManager
+from functools import cache, lru_cache
 from typing import Self, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from visterm.core.errors import UserError
 
 T = TypeVar("T")
-
 _limits = threading.local()
 
 
@@ -36,11 +36,16 @@ def hold_this_thread_to(n_jobs: int) -> None:
     _limits.most = n_jobs
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> AbstractContextManager[object]:
     """Hold BLAS (and OpenMP of other libraries) to one thread: our own threads do the sharing, and bytes stay equal."""
-    with threadpool_limits(1):
-        yield
+    held: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
+    return held
+
+
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> ThreadpoolController:
+    """Find the libraries that have threads, anew once modules were imported: it takes longer than a small product."""
+    return ThreadpoolController()
 
 
 class Team:
@@ -58,10 +63,8 @@ class Team:
     def __init__(self, size: int, *, apart: bool = False) -> None:
         self.size = size
         self._others = OtherProcessors() if apart else None
-        self._pool = None
-        if size > 1:
-            enter = self._others.enter if self._others else None
-            self._pool = ThreadPoolExecutor(size - 1, thread_name_prefix="visterm", initializer=enter)
+        enter = self._others.enter if self._others else None
+        self._pool = ThreadPoolExecutor(size - 1, "visterm", enter) if size > 1 else None
 
     def __enter__(self) -> Self:
         return self
@@ -111,10 +114,7 @@ def standing_team(size: int) -> Team:
 
 
 class OtherProcessors:
-    """Keeps threads off the processor of their caller; without effect if the system cannot do it.
-
-    Only places change, never results.
-    """
+    """Keeps threads off the processor of their caller, if the system can do it; only places change, never results."""
 
     def __init__(self) -> None:
         self._threads: list[int] = []
