@@ -26,15 +26,10 @@ BEFORE = 3
 """Epochs before the one that is profiled."""
 
 PARTS = {
-    "embed the images": [(image_sides.SparseSteps, "embed"), (image_sides.DenseSteps, "embed")],
-    "copy the images' rows": [(image_sides.NumberedSteps, "embed")],
+    "embed the images": [(image_sides.EmbeddedImages, "embed")],
     "draw": [(negatives.UniformDraws, "draw")],
     "weigh": [(warp, "weigh_pairs")],
-    "move the images' side": [
-        (image_sides.SparseSteps, "move"),
-        (image_sides.DenseSteps, "move"),
-        (image_sides.NumberedSteps, "move"),
-    ],
+    "move the images' side": [(image_sides.EmbeddedImages, "move")],
     "move the tags": [(warp, "add_tag_steps")],
 }
 

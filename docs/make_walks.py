@@ -58,7 +58,7 @@ STATIONS = {
         "weigh_pairs": "kernel: the weight of each step by the estimated rank",
         "add_tag_steps": "kernel: move the tag rows",
         "Run.find_confidences": "fit confidences to images that were held out",
-        "Tagger.save": "write the run, whole or not at all",
+        "Run.save": "write the run, whole or not at all",
     },
 }
 """The functions that a reader should look up, in the order of their first calls, and what each does."""

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.kernels.row_moves import make_rule
-from visterm.models.ranking.image_sides import NumberedSteps, SparseSteps, feature_steps
+from visterm.models.ranking.image_sides import EmbeddedImages
 
 N_IMAGES, N_ROWS, DIM = 12, 9, 5
 NUMBERS = np.array([3, 3, 0, 8, 1, 2, 7, 7, 7, 5, 4, 6])
@@ -15,6 +14,16 @@ NUMBERS = np.array([3, 3, 0, 8, 1, 2, 7, 7, 7, 5, 4, 6])
 
 def one_hot():
     return sp.csr_array((np.ones(N_IMAGES, np.float32), NUMBERS, np.arange(N_IMAGES + 1)), shape=(N_IMAGES, N_ROWS))
+
+
+def with_a_stored_zero():
+    """Return the same rows with one more feature, a stored 0 in the last column: no images known by number."""
+    zeros = sp.csr_array((np.zeros(N_IMAGES, np.float32), np.zeros(N_IMAGES, int), np.arange(N_IMAGES + 1)))
+    return sp.csr_array(sp.hstack([one_hot(), zeros], format="csr"))
+
+
+def embedded(X, image_map, *, l2=0.0, adagrad=False, n_jobs=1):
+    return EmbeddedImages(X, image_map, block=30, l2=l2, max_norm=1.5, adagrad=adagrad, scale=1.0, n_jobs=n_jobs)
 
 
 @pytest.mark.parametrize("n_shares", [1, 2, 5])
@@ -26,23 +35,25 @@ def test_numbered_rows_move_as_features_that_are_one_in_one_place(adagrad, l2, n
     active = rng.integers(-1, 2, size=30)
     steps = rng.standard_normal((30, DIM)).astype(np.float32)
     start = rng.standard_normal((N_ROWS, DIM)).astype(np.float32)
-    rule = make_rule(0.5, l2, 1.5)
     moved = []
-    for kind in (NumberedSteps, SparseSteps):
-        side = kind(one_hot(), n_shares)
-        weights, squares = start.copy(), np.ones(N_ROWS if adagrad else 0, np.float32)
+    for X in (one_hot(), with_a_stored_zero()):
+        weights = np.concatenate([start, start[:1]])[: X.shape[1]]
+        side = embedded(X, weights, l2=l2, adagrad=adagrad, n_jobs=n_shares)
+        side.set_rate(0.5)
         side.take(images)
-        out = np.empty((30, DIM), np.float32)
-        side.embed(slice(0, 30), weights, out)
-        np.testing.assert_array_equal(out, start[NUMBERS[images]])
+        side.embed(slice(0, 30))
+        np.testing.assert_array_equal(side.U, start[NUMBERS[images]])
+        side.steps[:] = steps
         for share in range(side.n_shares):
-            side.move(share, active, steps, rule, squares, weights)
-        moved.append((weights, squares))
+            side.move(share, active)
+        moved.append((weights[:N_ROWS], side.squares[:N_ROWS]))
+    assert not np.array_equal(moved[0][0], start)
     for numbered, by_features in zip(*moved, strict=True):
         np.testing.assert_allclose(numbered, by_features, rtol=1e-6)
 
 
 def test_only_rows_that_are_one_in_one_place_are_numbered():
-    assert isinstance(feature_steps(one_hot(), 4, 1), NumberedSteps)
-    for other in (2 * one_hot(), sp.csr_array(np.array([[1, 1], [0, 0]], np.float32))):
-        assert isinstance(feature_steps(sp.csr_array(other), 4, 1), SparseSteps)
+    image_map = np.zeros((N_ROWS + 1, DIM), np.float32)
+    assert embedded(one_hot(), image_map[:N_ROWS]).by_number
+    for other in (2 * one_hot(), sp.csr_array(np.array([[1, 1], [0, 0]], np.float32)), with_a_stored_zero()):
+        assert not embedded(sp.csr_array(other), image_map[: other.shape[1]]).by_number

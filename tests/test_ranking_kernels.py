@@ -18,7 +18,7 @@ from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_sq
 from visterm.kernels.sorted_lists import contains, nth_absent
 from visterm.kernels.warp import add_tag_steps, draw_violators, loss_and_slope
 from visterm.models.epochs import rate_factor
-from visterm.models.ranking.image_sides import DenseSteps
+from visterm.models.ranking.image_sides import EmbeddedImages
 from visterm.models.ranking.recipe import rank_weights
 from visterm.models.ranking.wsabie import Wsabie
 
@@ -226,9 +226,11 @@ def test_rows_of_features_and_tags_move_as_the_slow_rule_does(adagrad, l2):
         _sparse(X), np.arange(n), active, steps, 0, d, rule, squares, sparse_map, np.zeros(d, np.int64), 1,
         np.empty(d, np.int64),
     )  # fmt: skip
-    steps_of = DenseSteps(X, n)
-    steps_of.take(np.arange(n))
-    steps_of.move(0, active, steps, rule, seen.copy(), dense_map)
+    side = EmbeddedImages(X, dense_map, block=n, l2=l2, max_norm=max_norm, adagrad=adagrad, scale=1.0, n_jobs=1)
+    side.squares[:], side.steps[:] = seen, steps
+    side.set_rate(rate)
+    side.take(np.arange(n))
+    side.move(0, active)
     np.testing.assert_allclose(sparse_map, expected, atol=1e-5)
     np.testing.assert_allclose(dense_map, expected, atol=1e-5)
 

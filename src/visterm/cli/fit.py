@@ -83,7 +83,8 @@ def fit(
     from visterm.tagging.calibrating import RIGHT_OF_5, what_to_expect
     from visterm.tagging.fit_input import one_or_features
     from visterm.tagging.fit_request import FitRequest
-    from visterm.tagging.tagger import fit_run
+    from visterm.tagging.fitting import fit_run
+    from visterm.tagging.tagger import Tagger
 
     request = FitRequest(
         images=one_or_features(images), tags=None if queries is not None and tags == "auto" else tags, queries=queries,
@@ -97,7 +98,8 @@ def fit(
     )  # fmt: skip
     not_read = say_not_read(images or [])
     began = time.monotonic()
-    tagger = fit_run(request, say=say, progress=Bars(lines=verbose))
+    tagger = Tagger.of(request)
+    fit_run(tagger, request, say=say, progress=Bars(lines=verbose))
     facts = tagger.facts
     if hasattr(tagger.model, "report_") and verbose and not json:
         show_tried(tagger.models_tried())

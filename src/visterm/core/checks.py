@@ -63,7 +63,12 @@ def checked_csr(
     row that has a column twice is refused; else the numbers of such a row are added, as SciPy does.
     """
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
-    n_rows, n_columns = _checked_shape(shape, what, error)
+    whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
+    if len(shape) != 2 or not whole or min(shape) < 0 or shape[1] > MOST_COLUMNS:
+        raise error(
+            f"{what}: the shape is {tuple(shape)}; expected rows and columns, at most {MOST_COLUMNS:,} columns."
+        )
+    n_rows, n_columns = int(shape[0]), int(shape[1])
     for name, part, kinds in (("data", data, "fiub"), ("indices", indices, "iu"), ("indptr", indptr, "iu")):
         if part.ndim != 1 or part.dtype.kind not in kinds:
             expected = "numbers" if name == "data" else "whole numbers"
@@ -88,15 +93,6 @@ def checked_csr(
     if unique:
         _refuse_repeated(csr, what, error)
     return csr
-
-
-def _checked_shape(shape: Sequence[int], what: str, error: type[VistermError]) -> tuple[int, int]:
-    """Return rows and columns, if they can be those of a matrix."""
-    numbers = tuple(shape)
-    whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers)
-    if len(numbers) != 2 or not whole or min(numbers) < 0 or numbers[1] > MOST_COLUMNS:
-        raise error(f"{what}: the shape is {numbers}; expected rows and columns, at most {MOST_COLUMNS:,} columns.")
-    return int(numbers[0]), int(numbers[1])
 
 
 def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) -> None:

@@ -124,10 +124,10 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
     Lists, large lists or lists of a fixed size, of any type of number; `what` names the column in messages. Raises
     ShapeError if it has no lists of numbers, a list is missing, holds a missing number, or is not as long as the first.
     """
+    _check_lists(column.type, what, _IS_NUMBER, "numbers")
     parts: list[NDArray[np.float32]] = []
     n_rows = 0
-    for lists in _lists(column, what):
-        lengths, flat = _lengths_and_values(lists, what, n_rows)
+    for lengths, flat in _parts(column, what):
         width = int(lengths[0]) if not parts else parts[0].shape[1]
         odd = np.flatnonzero(lengths != width)
         if odd.size:
@@ -151,6 +151,7 @@ def sparse_rows(
     or an index comes twice in a row, is below 0 or not below `width`.
     """
     _check_lists(indices.type, what, (pa.types.is_integer,), "whole numbers")
+    _check_lists(values.type, what, _IS_NUMBER, "numbers")
     lengths, columns = _joined(indices, what)
     counts, data = _joined(values, what)
     odd = np.flatnonzero(lengths != counts)
@@ -173,22 +174,8 @@ def sparse_rows(
 
 def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return how long the lists of a column are, and what is in them."""
-    parts = []
-    n_rows = 0
-    for lists in _lists(column, what):
-        parts.append(_lengths_and_values(lists, what, n_rows))
-        n_rows += len(lists)
-    if not parts:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+    parts = list(_parts(column, what)) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
     return np.concatenate([lengths for lengths, _ in parts]), np.concatenate([flat for _, flat in parts])
-
-
-def _lists(column: pa.ChunkedArray, what: str) -> Iterator[pa.Array]:
-    """Yield the chunks one by one: joined, long columns of lists overflow their 32-bit offsets."""
-    _check_lists(column.type, what, _IS_NUMBER, "numbers")
-    for chunk in column.chunks:
-        if len(chunk):
-            yield chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
 
 
 def _check_lists(found: pa.DataType, what: str, tests: tuple[Callable[[Any], bool], ...], expected: str) -> None:
@@ -198,21 +185,28 @@ def _check_lists(found: pa.DataType, what: str, tests: tuple[Callable[[Any], boo
         raise ShapeError(f"{what} has the type {found}; expected lists of {expected}.")
 
 
-def _lengths_and_values(lists: pa.Array, what: str, before: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return how long the lists of a chunk are, and what is in them; `before` are the rows of chunks before it."""
-    flat = lists.flatten()
-    if lists.null_count:
-        missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
-        raise ShapeError(f"{what}, row {before + missing + 1}: it is missing (null); expected a list of numbers.")
-    if pa.types.is_fixed_size_list(lists.type):
-        lengths = np.full(len(lists), lists.type.list_size, np.int64)
-    else:
-        lengths = np.diff(lists.offsets.to_numpy()).astype(np.int64)
-    if flat.null_count:
-        place = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
-        row = before + int(np.searchsorted(np.cumsum(lengths), place, side="right")) + 1
-        raise ShapeError(f"{what}, row {row}: a number is missing (null); expected a number in each place.")
-    return lengths, flat.to_numpy(zero_copy_only=False)
+def _parts(column: pa.ChunkedArray, what: str) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield how long the lists of each chunk are, and what is in them.
+
+    Joined, long columns of lists would overflow their 32-bit offsets.
+    """
+    before = 0
+    for chunk in filter(len, column.chunks):
+        lists = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+        flat = lists.flatten()
+        if lists.null_count:
+            missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
+            raise ShapeError(f"{what}, row {before + missing + 1}: it is missing (null); expected a list of numbers.")
+        if pa.types.is_fixed_size_list(lists.type):
+            lengths = np.full(len(lists), lists.type.list_size, np.int64)
+        else:
+            lengths = np.diff(lists.offsets.to_numpy()).astype(np.int64)
+        if flat.null_count:
+            place = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
+            row = before + int(np.searchsorted(np.cumsum(lengths), place, side="right")) + 1
+            raise ShapeError(f"{what}, row {row}: a number is missing (null); expected a number in each place.")
+        before += len(lists)
+        yield lengths, flat.to_numpy(zero_copy_only=False)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
-from visterm.core.learned import Listed, Record, Text, Whole
+from visterm.core.learned import Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import (
     MANIFEST,
     check_target,
@@ -30,6 +30,7 @@ from visterm.core.persist import (
     load_estimator,
     new_folder,
     open_folder,
+    read_json,
     refusing,
     save_estimator,
     write_json,
@@ -148,8 +149,10 @@ class FeatureFolder:
         """
         if not (self.path / MANIFEST).exists():
             return None
-        facts = self._read_manifest(open_folder(self.path, self.kind) / MANIFEST)
-        with refusing(self.path / MANIFEST):
+        file = open_folder(self.path, self.kind) / MANIFEST
+        with refusing(file):
+            facts = read_json(file)
+            self.manifest_kind.check(facts, Sizes(None))
             return self._contents_of(facts, [ShardEntry(**entry) for entry in facts["shards"]])
 
     def skipped(self) -> list[Skipped]:
@@ -246,7 +249,7 @@ class FeatureFolder:
         if pending.exists():
             data = self.path / DATA
             data.mkdir(exist_ok=True)
-            for name in sorted(entry["file"] for entry in self._read_manifest(pending)["shards"]):
+            for name in sorted(entry["file"] for entry in read_checked(pending, self.manifest_kind)["shards"]):
                 if (self.unfinished / name).exists():
                     os.replace(self.unfinished / name, data / name)
             if (self.unfinished / SKIPPED).exists():
@@ -260,14 +263,10 @@ class FeatureFolder:
 
     def _sweep(self) -> None:
         """Remove the shards that the manifest does not name."""
-        named = {entry["file"] for entry in self._read_manifest(self.path / MANIFEST)["shards"]}
+        named = {entry["file"] for entry in read_checked(self.path / MANIFEST, self.manifest_kind)["shards"]}
         for file in self._files_of(DATA):
             if file.name not in named:
                 file.unlink()
-
-    def _read_manifest(self, file: Path) -> dict[str, Any]:
-        """Read a manifest and check it."""
-        return read_checked(file, self.manifest_kind)
 
     def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> Any:
         """Return the contents of a manifest: a dataclass with `shards`, in their order, and `n_rows`."""

@@ -84,7 +84,10 @@ class StoredRows:
             return sp.csr_array(shape, dtype=np.float32)
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return stack_rows([self._shard(int(shards[part[0]])).rows[rows[part]] for part in parts])[back]
+        found = []
+        for part in parts:
+            found.append(self._shard(int(shards[part[0]])).rows[rows[part]])  # noqa: PERF401
+        return stack_rows(found)[back]
 
     def _shard(self, number: int) -> Shard:
         """Return a shard, read or still in memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
-from visterm.encoders.contract import Encoded
+from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.features.contents import Contents
 from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import feature_folder
@@ -38,8 +39,6 @@ class Features:
 
     Attributes
     ----------
-    encoder : AnyEncoder
-        The one that made the rows, fitted.
     images : Path
         The image folder, as it was then.
     contents : Contents
@@ -51,7 +50,7 @@ class Features:
         contents = finished_contents(folder)
         self.path = folder.path
         self.contents = contents
-        self.encoder, _ = folder.load_encoder(n_jobs)
+        self._folder, self._n_jobs = folder, n_jobs
         self.images = as_path(contents.images)
         self._rows = StoredRows(folder, contents)
         self._stored = {found.name: found for found in self._rows.index()}
@@ -59,6 +58,11 @@ class Features:
 
     def __len__(self) -> int:
         return len(self._stored)
+
+    @cached_property
+    def encoder(self) -> AnyEncoder:
+        """The encoder that made the rows, fitted; read when it is first used."""
+        return self._folder.load_encoder(self._n_jobs)[0]
 
     @property
     def fingerprint(self) -> str:

@@ -25,7 +25,6 @@ from visterm.features.contents import is_features
 
 if TYPE_CHECKING:
     from visterm.encoders.precomputed import NamesMatched
-    from visterm.features.stored import Features
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 
@@ -210,7 +209,9 @@ def read_corpus(
         "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
     }  # fmt: skip
     if images is not None and is_features(images):
-        return features_of(images).corpus(tags, **columns)
+        from visterm.features.stored import Features  # which loads pyarrow
+
+        return Features(images).corpus(tags, **columns)
     if encoder.by_number and images is not None:
         raise UserError(
             f"The encoder '{name}' knows images by number and opens none, but IMAGES is {images}. "
@@ -236,13 +237,6 @@ def named_corpus(encoder: AnyEncoder, tags: Any) -> Corpus:
     return read_corpus(encoder, None, tags)
 
 
-def features_of(path: str | os.PathLike[str]) -> Features:
-    """Open a features folder; pyarrow is loaded only now."""
-    from visterm.features.stored import Features
-
-    return Features(path)
-
-
 def as_corpus(images: Photos, tags: Any) -> Corpus:
     """Return the corpus that is meant by a folder and a tag file, or by images and their tags side by side.
 
@@ -251,7 +245,9 @@ def as_corpus(images: Photos, tags: Any) -> Corpus:
     if isinstance(images, Corpus):
         return images
     if isinstance(images, str | os.PathLike) and is_features(images):
-        return features_of(images).corpus(tags)
+        from visterm.features.stored import Features
+
+        return Features(images).corpus(tags)
     if isinstance(tags, str | os.PathLike):
         if not isinstance(images, str | os.PathLike):
             raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")

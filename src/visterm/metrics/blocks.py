@@ -96,16 +96,15 @@ class ScoreBlocks:
                 raise UserError(_WRONG_KIND.format(what=f"scores is a {type(scores).__name__}"))
             self._one_time = iter(scores) is scores
 
-    def go_through(self, *, again: bool) -> Iterator[Block]:
-        """Yield (rows, scores), C order, float32 or float64.
+    def first_time(self) -> Iterator[Block]:
+        """Yield what `once` does, for `go_again`: blocks that are costly or impossible to make twice are kept.
 
-        `again` says whether `go_again` will be called: blocks that are costly or impossible to make twice are then
-        kept, up to 512 MiB.
+        At most 512 MiB of them are.
         """
-        keep = again and (self._one_time or callable(self._scores))
+        keep = self._one_time or callable(self._scores)
         kept: list[Block] = []
         n_bytes = 0
-        for rows, block in self._blocks():
+        for rows, block in self.once():
             if keep:
                 n_bytes += block.nbytes
                 keep = n_bytes <= KEEP_BYTES
@@ -113,7 +112,7 @@ class ScoreBlocks:
                     kept.append((rows, block.copy()))
                 else:
                     kept.clear()
-            if self._one_time and again and not keep:
+            if self._one_time and not keep:
                 raise TooLargeError(
                     f"Metrics of words go through the scores twice, and one-time blocks of more than "
                     f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that gives the blocks anew."
@@ -123,10 +122,10 @@ class ScoreBlocks:
 
     def go_again(self) -> Iterator[Block]:
         """Yield the same blocks once more."""
-        yield from self._blocks() if self._kept is None else self._kept
+        yield from self.once() if self._kept is None else self._kept
 
-    def _blocks(self) -> Iterator[Block]:
-        """Yield the blocks once, checked, with excluded entries at minus infinity."""
+    def once(self) -> Iterator[Block]:
+        """Yield (rows, scores) of each block, checked, C order, float32 or float64."""
         n_tags, excluded = self._judgements.n_tags, self._judgements.excluded
         seen = np.zeros(self._judgements.n_images, bool)
         for item in self._source():

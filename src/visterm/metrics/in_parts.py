@@ -70,7 +70,7 @@ class PartMeasures:
         tags = TagRanker(judgements) if self._ranks_tags else None
         given = None if self._given is None else GivenTags(judgements, self._ks["tag"])
         near = None if self._near is None else self._near.of_others(judgements)
-        for rows, block in ScoreBlocks(blocks, judgements).go_through(again=False):
+        for rows, block in ScoreBlocks(blocks, judgements).once():
             for ranker in (tags, given, near):
                 if ranker is not None:
                     ranker.add(rows, block)
@@ -91,7 +91,7 @@ class PartMeasures:
         self._words.sort()
         first = 0
         for Y, blocks in parts:
-            for rows, block in ScoreBlocks(blocks, Judgements.of(Y)).go_through(again=False):
+            for rows, block in ScoreBlocks(blocks, Judgements.of(Y)).once():
                 self._words.count(first + rows.start, block)
             first += Y.shape[0]
 

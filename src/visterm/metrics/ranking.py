@@ -160,7 +160,7 @@ def rank_tags(scores: Scores, Y: Any, *, exclude: Any = None) -> TagRanks:
     """
     judgements = Judgements.of(Y, exclude)
     ranker = TagRanker(judgements)
-    for rows, block in ScoreBlocks(scores, judgements).go_through(again=False):
+    for rows, block in ScoreBlocks(scores, judgements).once():
         ranker.add(rows, block)
     return ranker.result()
 

@@ -98,7 +98,7 @@ def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted], sibli
     near = SiblingTags(judgements, siblings, ks["sibling"]) if "sibling" in kinds else None
     images = ImageRanker(judgements) if "word" in kinds else None
     blocks = ScoreBlocks(scores, judgements)
-    for rows, block in blocks.go_through(again=images is not None):
+    for rows, block in blocks.once() if images is None else blocks.first_time():
         for ranker in (tags, given, near):
             if ranker is not None:
                 ranker.add(rows, block)

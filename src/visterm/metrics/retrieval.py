@@ -65,7 +65,7 @@ def rank_images(scores: Scores, Y: Any, *, exclude: Any = None) -> Ranks:
     """
     judgements = Judgements.of(Y, exclude)
     blocks, ranker = ScoreBlocks(scores, judgements), ImageRanker(judgements)
-    for rows, block in blocks.go_through(again=True):
+    for rows, block in blocks.first_time():
         ranker.gather(rows, block)
     for rows, block in blocks.go_again():
         ranker.count(rows, block)

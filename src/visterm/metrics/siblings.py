@@ -94,6 +94,6 @@ def sibling_precisions(scores: Scores, Y: Any, siblings: Any, k: int, *, exclude
         raise UserError(f"k is {k!r}; expected a whole number of 1 or more.")
     judgements = Judgements.of(Y, exclude)
     near = SiblingTags(judgements, siblings, [int(k)])
-    for rows, block in ScoreBlocks(scores, judgements).go_through(again=False):
+    for rows, block in ScoreBlocks(scores, judgements).once():
         near.add(rows, block)
     return near.precisions(int(k))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 Limit: TypeAlias = Callable[[Any, str], None]
 """Raises `UserError` for a value of a setting, of which it takes the name too."""
-
-Learn: TypeAlias = Callable[[Matrix, sp.csr_array, np.random.Generator, "tuple[Matrix, sp.csr_array] | None"], None]
 
 MAX_SCORE_BYTES = 2**31
 BLOCK_BYTES = 2**25
@@ -121,8 +119,9 @@ class Annotator(Estimator, ABC):
         DivergedError
             If training ends in infinity or NaN.
         """
-        bar = monitor or SILENT
-        return self._fit_by(X, Y, valid, partial(self._fit_monitored, monitor=bar, on_epoch=on_epoch))
+        with self._fitting(X, Y, valid) as (X, Y, rng, valid):
+            self._fit_monitored(X, Y, rng, valid, monitor or SILENT, on_epoch)
+        return self
 
     def image_rows(self, X: Any) -> Matrix:
         """Return U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
@@ -261,8 +260,11 @@ class Annotator(Estimator, ABC):
         """Learn with validation rows, progress and a callback: for models that go through the data many times."""
         self._fit(X, Y, rng)
 
-    def _fit_by(self, X: Any, Y: Any, valid: tuple[Any, Any] | None, learn: Learn) -> Self:
-        """Forget, check, `learn` and refuse what is not finite: `fit`, for models that learn from more than `Y` too."""
+    @contextmanager
+    def _fitting(
+        self, X: Any, Y: Any, valid: tuple[Any, Any] | None = None
+    ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, tuple[Matrix, sp.csr_array] | None]]:
+        """Forget what was learned, yield checked input to learn from, and refuse what is then not finite."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
@@ -281,12 +283,11 @@ class Annotator(Estimator, ABC):
             self.check_settings()
             self.set_params(valid_share=0.0)
         try:
-            learn(X, Y, rng, valid)
+            yield X, Y, rng, valid
         finally:
             if share is not None:
                 self.set_params(valid_share=share)
         self._refuse_non_finite()
-        return self
 
     def _tag_rows(self) -> Matrix | None:
         """Return V, or None where it is the identity."""

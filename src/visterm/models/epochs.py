@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_count, check_number
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import Matrix, RandomState
-from visterm.metrics.ranking import average_precisions
+from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
 from visterm.models.stopping import BestWeights, HeldOutFit, OnEpoch, says_stop
 
@@ -152,6 +152,7 @@ class EpochAnnotator(EpochSettings, Annotator):
         *,
         monitor: Progress,
         on_epoch: OnEpoch | None,
+        task: str = "train",
         steps: int = 1,
         keep: Callable[[], None] | None = None,
     ) -> None:
@@ -160,27 +161,31 @@ class EpochAnnotator(EpochSettings, Annotator):
         `course` says where to go on from. `run_epoch` goes over all examples once, with steps of the given size, and
         returns ``loss`` and what else the history keeps. `publish` sets the learned attributes from the weights as they
         are, which it returns, and refuses what is not finite. `measure` measures the published weights: more is better.
-        The monitor has begun its task, and takes `steps` an epoch. `keep` is called after each epoch.
+        The monitor shows the `task`, and takes `steps` an epoch, or with 0 those of `run_epoch`, as many as they are.
+        `keep` is called after each epoch.
         """
         self.history_ = course.history
         best = course.best
-        while course.epoch <= epochs and not best.exhausted:
-            start = time.perf_counter()
-            sums = run_epoch(self._rate() * rate_factor(self.schedule, course.epoch, self.epochs))._asdict()
-            weights = publish()
-            found = None if measure is None else measure()
-            record = epoch_record(course.epoch, sums, self._measured(found), start)
-            course.history.append(record)
-            note = f"loss {record['loss']:.3f}"
-            if found is not None:
-                best.offer(found, *weights)
-                note = self._in_words(found, best.value, best.epoch)
-            course.end_epoch()
-            monitor.advance(steps, note)
-            if keep is not None:
-                keep()
-            if says_stop(on_epoch, record):
-                break
+        with reported(monitor, task, epochs * steps or None):
+            if steps and course.history:
+                monitor.advance(steps * len(course.history))
+            while course.epoch <= epochs and not best.exhausted:
+                start = time.perf_counter()
+                sums = run_epoch(self._rate() * rate_factor(self.schedule, course.epoch, self.epochs))._asdict()
+                weights = publish()
+                found = None if measure is None else measure()
+                record = epoch_record(course.epoch, sums, self._measured(found), start)
+                course.history.append(record)
+                note = f"loss {record['loss']:.3f}"
+                if found is not None:
+                    best.offer(found, *weights)
+                    note = self._in_words(found, best.value, best.epoch)
+                course.end_epoch()
+                monitor.advance(steps, note)
+                if keep is not None:
+                    keep()
+                if says_stop(on_epoch, record):
+                    break
         self.n_epochs_ = best.epoch or len(course.history)
         if best.weights:
             self._publish(*best.weights)
@@ -207,7 +212,7 @@ class EpochAnnotator(EpochSettings, Annotator):
             X = self._check_features(X[mine])
 
         def measure() -> float:
-            found = average_precisions(self._score_checked(X), Y) if mine.size else np.empty(0)
+            found = rank_tags(self._score_checked(X), Y).average_precision() if mine.size else np.empty(0)
             return float(np.nanmean(gather(found)))
 
         return measure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.core.errors import UserError
@@ -15,7 +16,7 @@ from visterm.tagging.deep_fit_together import check_fits_together
 from visterm.tagging.fit_input import Cleaning, plan_streaming, read_images, relations_to_learn
 from visterm.tagging.fit_request import FitRequest
 from visterm.tagging.query_rows import check_learns_queries, query_rows
-from visterm.tagging.relations import WordRelations, tags_to_learn
+from visterm.tagging.relations import SENSES, WordRelations, tags_to_learn
 from visterm.tagging.run import Run
 from visterm.tagging.start_words import StartWords, check_start_words, random_vectors_warning, vectors_summary
 
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
     from visterm.features.streaming.memory import Plan
 
 
-def fit(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> None:
-    """Let a run learn what a request asks for. What cannot be used is refused before any image is read.
+def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> None:
+    """Let a run learn what a request asks for, and write it if it has a place: all that ``visterm fit`` does.
+
+    What cannot be used is refused before any image is read.
 
     Parameters
     ----------
     run : Run
-        With its encoder and model, which are not made anew.
+        With its encoder and model, which are not made anew (`Tagger.of` makes those of the request).
     request : FitRequest
     say : callable
         Takes lines for people: what was found, left out, and how the fit was done.
@@ -44,6 +47,8 @@ def fit(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress 
         If settings do not go together, or the model cannot learn what is requested.
     EncoderMismatchError
         If features are given that another encoder made than the requested one.
+    StorageError
+        If something that is not a run lies at `out`.
     """
     run.check_settings(request.valid)
     remote = request.executor.remote
@@ -74,36 +79,28 @@ def fit(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress 
     if corpus.encoded is not None:
         run.take_encoder(corpus.encoded.encoder, corpus.encoded.requested)
     run.forget_words()
-    if request.queries is None:
-        _fit_tags(run, request, corpus, relations, cleaning.aliases, progress)
-    else:
+    if request.queries is not None:
         _fit_queries(run, request, corpus, lines, relations, cleaning.aliases, progress)
+    else:
+        aliases, starts = cleaning.aliases, None
+        if request.word_vectors is not None:  # before the images are encoded, which may take hours
+            starts = StartWords.read(run.model, request.word_vectors, tags_to_learn(corpus, run.min_count, aliases))
+        rows = training_rows(run.encoder, corpus, min_count=run.min_count, aliases=aliases, progress=progress)
+        run.refer_to(request.idf, rows.vocabulary)
+        run.relate(relations, rows.vocabulary)
+        if starts is not None:
+            run.words = starts.set_vectors(run.model, rows)
+        work = request.work_folder("workers") if remote else ""
+        run.learn(rows, executor=request.executor, work=work, calibrate=request.calibrate, progress=progress)
     run.facts |= read | pruned
     if remote and "workers" not in run.facts:
         say("--ray ignored: all images are in one batch, so one process learned from them.")
     for line in _how_it_went(run, request, cleaning):
         say(line)
-
-
-def _fit_tags(
-    run: Run,
-    request: FitRequest,
-    corpus: Corpus,
-    relations: WordRelations | None,
-    aliases: Mapping[str, str] | None,
-    progress: Progress,
-) -> None:
-    """Learn from tags."""
-    starts = None
-    if request.word_vectors is not None:  # before the images are encoded, which may take hours
-        starts = StartWords.read(run.model, request.word_vectors, tags_to_learn(corpus, run.min_count, aliases))
-    rows = training_rows(run.encoder, corpus, min_count=run.min_count, aliases=aliases, progress=progress)
-    run.refer_to(request.idf, rows.vocabulary)
-    run.relate(relations, rows.vocabulary)
-    if starts is not None:
-        run.words = starts.set_vectors(run.model, rows)
-    work = request.work_folder("workers") if request.executor.remote else ""
-    run.learn(rows, executor=request.executor, work=work, calibrate=request.calibrate, progress=progress)
+    if request.out is not None:
+        run.save(request.out)
+        if run.relations.senses is not None:
+            say(f"How tags were matched is in {Path(request.out) / SENSES}; correct it and pass it as --tag-synsets.")
 
 
 def _fit_queries(
@@ -135,7 +132,7 @@ def _fit_queries(
 
 
 def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning, say: Say, progress: Progress) -> None:
-    """Learn from features on disk, in this process or by several workers."""
+    """Learn from features on disk, in this process or by several workers, and write the run."""
     from visterm.tagging.streamed_fit import fit_streamed
     from visterm.tagging.streamed_fit_together import stream_on_machines
 
@@ -164,6 +161,8 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
         lines = fit_streamed(run, features, request.tags, plan, **how)
     for line in lines:
         say(line)
+    if request.out is not None:
+        run.save(request.out)
 
 
 def _how_it_went(run: Run, request: FitRequest, cleaning: Cleaning) -> list[str]:

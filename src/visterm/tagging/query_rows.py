@@ -34,7 +34,6 @@ from visterm.features.training_rows import (
     Photos,
     TrainingRows,
     as_images,
-    features_of,
     known_part,
     source_of_rows,
 )
@@ -80,7 +79,9 @@ def query_corpus(
         names, items = as_images(images)
         return Corpus.of(list(items), names, [[] for _ in names]), lines
     if is_features(images):
-        corpus = features_of(images).corpus()
+        from visterm.features.stored import Features  # which loads pyarrow
+
+        corpus = Features(images).corpus()
     else:
         folder = Path(images)
         paths = images_in(folder)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import learned_hash
+from visterm.core.persist import new_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
@@ -26,7 +27,7 @@ from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.stopping import OnEpoch
 from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of
-from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_encoder, read_part, read_skips
+from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_encoder, read_part, read_skips, write_run
 from visterm.tagging.typed_queries import QueryContext
 from visterm.tagging.word_places import WordPlaces
 
@@ -310,3 +311,19 @@ class Run:
     def known_tags(self, X: Matrix) -> sp.csr_array | None:
         """Return the tags learned of images known by number, shape (n_images, n_tags), else None."""
         return None if self.given is None else sp.csr_array(X @ self.given)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a run: a folder of JSON and safetensors, whole or not there.
+
+        Raises
+        ------
+        StorageError
+            If something that is not a run lies at `path`.
+        """
+        self._refuse_unfitted()
+        with new_folder(path, "run", fingerprint=self.fingerprint) as folder:
+            write_run(self, folder)
+
+    def _refuse_unfitted(self) -> None:
+        if len(self.vocabulary) == 0:
+            raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from visterm.core.errors import UserError
-from visterm.core.persist import check_target, folder_kind, new_folder
+from visterm.core.persist import check_target, folder_kind
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
 from visterm.core.types import Skipped
@@ -16,7 +15,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.models.base import Annotator
 from visterm.tagging.part_settings import make_model, move_encoder
 from visterm.tagging.run import Run
-from visterm.tagging.run_files import open_run, write_run
+from visterm.tagging.run_files import open_run
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
@@ -70,6 +69,41 @@ class Tagger(Run):
         self.min_count, self.seed = min_count, seed
 
     @classmethod
+    def of(cls, request: FitRequest) -> Self:
+        """Make the tagger that a request asks for; `visterm.tagging.fitting.fit_run` lets it learn.
+
+        Raises
+        ------
+        UserError
+            If there is a run at `out` already, or settings cannot be used.
+        EncoderMismatchError
+            If features are given that another encoder made than the one asked for.
+        StorageError
+            If something that is not a run lies at `out`.
+        """
+        from visterm.tagging.fit_input import check_encoder_of_features
+        from visterm.tagging.start_words import SETTING
+
+        if request.out is not None:
+            check_target(request.out, "run")
+            if not request.overwrite and folder_kind(request.out) == "run":
+                raise UserError(f"{request.out} is a run already. Choose another name, or replace it: --overwrite.")
+        check_encoder_of_features(request.images, request.encoder)
+        encoder_params, model_params = request.part_settings()
+        tagger = cls(
+            encoder=request.encoder,
+            model=request.model,
+            encoder_params=encoder_params,
+            model_params=model_params,
+            min_count=request.min_count,
+            seed=request.seed,
+            n_jobs=request.n_jobs,
+        )
+        if isinstance(model_params.get(SETTING), str):
+            raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
+        return tagger
+
+    @classmethod
     def from_parts(
         cls, encoder: AnyEncoder, model: Annotator, vocabulary: Vocabulary, facts: Mapping[str, Any] | None = None
     ) -> Self:
@@ -113,14 +147,14 @@ class Tagger(Run):
             If features are given that another encoder made than the one asked for.
         """
         from visterm.tagging.fit_request import FitRequest
-        from visterm.tagging.fitting import fit as fit_parts
+        from visterm.tagging.fitting import fit_run
 
         if theirs := sorted(request.keys() & _OF_TAGGERS):
             raise UserError(f"{theirs[0]} is not set in fit: make the tagger with it, as Tagger({theirs[0]}=...).")
         if "out" in request:
             raise UserError("fit keeps the run in memory. Leave out=... out, and call save(path) afterwards.")
         asked = FitRequest(images=images, tags=tags, min_count=self.min_count, **request)
-        fit_parts(self, asked, say=say, progress=progress)
+        fit_run(self, asked, say=say, progress=progress)
         return self
 
     def fit_queries(
@@ -280,18 +314,6 @@ class Tagger(Run):
         """
         return typed_query(self.query_context, words, new_tags)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a run: a folder of JSON and safetensors, whole or not there.
-
-        Raises
-        ------
-        StorageError
-            If something that is not a run lies at `path`.
-        """
-        self._refuse_unfitted()
-        with new_folder(path, "run", fingerprint=self.fingerprint) as folder:
-            write_run(self, folder)
-
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, device: str | None = None, whole: bool = True
@@ -320,59 +342,6 @@ class Tagger(Run):
             move_encoder(tagger.encoder, device)
         return tagger
 
-    def _refuse_unfitted(self) -> None:
-        if len(self.vocabulary) == 0:
-            raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")
-
-
-def fit_run(request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Tagger:
-    """Do all that ``visterm fit`` does: make a tagger, let it learn, and write the run if it has a place.
-
-    Parameters
-    ----------
-    request : FitRequest
-    say : callable
-        Takes lines for people: what was found, left out, and how the fit was done.
-    progress : Progress
-        Takes each step.
-
-    Raises
-    ------
-    UserError, DataError, EncoderMismatchError
-        As `Tagger.fit` does.
-    StorageError
-        If something that is not a run lies at `out`.
-    """
-    from visterm.tagging.fit_input import check_encoder_of_features
-    from visterm.tagging.fitting import fit as fit_parts
-    from visterm.tagging.relations import SENSES
-    from visterm.tagging.start_words import SETTING
-
-    if request.out is not None:
-        check_target(request.out, "run")
-        if not request.overwrite and folder_kind(request.out) == "run":
-            raise UserError(f"{request.out} is a run already. Choose another name, or replace it: --overwrite.")
-    check_encoder_of_features(request.images, request.encoder)
-    encoder_params, model_params = request.part_settings()
-    tagger = Tagger(
-        encoder=request.encoder,
-        model=request.model,
-        encoder_params=encoder_params,
-        model_params=model_params,
-        min_count=request.min_count,
-        seed=request.seed,
-        n_jobs=request.n_jobs,
-    )
-    if isinstance(model_params.get(SETTING), str):
-        raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
-    fit_parts(tagger, request, say=say, progress=progress)
-    if request.out is not None:
-        tagger.save(request.out)
-        if tagger.relations.senses is not None:
-            senses = Path(request.out) / SENSES
-            say(f"How tags were matched is in {senses}; correct it and pass it as --tag-synsets.")
-    return tagger
-
 
 def fit(
     images: Photos | Sequence[Place] | None = None,
@@ -388,8 +357,10 @@ def fit(
     ----------
     images, tags
         As in `FitRequest`.
-    say, progress
-        As in `fit_run`.
+    say : callable
+        Takes lines for people: what was found, left out, and how the fit was done.
+    progress : Progress
+        Takes each step.
     **request
         All else that `FitRequest` has: `encoder`, `model`, `model_params`, `valid`, `stop_tags`, `out`, and so on.
 
@@ -404,5 +375,9 @@ def fit(
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     """
     from visterm.tagging.fit_request import FitRequest
+    from visterm.tagging.fitting import fit_run
 
-    return fit_run(FitRequest(images=images, tags=tags, **request), say=say, progress=progress)
+    asked = FitRequest(images=images, tags=tags, **request)
+    tagger = Tagger.of(asked)
+    fit_run(tagger, asked, say=say, progress=progress)
+    return tagger

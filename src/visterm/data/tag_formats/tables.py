@@ -113,8 +113,13 @@ def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
 
 def find_column(wanted: Iterable[str], names: Iterable[str]) -> str | None:
     """Return the first of the requested columns that there is, or None; capitals and outer white space don't count."""
-    by_key = {name.strip().casefold(): name for name in reversed(list(names))}
-    return next((by_key[key] for key in (name.strip().casefold() for name in wanted) if key in by_key), None)
+    by_key: dict[str, str] = {}
+    for name in names:
+        by_key.setdefault(name.strip().casefold(), name)
+    for name in wanted:
+        if (key := name.strip().casefold()) in by_key:
+            return by_key[key]
+    return None
 
 
 def required_column(wanted: Sequence[str], names: Sequence[str], missing: str, advice: str) -> str:

@@ -34,7 +34,7 @@ class Shards:
     def __init__(self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
         paths = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._folders = [feature_folder(one) for one in paths]
-        each = [finished_contents(folder) for folder in self._folders]
+        each = list(map(finished_contents, self._folders))
         for folder, contents in zip(self._folders, each, strict=True):
             if contents.fingerprint != each[0].fingerprint:
                 raise EncoderMismatchError(

@@ -128,14 +128,9 @@ class DeepFit:
                 return (*layers, training.table.rows)
 
             measure = self._measure(judged)
-            self._monitor.start("train", epochs)
-            self._monitor.advance(len(course.history))
-            try:
-                model._run_epochs(
-                    course, epochs, run_epoch, publish, measure, monitor=self._monitor, on_epoch=self._on_epoch
-                )
-            finally:
-                self._monitor.finish()
+            model._run_epochs(
+                course, epochs, run_epoch, publish, measure, monitor=self._monitor, on_epoch=self._on_epoch
+            )
 
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Return what measures MAP on validation images, each process on its part of those with tags."""

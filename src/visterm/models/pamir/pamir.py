@@ -17,7 +17,7 @@ from visterm.core.learned import Array, Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.query_weights import inverse_frequencies, weigh_words
 from visterm.core.registry import unknown
-from visterm.core.threads import Team, one_blas_thread
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.queries import TOP, gains_of, rank_queries
@@ -27,7 +27,7 @@ from visterm.models.linear.base import check_weight_size
 from visterm.models.pamir.intercepts import keep_means, set_intercepts
 from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
 from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
-from visterm.models.ranking.base import Images, Setup, Training, positive_tags
+from visterm.models.ranking.base import Images, RankingCourse, Setup, Training, positive_tags
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.stopping import HeldOutFit, OnEpoch
 
@@ -193,8 +193,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         """
         queries = _checked(Q, R, X)
         tagged = as_csr(sp.csr_array(queries.relevant.T) @ (queries.words > 0).astype(np.float32))
-
-        def learn(X: Matrix, Y: sp.csr_array, rng: np.random.Generator, _: Validation | None) -> None:
+        with self._fitting(X, tagged) as (X, Y, rng, _):
             self.check_settings()
             judged = None
             if valid is not None:
@@ -205,8 +204,7 @@ class Pamir(KernelAnnotator, LinearRanker):
                         f"The validation Q has {judged.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
                     )
             self._learn(X, positive_tags(Y), queries, rng, judged, monitor or SILENT, on_epoch)
-
-        return self._fit_by(X, tagged, None, learn)
+        return self
 
     @only_if(_learns_on)
     def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
@@ -260,23 +258,22 @@ class Pamir(KernelAnnotator, LinearRanker):
                 judged = JudgedImages(compare(judged.X), judged.queries)
         self._scale_features(K)
         self.n_queries_ = len(queries)
-
-        def train(images: Images | None, judged: JudgedImages | None, epochs: int) -> None:
-            def begin(weights: Weights, team: Team) -> Training:
-                return self._triplets(K, images, queries if images is None else queries.among(images), weights[0], rng)
-
-            weights = self._start(K, positives.shape[1], rng)
-            self._train(weights, begin, self._found_by(judged), epochs, monitor, on_epoch)
-
-        def keep(trained: Images, held: Images) -> HeldOutFit:
-            set_intercepts(self.tag_rows_, K[trained], positives[trained])
-            return HeldOutFit(held, super(Pamir, self)._image_rows(K[held]), self.tag_rows_)
-
-        if judged is None:
-            self._train_twice(X.shape[0], rng, lambda held: JudgedImages(K[held], queries.among(held)), train, keep)
-        else:
-            self.n_held_out_, self._held_out = 0, None
-            train(None, judged, self.epochs)
+        for some, held, epochs in self._trainings(X.shape[0], judged, rng):
+            by = judged if held is None else JudgedImages(K[held], queries.among(held))
+            course = RankingCourse(self._start(K, positives.shape[1], rng), self.patience)
+            measure = self._found_by(by)
+            self._publish(*course.means)
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                learned = queries if some is None else queries.among(some)
+                training = self._triplets(K, some, learned, course.weights[0], rng)
+                self._run_epochs(
+                    course, epochs, training.run_epoch, self._publisher(course, team), measure,
+                    monitor=monitor, on_epoch=on_epoch,
+                )  # fmt: skip
+            del course, training  # the next training needs their memory
+            if held is not None:
+                set_intercepts(self.tag_rows_, K[some], positives[some])
+                self._held_out = HeldOutFit(held, super()._image_rows(K[held]), self.tag_rows_)
         set_intercepts(self.tag_rows_, K, positives)
         if self.kernel in KEPT_KERNELS:
             support = np.flatnonzero(self.tag_rows_[:, :-1].any(axis=0))

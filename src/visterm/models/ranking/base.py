@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,8 +34,6 @@ from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
 
-Judged = TypeVar("Judged")
-
 MIX_ROWS = 4096  # Rows of weights that one thread averages at a time
 
 
@@ -53,9 +51,6 @@ class Setup(NamedTuple):
     team: Team
     images: bool  # Whether weights on the image's side move too; else only those of tags
     block: int  # Pairs that share one state of the weights, for models whose `block` is None
-
-
-Begin: TypeAlias = Callable[[Weights, Team], Training]  # Begins a training that changes the given weights
 
 
 class RankingCourse(Course):
@@ -214,73 +209,41 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
-
-        def train(images: Images | None, judged: Validation | None, epochs: int) -> None:
-            features, tags = (X, positives) if images is None else (X[images], positives[images])
-
-            def begin(weights: Weights, team: Team) -> Training:
-                setup = Setup(rng, team, True, block_for(tags.nnz, tags.shape[1]))
-                return self._training(features, tags, weights, setup)
-
-            self._train(
-                self._start(X, positives.shape[1], rng), begin, self._measure(judged), epochs, monitor, on_epoch
-            )
-
-        def keep(_: Images, held: Images) -> HeldOutFit:
-            return HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
-
-        if valid is None:
-            self._train_twice(X.shape[0], rng, lambda held: (X[held], Y[held]), train, keep)
-        else:
-            self.n_held_out_, self._held_out = 0, None
-            train(None, valid, self.epochs)
-
-    def _train_twice(
-        self,
-        n_images: int,
-        rng: np.random.Generator,
-        judge: Callable[[Images], Judged],
-        train: Callable[[Images | None, Judged | None, int], None],
-        keep: Callable[[Images, Images], HeldOutFit],
-    ) -> None:
-        """Train on some of `n_images` and stop by those held out, then on all for as many epochs as were best.
-
-        `rng` draws the images to hold out. `judge` makes of them what `train` stops by. `train` takes the images to
-        learn from (None: all), what to stop by (None: nothing) and how many epochs at most. `keep` returns, of the
-        images learned from and those held out, how the first training scores the latter.
-        """
-        self._held_out = None
-        trained, held = hold_out(n_images, self.valid_share, rng)
-        self.n_held_out_ = held.size
-        if held.size == 0:
-            train(None, None, self.epochs)
-            return
-        train(trained, judge(held), self.epochs)
-        self._held_out = keep(trained, held)
-        history = self.history_
-        train(None, None, self.n_epochs_)
-        self.history_ = history
-
-    def _train(
-        self,
-        weights: Weights,
-        begin: Begin,
-        measure: Measure | None,
-        epochs: int,
-        monitor: Progress,
-        on_epoch: OnEpoch | None,
-    ) -> None:
-        """Run epochs over rows in memory, from these weights; see `_run_epochs`."""
-        course = RankingCourse(weights, self.patience)
-        self._publish(*course.means)
-        monitor.start("train", epochs)
-        try:
+        for some, held, epochs in self._trainings(X.shape[0], valid, rng):
+            features, tags = (X, positives) if some is None else (X[some], positives[some])
+            course = RankingCourse(self._start(X, positives.shape[1], rng), self.patience)
+            measure = self._measure(valid if held is None else (X[held], Y[held]))
+            self._publish(*course.means)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                run_epoch = begin(weights, team).run_epoch
-                publish = self._publisher(course, team)
-                self._run_epochs(course, epochs, run_epoch, publish, measure, monitor=monitor, on_epoch=on_epoch)
-        finally:
-            monitor.finish()
+                setup = Setup(rng, team, True, block_for(tags.nnz, tags.shape[1]))
+                training = self._training(features, tags, course.weights, setup)
+                self._run_epochs(
+                    course, epochs, training.run_epoch, self._publisher(course, team), measure,
+                    monitor=monitor, on_epoch=on_epoch,
+                )  # fmt: skip
+            del course, training  # the next training needs their memory
+            if held is not None:
+                self._held_out = HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
+
+    def _trainings(
+        self, n_images: int, valid: object | None, rng: np.random.Generator
+    ) -> Iterator[tuple[Images | None, Images | None, int]]:
+        """Yield what to learn from (None: all images), what was held out to stop by, and how many epochs at most.
+
+        Without validation images that is two trainings: on some images, stopped by the others, then on all for as many
+        epochs as were best, of which the history says nothing.
+        """
+        self.n_held_out_, self._held_out = 0, None
+        if valid is None:
+            some, held = hold_out(n_images, self.valid_share, rng)
+            self.n_held_out_ = held.size
+        if not self.n_held_out_:
+            yield None, None, self.epochs
+            return
+        yield some, held, self.epochs
+        history = self.history_
+        yield None, None, self.n_epochs_
+        self.history_ = history
 
     def _publisher(self, course: RankingCourse, team: Team) -> Callable[[], Weights]:
         """Return what mixes the weights into the running means, and publishes these, after each epoch."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
-from visterm.kernels.row_moves import Rule, make_rule, move_rows
+from visterm.kernels.row_moves import make_rule, move_rows
 from visterm.kernels.rows import Rows, add_outer, add_steps, copy_rows, dense_rows, embed, sparse_rows
 from visterm.models.epochs import Floats
 
@@ -57,6 +56,10 @@ class EmbeddedImages(ImageSide):
     is one more coordinate of each image, for tag rows that have one more; 0 is none. With `scale`, training goes as if
     the features were multiplied by it, without a copy of them: the map is then the paper's times `scale`, so its steps
     are `scale` squared and its norms `scale` times as large.
+
+    Features are of three kinds. Dense rows take a matrix product forward and one back, each in pieces of fixed size.
+    Sparse ones take loops over the stored values; each share is a range of features with about as many of them. Rows
+    that are 1 in one place are images known by number (`by_number`): each alone moves its row of the map.
     """
 
     tabled = True
@@ -75,16 +78,27 @@ class EmbeddedImages(ImageSide):
         n_jobs: int,
         moving: bool = True,
     ) -> None:
-        dim = image_map.shape[1]
-        self._features = feature_steps(X, block, n_jobs)
-        self.grain = self._features.grain
+        n_features, dim = image_map.shape
+        self._X, self._dense, self.by_number = X, not sp.issparse(X), False
+        if self._dense:
+            self._taken = np.empty((block, n_features), np.float32)
+            n_shares = -(-n_features // DENSE_SHARE)
+        else:
+            csr: Any = X
+            self.by_number = bool(np.all(np.diff(csr.indptr) == 1) and np.all(csr.data == 1))
+            self._features = sparse_rows(csr.data, csr.indices, csr.indptr)
+            self._bounds = even_bounds(np.bincount(csr.indices, minlength=n_features), n_jobs)
+            self._stamps, self._touched = np.zeros((2, n_features), np.int64)
+            n_shares = n_jobs
+        self.grain = 4 if self.by_number else 1
+        self._stamp = 0
         self._image_map, self._l2, self._max_norm, self._scale = image_map, l2, max_norm * scale, scale
-        self.squares = np.ones(image_map.shape[0] if adagrad else 0, np.float32)
+        self.squares = np.ones(n_features if adagrad else 0, np.float32)
         self.U = np.full((block, dim + (constant > 0)), constant, np.float32)
         self.rows = dense_rows(self.U)
         self.steps = np.zeros((block, dim if moving else 0), np.float32)
         self._numbers = np.arange(block)
-        self.n_shares = self._features.n_shares if moving else 0
+        self.n_shares = n_shares if moving else 0
 
     def set_rate(self, rate: float) -> None:
         """Take the learning rate of the epochs to come."""
@@ -93,18 +107,50 @@ class EmbeddedImages(ImageSide):
         self._rule = make_rule(in_the_papers_unit, self._l2 / self._scale, self._max_norm)
 
     def take(self, images: Ints) -> Ints:
-        """Return the images of the block numbers from 0 on."""
-        self._features.take(images)
+        """Return the images of the block numbers from 0 on; dense rows are copied together."""
         self._n = images.size
-        return self._numbers[: images.size]
+        self._stamp += 1
+        if self._dense:
+            np.take(self._X, images, axis=0, out=self._taken[: self._n])
+        else:
+            self._images = self._features.cols[images] if self.by_number else images
+        return self._numbers[: self._n]
 
     def embed(self, part: slice) -> None:
         """Map the images of this part."""
-        self._features.embed(part, self._image_map, self.U[: self._n][part])
+        out = self.U[: self._n][part]
+        if self._dense:
+            np.matmul(self._taken[: self._n][part], self._image_map, out=out[:, : self._image_map.shape[1]])
+        elif self.by_number:
+            copy_rows(self._image_map, self._images[part], out)
+        else:
+            embed(self._features, self._images[part], self._image_map, out)
 
     def move(self, share: int, active: Ints) -> None:
-        """Move one share of the map."""
-        self._features.move(share, active, self._image_steps(), self._rule, self.squares, self._image_map)
+        """Move one share of the map by Σ x · step over the active images of the block; steps are 0 where not active."""
+        steps, squares = self._image_steps(), self.squares
+        if self._dense:
+            self._move_dense(slice(share * DENSE_SHARE, (share + 1) * DENSE_SHARE), active, steps)
+            return
+        first, last = self._bounds[share : share + 2]
+        if self.by_number:
+            add_steps(self._images, active, steps, first, last, self._rule, squares, self._image_map)
+            return
+        add_outer(
+            self._features, self._images, active, steps, first, last, self._rule, squares,
+            self._image_map, self._stamps, self._stamp, self._touched,
+        )  # fmt: skip
+
+    def _move_dense(self, features: slice, active: Ints, steps: Floats) -> None:
+        """Multiply these columns of the block's rows by the steps."""
+        rows, rule = self._taken[: self._n, features], self._rule
+        gradients = counts = self.squares[:0]
+        if self.squares.size:
+            lengths = np.einsum("pc,pc->p", steps, steps) / np.float32(rule.rate**2 * max(1, steps.shape[1]))
+            gradients = np.square(rows).T @ lengths
+        if rule.keep < 1:
+            counts = (rows != 0).astype(np.float32).T @ (active >= 0).astype(np.float32)
+        move_rows(self._image_map[features], rows.T @ steps, gradients, counts, self.squares[features], rule)
 
     def _image_steps(self) -> Floats:
         """Return the steps of the block's images."""
@@ -132,124 +178,8 @@ class PlainImages(ImageSide):
         return self._numbers[: images.size]
 
 
-class FeatureSteps(ABC):
-    """What Algorithm 1 asks of the image features: `embed` a block, and `move` the image map by it."""
-
-    n_shares: int  # Parts of the features whose weights may be moved at the same time
-    grain: int = 1  # See `ImageSide`
-
-    @abstractmethod
-    def take(self, images: Ints) -> None:
-        """Make a block of images the one that `embed` and `move` are about."""
-
-    @abstractmethod
-    def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
-        """Put the embedded images of one part of the block into the first columns of `out`."""
-
-    @abstractmethod
-    def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
-        """Move one share of the map by Σ x · step over the active images of the block, as the rule says.
-
-        `steps` are 0 where not active; `squares` (n_features,) is one plus the mean squares of each row's gradients,
-        empty for SGD.
-        """
-
-
-class DenseSteps(FeatureSteps):
-    """Dense rows: a matrix product forward and one back, each in pieces of fixed size."""
-
-    def __init__(self, X: Floats, block: int) -> None:
-        self._X = X
-        self._rows = np.empty((block, X.shape[1]), np.float32)
-        self.n_shares = -(-X.shape[1] // DENSE_SHARE)
-
-    def take(self, images: Ints) -> None:
-        """Copy the rows of the block together."""
-        self._n = images.size
-        np.take(self._X, images, axis=0, out=self._rows[: self._n])
-
-    def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
-        """Multiply the rows by the map."""
-        np.matmul(self._rows[: self._n][part], image_map, out=out[:, : image_map.shape[1]])
-
-    def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
-        """Multiply the rows' columns of this share by the steps; `steps` are 0 where not active."""
-        features = slice(share * DENSE_SHARE, (share + 1) * DENSE_SHARE)
-        rows = self._rows[: self._n, features]
-        gradients = counts = squares[:0]
-        if squares.size:
-            lengths = np.einsum("pc,pc->p", steps, steps) / np.float32(rule.rate**2 * max(1, steps.shape[1]))
-            gradients = np.square(rows).T @ lengths
-        if rule.keep < 1:
-            counts = (rows != 0).astype(np.float32).T @ (active >= 0).astype(np.float32)
-        move_rows(image_map[features], rows.T @ steps, gradients, counts, squares[features], rule)
-
-
-class SparseSteps(FeatureSteps):
-    """CSR rows: loops over the stored values; each share is a range of features with about as many of them."""
-
-    def __init__(self, X: sp.csr_array, n_shares: int) -> None:
-        self._rows = sparse_rows(X.data, X.indices, X.indptr)
-        self._bounds = _even_bounds(X, n_shares)
-        self._stamps = np.zeros(X.shape[1], np.int64)
-        self._touched = np.empty(X.shape[1], np.int64)
-        self._stamp = 0
-        self.n_shares = n_shares
-
-    def take(self, images: Ints) -> None:
-        """Remember the block; its rows stay where they are."""
-        self._images = images
-        self._stamp += 1
-
-    def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
-        """Sum the map's rows of each image's features."""
-        embed(self._rows, self._images[part], image_map, out)
-
-    def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
-        """Add to the map's rows of this range of features."""
-        first, last = self._bounds[share], self._bounds[share + 1]
-        add_outer(
-            self._rows, self._images, active, steps, first, last, rule, squares,
-            image_map, self._stamps, self._stamp, self._touched,
-        )  # fmt: skip
-
-
-class NumberedSteps(FeatureSteps):
-    """Rows that are 1 in one place: images known by number, each the only one that moves its row of the map."""
-
-    grain = 4
-
-    def __init__(self, X: sp.csr_array, n_shares: int) -> None:
-        self._number_of = X.indices
-        self._bounds = _even_bounds(X, n_shares)
-        self.n_shares = n_shares
-
-    def take(self, images: Ints) -> None:
-        """Look up the numbers of the block."""
-        self._numbers = self._number_of[images]
-
-    def embed(self, part: slice, image_map: Floats, out: Floats) -> None:
-        """Copy the rows of the map together."""
-        copy_rows(image_map, self._numbers[part], out)
-
-    def move(self, share: int, active: Ints, steps: Floats, rule: Rule, squares: Floats, image_map: Floats) -> None:
-        """Add to the map's rows of this range of numbers."""
-        first, last = self._bounds[share], self._bounds[share + 1]
-        add_steps(self._numbers, active, steps, first, last, rule, squares, image_map)
-
-
-def feature_steps(X: Matrix, block: int, n_jobs: int) -> FeatureSteps:
-    """Choose the products that fit the features."""
-    if not sp.issparse(X):
-        return DenseSteps(X, block)
-    rows = sp.csr_array(X)
-    by_number = np.all(np.diff(rows.indptr) == 1) and np.all(rows.data == 1)
-    return NumberedSteps(rows, n_jobs) if by_number else SparseSteps(rows, n_jobs)
-
-
-def _even_bounds(X: sp.csr_array, n_shares: int) -> Ints:
-    """Cut the features into ranges with about as many stored values."""
-    n_features = X.shape[1]
-    stored = np.cumsum(np.bincount(X.indices, minlength=n_features))
-    inner = np.searchsorted(stored, X.nnz * np.arange(1, n_shares) / n_shares)
-    return np.concatenate([[0], inner, [n_features]]).astype(np.int64)
+def even_bounds(loads: NDArray[Any], n_shares: int) -> Ints:
+    """Cut numbered things into ranges of about the same load: where each of the `n_shares` begins, and the end."""
+    total = np.cumsum(loads)
+    inner = np.searchsorted(total, total[-1] * np.arange(1, n_shares) / n_shares)
+    return np.concatenate([[0], inner, [total.size]]).astype(np.int64)

@@ -27,7 +27,8 @@ class ExactRankTraining(PairTraining):
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
         """Score all tags for a part of the pairs, and weigh those that violate."""
-        first, last = self._embed(pairs, part)
+        first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
+        self._side.embed(slice(first, last))
         scores, steps = self._scores[first:last], self._side.steps[first:last]
         np.matmul(self._side.U[first:last], self._W.T, out=scores)
         found: tuple[float, int, int]
@@ -37,9 +38,13 @@ class ExactRankTraining(PairTraining):
             steps *= np.float32(self._side.rate)
         return found
 
-    def _move_tags(self, share: int, pairs: PairBatch) -> None:
-        """Move one share of the tags by all factors of the block."""
-        n, tags = pairs.tags.size, slice(share * TAG_SHARE, (share + 1) * TAG_SHARE)
+    def _move(self, pairs: PairBatch, share: int) -> None:
+        """Move one share of the features, or after these of the tags by all factors of the block."""
+        if share < self._side.n_shares:
+            super()._move(pairs, share)
+            return
+        first = (share - self._side.n_shares) * TAG_SHARE
+        n, tags = pairs.tags.size, slice(first, first + TAG_SHARE)
         factors, U = self._scores[:n, tags], self._side.U[:n]
         change = factors.T @ U
         change *= np.float32(self._rule.rate)

@@ -101,8 +101,7 @@ class StreamedFit(RankingAnnotator):
         stands_for_all = np.zeros((1, windows.n_features), np.float32)
         stands_for_all[0, 0] = windows.mean_length
         no_tags = sp.csr_array((1, windows.n_tags), dtype=np.float32)
-
-        def learn(X: Matrix, _: Any, rng: np.random.Generator, valid: Validation | None) -> None:
+        with self._fitting(stands_for_all, no_tags, valid) as (X, _, rng, valid):
             self.check_settings()
             if windows.n_pairs == 0:
                 raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
@@ -120,8 +119,7 @@ class StreamedFit(RankingAnnotator):
                 shared = SyncedTraining(exchange, course.weights, self._longest_rows(len(course.weights)))
                 shared.check_seed(course.seed)
             self._train_streamed(course, windows, valid, checkpoints, monitor or SILENT, on_epoch, shared)
-
-        return self._fit_by(stands_for_all, no_tags, valid, learn)
+        return self
 
     def _train_streamed(
         self,
@@ -157,18 +155,15 @@ class StreamedFit(RankingAnnotator):
 
         self._publish(*course.means)
         begun = course.epoch > 1 or course.window > 0
-        monitor.start(f"train windows, from epoch {course.epoch} on" if begun else "train windows", None)
-        try:
-            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                publish = self._publisher(course, team)
-                self._run_epochs(
-                    course, self.epochs, run_epoch, publish, measure,
-                    monitor=monitor, on_epoch=on_epoch, steps=0, keep=keep,
-                )  # fmt: skip
-            if checkpoints is not None and shared is not None:
-                checkpoints.keep(course.checkpoint)
-        finally:
-            monitor.finish()
+        task = f"train windows, from epoch {course.epoch} on" if begun else "train windows"
+        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+            publish = self._publisher(course, team)
+            self._run_epochs(
+                course, self.epochs, run_epoch, publish, measure,
+                monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
+            )  # fmt: skip
+        if checkpoints is not None and shared is not None:
+            checkpoints.keep(course.checkpoint)
 
     def _train_window(
         self,

@@ -19,7 +19,7 @@ from visterm.kernels.pair_batch import PairBatch, PositiveTags, RankLoss
 from visterm.kernels.row_moves import make_rule
 from visterm.kernels.warp import add_tag_steps, weigh_pairs
 from visterm.models.epochs import EpochSums, Floats
-from visterm.models.ranking.image_sides import ImageSide, Ints
+from visterm.models.ranking.image_sides import ImageSide, Ints, even_bounds
 from visterm.models.ranking.negatives import negatives_for
 from visterm.models.ranking.recipe import Negatives, Recipe, Step, rank_weights
 
@@ -71,7 +71,9 @@ class PairTraining:
         most_trials = (recipe.max_trials or n_tags) if recipe.rank_of_trials else 0
         self._rank_loss = RankLoss(int(recipe.loss), weights, most_trials)
         self._squares = np.ones(n_tags if recipe.step == Step.ADAGRAD else 0, np.float32)
-        self._tag_bounds = _even_bounds(positives, team.size)
+        # half of a tag's steps follow its frequency
+        loads = np.bincount(positives.indices, minlength=n_tags) + positives.nnz / n_tags
+        self._tag_bounds = even_bounds(loads, team.size)
         self._n_tag_shares = team.size
         self._violators, self._trials = np.empty((2, self._block), np.int64)
         self._gaps, self._gains = np.empty((2, self._block), np.float32)
@@ -116,8 +118,9 @@ class PairTraining:
         return sums
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
-        """Draw the other tags of a part of the pairs, and weigh their steps by the ranks that the draws tell."""
-        first, last = self._embed(pairs, part)
+        """Embed a part of the pairs, draw their other tags, and weigh the steps by the ranks that the draws tell."""
+        first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
+        self._side.embed(slice(first, last))
         self._negatives.draw(pairs, first, last)
         positives, rank_loss = tuple(self._positives), tuple(self._rank_loss)
         found: tuple[float, int, int] = weigh_pairs(
@@ -125,22 +128,12 @@ class PairTraining:
         )
         return found
 
-    def _embed(self, pairs: PairBatch, part: int) -> tuple[int, int]:
-        """Embed the images of a part of the pairs; return where it begins and ends."""
-        first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
-        self._side.embed(slice(first, last))
-        return first, last
-
     def _move(self, pairs: PairBatch, share: int) -> None:
-        """Move one share of the features, or of the tags, and keep the norms."""
+        """Move one share of the features, or after these of the tags, and keep the norms."""
         if share < self._side.n_shares:
             self._side.move(share, pairs.violators)
-        else:
-            self._move_tags(share - self._side.n_shares, pairs)
-
-    def _move_tags(self, share: int, pairs: PairBatch) -> None:
-        """Move one share of the tags."""
-        first, last = self._tag_bounds[share : share + 2]
+            return
+        first, last = self._tag_bounds[share - self._side.n_shares :][:2]
         add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, first, last, self._W)
 
     def carried(self) -> dict[str, NDArray[Any]]:
@@ -172,11 +165,3 @@ def _part_size(block: int, least: int) -> int:
     if n_parts > 2:
         n_parts -= n_parts % (4 if n_parts > 4 else 2)
     return -(-block // n_parts)
-
-
-def _even_bounds(positives: sp.csr_array, n_shares: int) -> Ints:
-    """Split the tags into ranges that take about as many steps: half of them follow the tags' frequency."""
-    n_tags = positives.shape[1]
-    load = np.cumsum(np.bincount(positives.indices, minlength=n_tags) + positives.nnz / n_tags)
-    inner = np.searchsorted(load, load[-1] * np.arange(1, n_shares) / n_shares)
-    return np.concatenate([[0], inner, [n_tags]]).astype(np.int64)
