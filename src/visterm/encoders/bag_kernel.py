@@ -223,7 +223,7 @@ class BagKernel(Encoder):
         with Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
             bags = team.run(lambda i: bag_of(batch[i]), len(batch))
         known = self._made_of(
-            self.marks_, lambda: {mark.tobytes(): i for i, mark in reversed(list(enumerate(self.marks_)))}
+            lambda marks: {mark.tobytes(): i for i, mark in reversed(list(enumerate(marks)))}, self.marks_
         )
         places = np.array([known.get(mark_of(bag), -1) for bag in bags])
         K = np.empty((len(batch), len(self.own_)), np.float32)
@@ -277,9 +277,12 @@ class BagKernel(Encoder):
 
     def _matches(self) -> BestMatches:
         """Return the match kernel with the training bags."""
-        settings = {"gamma": self.gamma_, "degree": self.degree, "offset": self.offset}
-        bags = Bags(self.points_, self.start_)
-        return self._made_of(self.points_, lambda: BestMatches(bags, self.minor, **settings))
+        return self._made_of(
+            lambda points, start, minor, gamma, degree, offset: BestMatches(
+                Bags(points, start), minor, gamma=gamma, degree=degree, offset=offset
+            ),
+            self.points_, self.start_, self.minor, self.gamma_, self.degree, self.offset,
+        )  # fmt: skip
 
     def _visterms(self) -> Visterms:
         """Return an encoder of visterms with these settings, not fitted."""

@@ -194,17 +194,19 @@ class AnyEncoder(Estimator, ABC):
         line = f"The image '{name_of(images[first])}' is {reason}."
         raise DataError(f"None of the {n:,} images is known. {line}" if n == n_unknown > 1 else line)
 
-    def _made_of(self, source: Any, make: Callable[[], T], *settings: Any) -> T:
-        """Return what `make` gives, made anew only where `source`, what was learned, is another object.
-
-        `settings` are what else it depends on, compared by value.
-        """
+    def _made_of(self, make: Callable[..., T], *given: Any) -> T:
+        """Return ``make(*given)``, made anew only where an array is another object, or anything else another value."""
         held = self.__dict__.setdefault("_kept_made", {})
-        name = make.__qualname__
-        if name not in held or held[name][0] is not source or held[name][1] != settings:
-            held[name] = (source, settings, make())
-        made: T = held[name][2]
-        return made
+        before, made = held.get(make.__qualname__, ((), None))
+        arrays = (np.ndarray, sp.sparray)
+        same = len(before) == len(given) and all(
+            old is new or (not isinstance(new, arrays) and old == new) for old, new in zip(before, given, strict=True)
+        )
+        if not same:
+            made = make(*given)
+            held[make.__qualname__] = given, made
+        found: T = made
+        return found
 
     @property
     def fingerprint(self) -> str:

@@ -200,11 +200,13 @@ class Histograms(Encoder):
 
     def _finders(self) -> list[TextonFinder]:
         """Return what finds the textons of each scale."""
-        per_scale = zip(self.spread_, np.cumsum(self.scale_textons_), self.scale_textons_, strict=True)
         return self._made_of(
-            self.textons_,
-            lambda: [TextonFinder(self._bank(), spread, self.textons_[end - n : end]) for spread, end, n in per_scale],
-        )
+            lambda bank, textons, spreads, counts: [
+                TextonFinder(bank, spread, textons[end - n : end])
+                for spread, end, n in zip(spreads, np.cumsum(counts), counts, strict=True)
+            ],
+            self._bank(), self.textons_, self.spread_, self.scale_textons_,
+        )  # fmt: skip
 
     def _check_learned(self) -> None:
         """Refuse colours and textons that are not those of the settings."""

@@ -168,7 +168,7 @@ class KernelPca(NestedEncoder):
 
     def _landmarks(self) -> Landmarks:
         """Return the landmarks, ready to compare rows with."""
-        return self._made_of(self.landmarks_, lambda: Landmarks(self.kernel, self.landmarks_))
+        return self._made_of(Landmarks, self.kernel, self.landmarks_)
 
     def _chosen_gamma(self, rows: Matrix) -> float:
         """Return γ: as set, or 1 / the mean distance between these rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -197,8 +197,22 @@ class Visterms(Encoder):
         self.idf_ = self._learn_idf(codes, progress)
 
     def _encode_batch(self, batch: list[Pixels]) -> sp.csr_array:
-        table = self._table()
-        return self._bags(lambda i: pixel_codes(batch[i], table), len(batch), self.idf_, root=self.root_terms)
+        table, finder, pyramid = self._table(), self._finder(), self._pyramid()
+
+        def row(i: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+            found = finder.find(pixel_codes(batch[i], table), with_boxes=pyramid.knows_places)
+            return pyramid.row(*found, self.idf_, root=self.root_terms)
+
+        with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
+            rows = team.run(row, len(batch))
+        return sp.csr_array(
+            (
+                np.concatenate([weights for weights, _ in rows]),
+                np.concatenate([columns for _, columns in rows]),
+                np.cumsum([0, *(len(weights) for weights, _ in rows)]),
+            ),
+            shape=(len(batch), len(self.idf_)),
+        )
 
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Leave out later settings at their first value: rows that were stored before there was a choice stay valid."""
@@ -244,39 +258,22 @@ class Visterms(Encoder):
 
     def _learn_idf(self, codes: list[Codes], progress: Progress) -> NDArray[np.float32]:
         """Learn ``-log(share of images that have the word)``, or the word in the cell; 0 where none has."""
-        n_terms = self._pyramid().n_columns
-        having = np.zeros(n_terms, np.int64)
-        with reported(progress, "count visterms", len(codes)):
+        finder, pyramid = self._finder(), self._pyramid()
+        ones, having = np.ones(pyramid.n_columns, np.float32), np.zeros(pyramid.n_columns, np.int64)
+
+        def columns(batch: list[Codes], i: int) -> NDArray[np.int32]:
+            return pyramid.row(*finder.find(batch[i], with_boxes=pyramid.knows_places), ones, root=False)[1]
+
+        n_jobs = min(resolve_jobs(self.n_jobs), len(codes))
+        with reported(progress, "count visterms", len(codes)), one_blas_thread(), Team(n_jobs) as team:
             for start in range(0, len(codes), self.batch_size):
                 batch = codes[start : start + self.batch_size]
-                bags = self._bags(batch.__getitem__, len(batch), np.ones(n_terms, np.float32), root=False)
-                having += np.bincount(bags.indices, minlength=n_terms)
+                for found in team.run(partial(columns, batch), len(batch)):
+                    having[found] += 1
                 progress.advance(len(batch))
-        idf = np.zeros(n_terms, np.float32)
+        idf = np.zeros(len(ones), np.float32)
         idf[having > 0] = -np.log(having[having > 0] / len(codes))
         return idf
-
-    def _bags(
-        self, codes: Callable[[int], Codes], n_images: int, idf: NDArray[np.float32], *, root: bool
-    ) -> sp.csr_array:
-        """Make the rows of images 0 .. n_images - 1, whose codes ``codes(i)`` gives, in a few threads."""
-        finder, pyramid = self._finder(), self._pyramid()
-
-        def row(i: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-            image = codes(i)
-            boxes = finder.boxes(image) if pyramid.knows_places else np.empty((0, 4))
-            return pyramid.row(*finder.find(image), boxes, idf, root=root)
-
-        with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_images)) as team:
-            rows = team.run(row, n_images)
-        return sp.csr_array(
-            (
-                np.concatenate([weights for weights, _ in rows]),
-                np.concatenate([columns for _, columns in rows]),
-                np.cumsum([0, *(len(weights) for weights, _ in rows)]),
-            ),
-            shape=(n_images, len(idf)),
-        )
 
     def _cutter(self) -> BlockCutter:
         """Return what cuts images into blocks."""
@@ -290,14 +287,12 @@ class Visterms(Encoder):
 
     def _table(self) -> NDArray[np.uint8]:
         """Return the number of the nearest learned colour of each colour."""
-        return self._made_of(self.colours_, lambda: colour_table(self.colours_, self.colour_space == "lab"))
+        return self._made_of(colour_table, self.colours_, self.colour_space == "lab")
 
     def _finder(self) -> WordFinder:
         """Return what finds the words of blocks."""
-        way = (self._cutter(), self.neighbours, self.softness)
-        return self._made_of(
-            self.codebook_, lambda: WordFinder(self.codebook_, self.scale_words_, self.spread_, *way), *way
-        )
+        learned = (self.codebook_, self.scale_words_, self.spread_)
+        return self._made_of(WordFinder, *learned, self._cutter(), self.neighbours, self.softness)
 
     def _check_learned(self) -> None:
         """Refuse words that are not those of the scales, or weights that are not one a word and cell."""

@@ -35,40 +35,37 @@ class WordFinder:
         self.softness = softness
         self._first = np.cumsum(scale_words) - scale_words
         self._n_words = scale_words
-        self._prepared = [
-            prepare_codebook(codebook[first : first + n]) for first, n in zip(self._first, scale_words, strict=True)
-        ]
+        self._prepared = []
+        for first, n in zip(self._first, scale_words, strict=True):
+            self._prepared.append(prepare_codebook(codebook[first : first + n]))
         self._spread = spread
 
-    def find(self, codes: Codes) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the words of all blocks of an image, int32 (n_blocks, neighbours), and their shares, float32.
+    def find(
+        self, codes: Codes, *, with_boxes: bool
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
+        """Return the words of all blocks of an image, their shares, and where the blocks lie (`BlockCutter.boxes`).
 
-        A share says how much of the block the word gets: rows add up to 1.
+        Words are int32 (n_blocks, neighbours). A share, float32, says how much of the block the word gets: rows add up
+        to 1, and columns beyond the number of a scale's words have 0. There are no boxes unless `with_boxes`.
         """
-        words, shares = [], []
-        for scale in range(len(self._prepared)):
-            found, part = self._find(self.cutter.points(codes, scale), scale)
-            words.append(found)
+        words, shares, boxes = [], [], [np.empty((0, 4))]
+        tiny = float(np.finfo(np.float32).tiny)
+        for scale, prepared in enumerate(self._prepared):
+            points = self.cutter.points(codes, scale)
+            ids = np.zeros((len(points), self.neighbours), np.int32)
+            part = np.zeros(ids.shape, np.float32)
+            n = min(self.neighbours, int(self._n_words[scale]))
+            found, scores = nearest_words(points, prepared, n)
+            ids[:, :n] = found + np.int32(self._first[scale])
+            width = max(self.softness * max(float(self._spread[scale]), tiny), tiny)
+            further = 2 * (scores[:, :1].astype(np.float64) - scores)
+            weights = np.exp(-further / width)
+            part[:, :n] = weights / weights.sum(axis=1, keepdims=True)
+            words.append(ids)
             shares.append(part)
-        return np.concatenate(words), np.concatenate(shares)
-
-    def boxes(self, codes: Codes) -> NDArray[np.float64]:
-        """Return where the blocks of an image lie, in the order of `find` (see `BlockCutter.boxes`)."""
-        return np.concatenate([self.cutter.boxes(codes, scale) for scale in range(len(self._prepared))])
-
-    def _find(self, points: NDArray[np.float32], scale: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the words of points of one scale; columns beyond the scale's number of words have share 0."""
-        ids = np.zeros((len(points), self.neighbours), np.int32)
-        shares = np.zeros((len(points), self.neighbours), np.float32)
-        n = min(self.neighbours, int(self._n_words[scale]))
-        words, scores = nearest_words(points, self._prepared[scale], n)
-        ids[:, :n] = words + np.int32(self._first[scale])
-        spread: float = max(float(self._spread[scale]), float(np.finfo(np.float32).tiny))
-        width = max(self.softness * spread, float(np.finfo(np.float32).tiny))
-        further = 2 * (scores[:, :1].astype(np.float64) - scores)
-        weights = np.exp(-further / width)
-        shares[:, :n] = weights / weights.sum(axis=1, keepdims=True)
-        return ids, shares
+            if with_boxes:
+                boxes.append(self.cutter.boxes(codes, scale))
+        return np.concatenate(words), np.concatenate(shares), np.concatenate(boxes)
 
 
 def block_places(
@@ -80,8 +77,7 @@ def block_places(
     counts for it: the weights of a visterm over all blocks sum to the one in the row. In a pyramid a visterm of a cell
     is shared out among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
     """
-    words, counts = finder.find(codes)
-    boxes = finder.boxes(codes)
+    words, counts, boxes = finder.find(codes, with_boxes=True)
     given = [
         _given(level.words, counts, idf[level.columns], root=root) * float(level.factor)
         for level in pyramid.levels(words, boxes)

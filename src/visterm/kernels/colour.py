@@ -14,13 +14,22 @@ XYZ_FROM_RGB = np.array(
 WHITE = np.array([0.95047, 1.0, 1.08883])  # CIE XYZ of the white point D65, 2° observer
 
 
+@njit(cache=True, nogil=True)
 def gray_levels(pixels):
     """Return the brightness of each pixel, uint8 (height, width), of uint8 pixels (height, width, 3).
 
-    The weights are those of ITU-R 601, and levels are rounded, as Pillow's mode "L" has it.
+    The weights are those of ITU-R 601, in units of 1/65536, and levels are rounded, as Pillow's mode "L" has it.
     """
-    gray = np.empty(pixels.shape[:2], np.uint8)
-    _fill_gray(pixels, gray)
+    height, width = pixels.shape[0], pixels.shape[1]
+    gray = np.empty((height, width), np.uint8)
+    for row in range(height):
+        for col in range(width):
+            red, green, blue = (
+                np.int64(pixels[row, col, 0]),
+                np.int64(pixels[row, col, 1]),
+                np.int64(pixels[row, col, 2]),
+            )
+            gray[row, col] = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
     return gray
 
 
@@ -58,32 +67,13 @@ def colour_table(colours, lab):
     return table
 
 
+@njit(cache=True, nogil=True)
 def colour_codes(pixels, table):
     """Return the codebook colour of each pixel, uint8 (height, width); `table` is from `colour_table`."""
-    codes = np.empty(pixels.shape[:2], np.uint8)
-    _fill_colours(pixels, table, codes)
-    return codes
-
-
-@njit(cache=True, nogil=True)
-def _fill_gray(pixels, gray):
-    """Fill `gray`: 0.299 R + 0.587 G + 0.114 B in units of 1/65536, rounded to the nearest level."""
-    height, width = gray.shape
-    for row in range(height):
-        for col in range(width):
-            red, green, blue = (
-                np.int64(pixels[row, col, 0]),
-                np.int64(pixels[row, col, 1]),
-                np.int64(pixels[row, col, 2]),
-            )
-            gray[row, col] = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
-
-
-@njit(cache=True, nogil=True)
-def _fill_colours(pixels, table, codes):
-    """Fill `codes` with the table's entry of each pixel's box."""
-    height, width = codes.shape
+    height, width = pixels.shape[0], pixels.shape[1]
+    codes = np.empty((height, width), np.uint8)
     for row in range(height):
         for col in range(width):
             red, green, blue = pixels[row, col, 0], pixels[row, col, 1], pixels[row, col, 2]
             codes[row, col] = table[(np.int64(red) >> 3) * 1024 + (np.int64(green) >> 3) * 32 + (np.int64(blue) >> 3)]
+    return codes

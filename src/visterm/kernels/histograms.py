@@ -20,6 +20,7 @@ def block_edges(length, stride):
     return np.rint(np.linspace(0, length, n_cells + 1)).astype(np.int64)
 
 
+@njit(cache=True, nogil=True)
 def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     """Count texture and colour codes in all blocks of some × some neighbouring cells.
 
@@ -28,24 +29,27 @@ def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
     overlap by half); where a side has fewer, blocks have all of them. Returns float32 (n_blocks, 59 + n_colours),
     row by row: the texture columns of a block add up to 1, and so do the colour columns.
     """
-    down, across = len(rows) - 1, len(cols) - 1
-    cells = np.zeros((down, across, N_PATTERNS + n_colours), np.int32)
+    down, across, n_codes = len(rows) - 1, len(cols) - 1, N_PATTERNS + n_colours
+    cells = np.zeros((down, across, n_codes), np.int32)
     _count_cells(texture, colour, rows, cols, cells)
-    blocks = _sums_of_neighbours(cells, block_cells)
-    blocks = _sums_of_neighbours(blocks.swapaxes(0, 1), block_cells).swapaxes(0, 1)
-    blocks = blocks.reshape(-1, N_PATTERNS + n_colours)
-    pixels = blocks[:, :N_PATTERNS].sum(axis=1, keepdims=True, dtype=np.int64)
-    return blocks.astype(np.float32) / pixels.astype(np.float32)
-
-
-def _sums_of_neighbours(cells, n):
-    """Add up each `n` cells that follow each other along the first axis, or all where there are fewer."""
-    n = min(n, len(cells))
-    ends = len(cells) - n + 1
-    sums = cells[:ends]
-    for step in range(1, n):
-        sums = sums + cells[step : step + ends]
-    return sums
+    n_down, n_across = min(block_cells, down), min(block_cells, across)
+    high, wide = down - n_down + 1, across - n_across + 1
+    blocks = np.empty((high * wide, n_codes), np.float32)
+    column = np.empty((across, n_codes), np.int32)
+    counts = np.empty(n_codes, np.int32)
+    for i in range(high):
+        column[:] = cells[i]
+        for below in range(i + 1, i + n_down):
+            column += cells[below]
+        for j in range(wide):
+            counts[:] = 0
+            for beside in range(j, j + n_across):
+                for code in range(n_codes):
+                    counts[code] += column[beside, code]
+            pixels = np.float32(counts[:N_PATTERNS].sum())
+            for code in range(n_codes):
+                blocks[i * wide + j, code] = np.float32(counts[code]) / pixels
+    return blocks
 
 
 @njit(cache=True, nogil=True)

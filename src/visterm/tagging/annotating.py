@@ -15,7 +15,6 @@ from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
-from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.models.base import Annotator
@@ -93,27 +92,22 @@ def annotate_each(
 ) -> Iterator[Annotated | Skipped]:
     """Tag images one after another, in memory that does not grow with their number, see `Tagger.annotate`."""
     tags = ChunkTags(run, wanted)
+    several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     try:
-        for chunk in _chunks(run.encoder, images, progress):
-            yield from tags.of(chunk)
+        if several or is_features(images):
+            from visterm.features.streaming.stored_chunks import stored_chunks  # which loads pyarrow
+
+            for chunk in stored_chunks(run.encoder, cast("str | list[str]", images), progress):
+                yield from tags.of(chunk)
+            return
+        names, items = as_images([images] if is_name(run.encoder, images) else images)
+        run.encoder.refuse_unknown(items, only_if_all=True)
+        progress.start("annotate", len(items))
+        for start in range(0, len(items), CHUNK):
+            X, kept, skipped = run.encoder.encode(items[start : start + CHUNK], progress=Steps(progress))
+            yield from tags.of(Chunk([names[start + place] for place in kept], X, skipped))
     finally:
         progress.finish()
-
-
-def _chunks(encoder: AnyEncoder, images: Photos, progress: Progress) -> Iterator[Chunk]:
-    """Yield images with their rows, some at a time: encoded now, or before."""
-    several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
-    if several or is_features(images):
-        from visterm.features.streaming.stored_chunks import stored_chunks  # which loads pyarrow
-
-        yield from stored_chunks(encoder, cast("str | list[str]", images), progress)
-        return
-    names, items = as_images([images] if is_name(encoder, images) else images)
-    encoder.refuse_unknown(items, only_if_all=True)
-    progress.start("annotate", len(items))
-    for start in range(0, len(items), CHUNK):
-        X, kept, skipped = encoder.encode(items[start : start + CHUNK], progress=Steps(progress))
-        yield Chunk([names[start + place] for place in kept], X, skipped)
 
 
 def _rankings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -110,11 +111,11 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
         tagger.words = WordPlaces.load(folder)
         check_added_rows(tagger.words, model)
     if (folder / GIVEN).exists():
-        tagger.given = read_part(folder / GIVEN, lambda file: read_given(file, model, tagger.encoder))
+        tagger.given = read_part(folder / GIVEN, partial(read_given, model=model, encoder=tagger.encoder))
     if (folder / REFERENCE).exists():
         tagger.reference = read_part(folder / REFERENCE, Reference.from_json, REFERENCE_KIND, model)
     if (folder / CALIBRATION).exists():
-        arrays = read_part(folder / CALIBRATION, lambda file: read_calibration(file, model))
+        arrays = read_part(folder / CALIBRATION, partial(read_calibration, model=model))
         tagger.calibration = Calibration.of_arrays(arrays)
     found: T = tagger
     return found
