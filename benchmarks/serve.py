@@ -192,12 +192,19 @@ def figures(seen: Load, seconds: float) -> dict[str, Any]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time that a process has taken, without that of its decoders; NaN where it is not told."""
-    stat = Path(f"/proc/{pid}/stat")
-    if not stat.exists():
+    """Return the processor time that a service has taken, without that of its decoders; NaN where it is not told."""
+    if not Path(f"/proc/{pid}/stat").exists():
         return float("nan")
-    told = stat.read_text().rpartition(")")[2].split()
-    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+    ticks = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (process / "stat").read_text().rpartition(")")[2].split()
+            worker = int(told[1]) == pid and b"visterm.web.worker" in (process / "cmdline").read_bytes()
+        except OSError:  # it has just ended
+            continue
+        if worker or int(process.name) == pid:
+            ticks += int(told[11]) + int(told[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ STATIONS = {
         "Searchable.search": "words in, photos out",
         "Tagger.query_weights": "what was typed, as weights of tags",
         "typed_query": "match words with tags, weigh them by idf",
-        "Annotator.query_rows": "from weights of tags to q",
+        "Annotator.tag_rows": "the rows of the words, of which q is made",
         "CurrentRows.search": "segment by segment, the rows as they are committed now",
         "stream_best": "kernel: keep the k best of U · q",
         "show": "print",

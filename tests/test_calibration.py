@@ -27,7 +27,7 @@ from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
 from visterm.library.catalogue import Catalogue
 from visterm.models.confidence import fit_calibration as fitting
-from visterm.models.confidence.calibration import Calibration, HeldOutChances
+from visterm.models.confidence.calibration import Bend, Calibration, HeldOutChances
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import HeldOutFit
@@ -357,3 +357,30 @@ def test_what_to_expect_counts_right_tags_of_the_best_five_and_sure_ones():
     held = HeldOutChances.of(np.where(given, 0.99, 0.01), given, np.array([30, 30]))
     found = expectations(HeldOutScores(scores, Y, Y), THREE._replace(held_out=held))
     assert found == {"right of 5 tags": 1.0, "tags at precision 0.9": given.sum() / 100}
+
+
+@pytest.mark.parametrize("certain", [False, True])
+@pytest.mark.parametrize("together", [0.0, 0.4, 1.0])
+def test_no_image_that_may_be_among_the_best_is_passed_over(together, certain):
+    rng = np.random.default_rng(int(10 * together) + certain)
+    calibration = Calibration(
+        np.array([2.0, 0.0, 7.0]),
+        np.array([-1.0, 0.5, -3.0]),
+        together,
+        100,
+        Bend(1.3, 0.6, -0.2),
+        None,
+        np.arange(3.0),
+    )
+    for signs in ([1, 1, -1], [-1, 1, -1], [1, 1, 1], [-1, -1, -1], [1], [-1]):
+        scores = rng.standard_normal((5000, len(signs))).astype(np.float32) ** 3
+        scores[rng.integers(0, 5000, 2000)] = scores[7]  # many are equal
+        sure = rng.random(scores.shape) < 0.001 if certain else None
+        tags = np.arange(len(signs))
+        logs = calibration.log_confidences(scores, tags, signs, sure)
+        for k in (1, 50, 1200):
+            kept = calibration.contenders(scores, tags, signs, k, sure)
+            best = np.flatnonzero(logs >= np.sort(logs)[-k])
+            assert np.isin(best, kept).all()
+    few = calibration.contenders(scores, tags, signs, 50, None)
+    assert len(few) < len(scores) / 2

@@ -15,6 +15,7 @@ import pytest
 from visterm.core.errors import StorageError, UserError
 from visterm.core.types import Skipped
 from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.database import Database
 from visterm.store.filters import Filter
 from visterm.store.images import FileState, Record
 from visterm.store.runs import FeaturePlace
@@ -270,3 +271,52 @@ def test_a_catalogue_that_was_closed_says_so(tmp_path):
     made.close()
     with pytest.raises(StorageError, match="was closed"):
         made.images.count()
+
+
+def test_what_is_kept_of_the_tables_goes_when_anybody_changes_them(tmp_path):
+    path = tmp_path / "catalogue.sqlite"
+    database, other = Database(path, new=True), Database(path)
+    asked = []
+
+    def read():
+        asked.append(1)
+        return database.value("SELECT value FROM meta WHERE key = 'test'")
+
+    def kept():
+        return database.keep("test", read)
+
+    assert [kept(), kept(), len(asked)] == [None, None, 1]
+    other.write("INSERT INTO meta VALUES ('test', 'another process')")
+    assert [kept(), kept(), len(asked)] == ["another process", "another process", 2]
+    database.write("UPDATE meta SET value = 'this thread' WHERE key = 'test'")
+    assert [kept(), kept(), len(asked)] == ["this thread", "this thread", 3]
+    writer = threading.Thread(target=database.write, args=("UPDATE meta SET value = 'a thread' WHERE key = 'test'",))
+    writer.start()
+    writer.join()
+    assert kept() == "a thread"
+
+    def change_and_fail():
+        with database.transaction() as connection:
+            connection.execute("UPDATE meta SET value = 'rolled back' WHERE key = 'test'")
+            assert kept() == "rolled back"
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        change_and_fail()
+    assert kept() == "a thread"
+    for each in (database, other):
+        each.close()
+
+
+def test_what_is_kept_of_the_tables_has_an_end(monkeypatch):
+    database = Database()
+    monkeypatch.setattr("visterm.store.database.MOST_KEPT_BYTES", 4000)
+    for number in range(100):
+        assert database.keep(number, lambda: np.zeros(100))[0] == 0
+        assert sum(each.nbytes for each in database.kept().values()) <= 4000
+    database.keep("large", lambda: np.zeros(1000))
+    assert "large" not in database.kept()
+    monkeypatch.setattr("visterm.store.database.MOST_KEPT", 10)
+    for number in range(100):
+        database.keep(number, lambda: 0)
+        assert len(database.kept()) <= 11

@@ -259,7 +259,7 @@ def test_items_that_come_while_others_are_done_are_done_together():
         await asyncio.sleep(0.02)
         found = await asyncio.gather(first, *(batcher.ask(i) for i in range(1, 7)), return_exceptions=True)
         with work.place():
-            assert work.waiting == 1
+            assert work.waiting.own == 1
         work.close()
         return found
 

@@ -50,20 +50,20 @@ def send_all(service, first, end):
 
 
 def test_damaged_pictures_are_tagged_or_refused(service):
-    died = service.app.state.service.decoders.died
+    died = service.app.state.service.decoders.died.own
     tagged, refused = send_all(service, 0, 200)
     assert tagged + refused == 200
     assert tagged > 20
     assert refused > 20
-    assert service.app.state.service.decoders.died == died
+    assert service.app.state.service.decoders.died.own == died
     assert service.get("/api/v1/health").status_code == 200
 
 
 @pytest.mark.slow
 def test_two_thousand_damaged_pictures_are_tagged_or_refused(service):
-    died = service.app.state.service.decoders.died
+    died = service.app.state.service.decoders.died.own
     assert sum(send_all(service, 200, 2200)) == 2000
-    assert service.app.state.service.decoders.died == died
+    assert service.app.state.service.decoders.died.own == died
 
 
 def ask_all(decoders, pictures):
@@ -100,7 +100,7 @@ def test_a_picture_that_kills_its_decoder_is_refused_and_the_next_one_is_read(mo
 
     monkeypatch.setattr(decoding, "_exchange", killing)
     assert ask_all(decoders, [sound, b"killer", sound]) == [(48, 32, 3), DIED, (48, 32, 3)]  # its EXIF turns it
-    assert decoders.died == 1
+    assert decoders.died.own == 1
 
 
 def test_a_decoder_that_takes_too_long_is_killed(monkeypatch, sound):
@@ -112,7 +112,7 @@ def test_a_decoder_that_takes_too_long_is_killed(monkeypatch, sound):
 
     monkeypatch.setattr(decoding, "_exchange", waiting)
     assert ask_all(decoders, [sound]) == [DIED]
-    assert decoders.died == 1
+    assert decoders.died.own == 1
 
 
 def test_a_decoder_has_no_more_memory_than_it_is_given():

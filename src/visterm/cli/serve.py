@@ -42,6 +42,10 @@ def serve(
     threads: Annotated[
         int, typer.Option("--jobs", min=1, help="Threads per search: more for one user, 1 for many.")
     ] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that answer [default: one per core, at most 4].", show_default=False),
+    ] = None,
 ) -> None:
     """Serve a catalogue as a web page and an API.
 
@@ -61,6 +65,7 @@ def serve(
     from visterm.web.app import create_app
     from visterm.web.security import Access, is_loopback
     from visterm.web.server import run_server
+    from visterm.web.workers import default_workers, run_workers
 
     token = "" if token_file is None else _read_token(token_file)
     if not token and not is_loopback(host):
@@ -69,12 +74,21 @@ def serve(
             "python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
-    app = create_app(catalogue, access=Access.of(host, token, name or ()), folders=images or (), n_jobs=threads)
+    access = Access.of(host, token, name or ())
+    n_workers = workers or default_workers(catalogue)
 
     def announce(address: str) -> None:
-        say(f"Serving {catalogue} at {address} (Ctrl-C ends it; the API is described at {address}/api/v1/docs)")
+        processes = f"{n_workers} processes answer (--workers)" if n_workers > 1 else "one process answers (--workers)"
+        say(
+            f"Serving {catalogue} at {address} ({processes}; Ctrl-C ends it; the API is described at "
+            f"{address}/api/v1/docs)"
+        )
 
-    run_server(app, host, port, announce)
+    if n_workers == 1:
+        app = create_app(catalogue, access=access, folders=images or (), n_jobs=threads)
+        run_server(app, host, port, announce)
+    else:
+        run_workers(n_workers, catalogue, host, port, announce, access=access, folders=images or (), n_jobs=threads)
 
 
 def _read_token(file: Path) -> str:

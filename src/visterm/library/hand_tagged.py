@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,8 @@ class HandTagged(NamedTuple):
 
     def sources(self, ids: Ids) -> list[str | None]:
         """Return "person" or "accepted" for images that have all the words by hand, None for others."""
+        if len(self.ids) == 0:
+            return [None] * len(ids)
         found: list[str | None] = []
         for place in _places(self.ids, ids).tolist():
             if place < 0 or self.n_words[place] < self.n_searched:
@@ -76,6 +79,9 @@ def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query) -> Han
     words += [(-1, tag, sign > 0) for tag, sign in query.not_learned.items()]
     said = searched.said([[tag_key(word) for word in vocabulary.spellings(tag)] for _, tag, _ in words])
     nothing = np.empty(0, np.int64)
+    n_searched = sum(bool(searched_for) for *_, searched_for in words)
+    if not any(map(len, chain.from_iterable(said))):
+        return HandTagged(nothing, nothing, nothing, nothing, {}, n_searched)
     given, tagged, left_out, of_tags = [nothing], [nothing], [nothing], {}
     for (place, _, searched_for), of_word in zip(words, said, strict=True):
         has = np.union1d(of_word.given, of_word.accepted)
@@ -89,8 +95,7 @@ def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query) -> Han
     ids, n_words = np.unique(np.concatenate(tagged), return_counts=True)
     n_given = np.bincount(_places(ids, np.concatenate(given)), minlength=len(ids))
     here = _places(out, ids) < 0
-    n_searched = sum(searched_for for *_, searched_for in words)
-    return HandTagged(ids[here], n_words[here], n_given[here], out, of_tags, int(n_searched))
+    return HandTagged(ids[here], n_words[here], n_given[here], out, of_tags, n_searched)
 
 
 def _places(ids: Ids, requested: Ids) -> Ids:

@@ -126,6 +126,7 @@ class Searchable:
         learned = query.weights.nnz > 0 or query.outside is not None
         calibration = _calibration(tagger, combine, limited=limited and learned)
         rows = self.searched.current_rows()
+        word_rows = tagger.model.tag_rows(query.weights.indices)
         ids = None if not among else self._passing(among, rows)
         hand = hand_tagged(self.searched, tagger.vocabulary, query)
         if len(hand.ids):
@@ -144,13 +145,16 @@ class Searchable:
             found, own = Ranking(there[None, :], np.zeros((1, len(there)), np.float32)), np.zeros(len(hand.ids))
             calibration, n_likely = None, max(len(hand.ids), len(there))
         elif combine == "sum":
-            q = tagger.model.query_rows(query.weights) if query.outside is None else query_row(tagger.model, query)
+            q = _weighed(query, word_rows) if query.outside is None else query_row(tagger.model, query)
             found = _NOTHING if 0 < k <= len(hand.ids) else _by_sum(rows, q, k, ids, hand.left_out)
             own = rows.products(q, hand.ids)[:, 0] if len(hand.ids) else np.empty(0)
         else:
             ids = _without(ids, hand.left_out, rows)
-            scores = rows.products(tagger.model.query_rows(_one_by_one(query.weights)), ids)
+            scores = rows.products(word_rows, None if ids is rows.ids else ids)
             if combine == CONFIDENCE and calibration is not None:
+                if k and not limited:  # the others need no confidences
+                    kept = _contenders(calibration, scores, query, hand, ids, k)
+                    ids, scores = ids[kept], scores[kept]
                 logs = _log_confidences(calibration, scores, query, hand, ids)
                 found, n_likely = _likeliest(ids, logs, k, cutoff, min_confidence)
                 hand = hand.among(np.sort(found.ids[0]) if limited else ids)
@@ -164,7 +168,7 @@ class Searchable:
             found = Ranking(found.ids[:, :k], found.scores[:, :k])
         chances = None
         if calibration is not None:
-            scores = rows.products(tagger.model.query_rows(_one_by_one(query.weights)), found.ids[0])
+            scores = rows.products(word_rows, found.ids[0])
             chances = np.exp(_log_confidences(calibration, scores, query, hand, found.ids[0]))
         return Found(
             self._hits(found, chances, hand.sources(found.ids[0])),
@@ -247,7 +251,10 @@ class Searchable:
 
     def _passing(self, among: Filter, rows: SearchedRows) -> Ids:
         """Return the images with a row that pass a filter."""
-        return np.intersect1d(self.searched.find(self._spelled(among)), rows.ids, assume_unique=True)
+        found, there = self.searched.find(self._spelled(among)), rows.ids
+        if len(there) and there[-1] - there[0] == len(there) - 1:  # one after the other: quicker than a comparison
+            return found[slice(*np.searchsorted(found, (there[0], there[-1] + 1)))]
+        return np.intersect1d(found, there, assume_unique=True)
 
     def unknown_filters(self, among: Filter) -> list[str]:
         """Return a sentence for each part of a filter that no image passes."""
@@ -325,6 +332,15 @@ def _log_confidences(
     return calibration.log_confidences(scores, query.weights.indices, query.weights.data, certain)
 
 
+def _contenders(
+    calibration: Calibration, scores: NDArray[np.float32], query: Query, hand: HandTagged, ids: Ids, k: int
+) -> Ids:
+    """Return the places of all images that may be among the k most likely ones, and of those tagged by hand."""
+    certain = hand.certain(ids, query.weights.nnz) if hand.of_tags else None
+    kept = calibration.contenders(scores, query.weights.indices, query.weights.data, k, certain)
+    return np.union1d(kept, np.searchsorted(ids, hand.among(ids).ids)) if len(hand.ids) else kept
+
+
 def _log_products(P: NDArray[np.float32], weights: sp.csr_array) -> NDArray[np.float32]:
     """Return the log of the product of the probabilities of each word, shape (n_images,)."""
     logs: NDArray[np.float32] = (part_signs(weights.data[None, :]) @ log_probabilities(P).T)[0]
@@ -364,7 +380,10 @@ def _refuse_confidences(untrained: Sequence[str], combine: str | None, *, limite
         )
 
 
-def _one_by_one(weights: sp.csr_array) -> sp.csr_array:
-    """Return each word of a query as a query of its own, weighing 1."""
-    n = weights.nnz
-    return sp.csr_array((np.ones(n, np.float32), weights.indices, np.arange(n + 1)), shape=(n, weights.shape[1]))
+def _weighed(query: Query, word_rows: Matrix) -> Matrix:
+    """Return the row that images are searched by, (1, width), of the rows of a query's words."""
+    weights = query.weights.data
+    if isinstance(word_rows, sp.csr_array):
+        return sp.csr_array(weights[None, :]) @ word_rows
+    row: NDArray[np.float32] = (weights[:, None] * word_rows).sum(axis=0, keepdims=True)  # a few words: quicker than @
+    return row

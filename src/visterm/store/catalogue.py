@@ -142,7 +142,8 @@ class StoredCatalogue(SearchedCatalogue):
     @property
     def origin(self) -> Origin:
         """The current run, as what made the rows. Raises CorruptFileError if the database names none."""
-        found = self.database.row("SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1")
+        statement = "SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1"
+        found = self.database.keep("origin", lambda: self.database.row(statement))
         if found is None:
             raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
         return Origin(*found)

@@ -78,6 +78,8 @@ class CurrentRows:
         """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
         Q = as_queries(q, self.width)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
+        if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
+            return self.parts[0].products(queries)  # all rows where they lie, without a copy
         requested, back = (self.ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
         found = np.empty((len(requested), len(queries)), np.float32)
         for part, places, at in self._placed(requested):

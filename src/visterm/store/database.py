@@ -6,12 +6,12 @@ import errno
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, ReplacedError, StorageError
 from visterm.core.vocabulary import tag_key
@@ -48,6 +48,9 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
 """From version n to n + 1, each run in one transaction with the change of the number."""
 
 BUSY_SECONDS = 30.0  # How long a statement waits while another process commits
+MOST_KEPT = 50_000  # Answers that are kept until the database changes
+MOST_KEPT_BYTES = 2**26  # Of the arrays among them
+T = TypeVar("T")
 
 
 class Database:
@@ -65,6 +68,8 @@ class Database:
         self._opening = threading.Lock()
         self._turns: AbstractContextManager[Any] = threading.RLock() if path is None else nullcontext()
         self._identity: tuple[FileIdentity, ...] | None = None
+        self._kept: dict[Hashable, Any] = {}
+        self._kept_bytes = 0
         self._shared = self._connect() if path is None else None
         if path is None or new:
             with self.transaction() as connection:
@@ -104,6 +109,37 @@ class Database:
         """Run one statement that reads, and return the first value of its first row, or None."""
         found = self.row(statement, values)
         return None if found is None else found[0]
+
+    def kept(self) -> dict[Hashable, Any]:
+        """Return a place for answers, which is empty again once any thread or process has committed something.
+
+        It belongs to the state of the tables that this thread sees: put nothing into it that was read before. Inside a
+        transaction it is always empty, as that may be rolled back.
+        """
+        with self._turns, self._translated():
+            connection = self._connection()
+            if connection.in_transaction:
+                return {}
+            # SQLite counts the commits of others for each connection, and its own changes apart
+            seen = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
+            with self._opening:
+                full = len(self._kept) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES
+                if full or getattr(self._of_thread, "seen", None) != seen:
+                    self._of_thread.seen, self._kept, self._kept_bytes = seen, {}, 0
+                return self._kept
+
+    def keep(self, key: Hashable, read: Callable[[], T]) -> T:
+        """Return what `read` returned for a key since the tables changed last; else call it. See `kept`."""
+        kept = self.kept()
+        if key in kept:
+            known: T = kept[key]
+            return known
+        found = read()
+        n_bytes = sum(getattr(part, "nbytes", 0) for part in (found if isinstance(found, tuple) else (found,)))
+        if n_bytes < MOST_KEPT_BYTES // 4:
+            kept[key] = found
+            self._kept_bytes += n_bytes
+        return found
 
     def write(self, statement: str, values: Any = ()) -> int:
         """Run one statement that writes, in a transaction, and return how many rows it changed."""

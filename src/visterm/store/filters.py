@@ -120,9 +120,8 @@ def is_date(text: str) -> bool:
     return hour < 24 and minute < 60 and second < 60
 
 
-def image_ids(database: Database, among: Filter) -> NDArray[np.int64]:
-    """Return the ids of the images that are here and pass a filter, in order: one statement."""
-    conditions, values = conditions_of(among)
+def image_ids(database: Database, conditions: Sequence[str], values: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the ids of the images that are here and pass conditions (`conditions_of`), in order: one statement."""
     where = " AND ".join(["state = 'here'", *conditions])
     found = database.rows(f"SELECT id FROM images WHERE {where} ORDER BY id", values)
     return np.fromiter((row[0] for row in found), np.int64, len(found))

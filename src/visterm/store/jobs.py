@@ -18,7 +18,7 @@ COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid,
 OPEN = "('waiting', 'running', 'cancelling')"
 
 _STARTED_HERE: set[tuple[str, int]] = set()
-"""Jobs that this process wrote down, by catalogue: others with its number are of an earlier process."""
+"""Jobs that this process wrote down or runs, by catalogue: others with its number are of an earlier process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,34 @@ class Jobs(Table):
         """What tells this catalogue from others, in this process."""
         return os.path.realpath(self._database.path) if self._database.path else uuid.uuid4().hex
 
-    def start(self, kind: str, *, total: int | None = None, waiting: bool = False) -> int:
-        """Write down a job of this process, and return its id."""
+    def start(self, kind: str, *, total: int | None = None, waiting: bool = False, pid: int | None = None) -> int:
+        """Write down a job of a process, None: this one, and return its id."""
         with self._database.transaction() as connection:
             made = connection.execute(
                 "INSERT INTO jobs (kind, state, total, started, pid, host) VALUES (?, ?, ?, ?, ?, ?)",
-                (kind, "waiting" if waiting else "running", total, now(), os.getpid(), socket.gethostname()),
+                (kind, "waiting" if waiting else "running", total, now(), pid or os.getpid(), socket.gethostname()),
             )
         job_id = int(made.lastrowid or 0)
-        _STARTED_HERE.add((self._place, job_id))
+        if pid is None:
+            self.adopt(job_id)
         return job_id
+
+    def adopt(self, job_id: int) -> None:
+        """Note that this process runs a job that has its number, whichever process wrote it down."""
+        _STARTED_HERE.add((self._place, job_id))
+
+    def n_open(self, pid: int) -> int:
+        """Return how many jobs of a process on this host run or wait."""
+        found: int = self._database.value(
+            f"SELECT count(*) FROM jobs WHERE state IN {OPEN} AND pid = ? AND host = ?", (pid, socket.gethostname())
+        )
+        return found
+
+    def existing(self, job_id: int) -> Job:
+        """Return a job that exists."""
+        found = self.get(job_id)
+        assert found is not None
+        return found
 
     def run(self, job_id: int) -> None:
         """Note that a waiting job has begun."""

@@ -109,7 +109,7 @@ class Part(ABC):
         if k == 0:
             return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
         k_visited = k + passed_over
-        if self._ascending:
+        if self.ascending:
             found = self._best_places(Q, k_visited, places)
         else:  # equal rows are ranked by id, and rows of changed images lie behind those of later ones
             k_ties = min(k_visited + 1, n_rows)
@@ -150,14 +150,14 @@ class Part(ABC):
         return bool((np.diff(self.ids) == 1).all())
 
     @cached_property
-    def _ascending(self) -> bool:
+    def ascending(self) -> bool:
         """Whether the rows lie in the order of their ids."""
         return bool((np.diff(self.ids) > 0).all())
 
     @cached_property
     def _order(self) -> NDArray[np.int64] | None:
         """The visible places by id; None where the rows lie so."""
-        if len(self.hidden) == 0 and self._ascending:
+        if len(self.hidden) == 0 and self.ascending:
             return None
         return self.visible[np.argsort(self.visible_ids, kind="stable")]
 

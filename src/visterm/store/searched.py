@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
-from visterm.store.filters import Filter, image_ids
+from visterm.store.filters import Filter, conditions_of, image_ids
 from visterm.store.images import Images, as_list
 from visterm.store.rows import as_ids, as_queries, row_lengths, stack_rows
 from visterm.store.stored_rows import StoredRows
@@ -126,7 +127,9 @@ class SearchedCatalogue:
 
     def find(self, among: Filter) -> Ids:
         """Return the ids of the images that pass a filter, in order."""
-        return image_ids(self.database, among)
+        conditions, values = conditions_of(among)
+        key = ("find", *conditions, *values)
+        return self.database.keep(key, lambda: image_ids(self.database, conditions, values))
 
     def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
         """Return the lengths of rows, measured once, until rows change."""
@@ -139,7 +142,7 @@ class SearchedCatalogue:
 
     def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
         """Return what people said of some tags."""
-        return [self.tags.said(keys) for keys in words]
+        return [self.database.keep(("said", *keys), partial(self.tags.said, keys)) for keys in words]
 
     def by_hand(self, keys: Sequence[str]) -> dict[str, str]:
         """Return those of some tags that people gave or accepted."""
@@ -147,15 +150,16 @@ class SearchedCatalogue:
 
     def where(self, ids: Sequence[int]) -> list[Where]:
         """Return which images some ids are."""
-        ids = [int(i) for i in ids]
-        if len(ids) < ONE_BY_ONE:
+        there = self.database.kept()
+        missing = [int(i) for i in ids if i not in there]
+        if len(missing) < ONE_BY_ONE:
             one = "SELECT name, path, id FROM images WHERE id = ?"
-            found = [self.database.row(one, (i,)) for i in ids]
+            found = [self.database.row(one, (i,)) for i in missing]
         else:
             found = self.database.rows(
-                "SELECT name, path, id FROM images WHERE id IN (SELECT value FROM json_each(?))", (as_list(ids),)
+                "SELECT name, path, id FROM images WHERE id IN (SELECT value FROM json_each(?))", (as_list(missing),)
             )
-        there = {row[2]: Where(*row) for row in found}
+        there.update((row[2], Where(*row)) for row in found)
         return [there[i] for i in ids]
 
     def at_path(self, path: str) -> int | None:

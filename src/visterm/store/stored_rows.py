@@ -173,7 +173,7 @@ class StoredRows:
             _copy(self.files(segment).part(segment.n_rows, np.empty(0, np.int64)), np.arange(segment.n_rows), copy)
 
     def _version(self) -> Any:
-        return self.database.value("SELECT value FROM meta WHERE key = 'rows'")
+        return self.database.keep("rows", lambda: self.database.value("SELECT value FROM meta WHERE key = 'rows'"))
 
     def _segment_for(self, run_id: int, kind: str, width: int) -> StoredSegment:
         """Return the segment to append to: the last one of the run and kind, or a new one."""

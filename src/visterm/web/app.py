@@ -17,6 +17,7 @@ from visterm.core.errors import VistermError
 from visterm.web.api import about, images, jobs, search, tags
 from visterm.web.body_limit import BodyLimit
 from visterm.web.errors import as_refused
+from visterm.web.figures import Member
 from visterm.web.label_studio import router as label_studio
 from visterm.web.login import router as login
 from visterm.web.metrics import Counting
@@ -37,6 +38,7 @@ def create_app(
     bounds: Bounds | None = None,
     folders: Sequence[str | os.PathLike[str]] = (),
     n_jobs: int = 1,
+    member: Member | None = None,
 ) -> FastAPI:
     """Return the application that serves a catalogue; routes find all they need in ``request.app.state.service``.
 
@@ -44,9 +46,9 @@ def create_app(
     catalogue, or it is damaged. `access` says who may send requests; None: this machine only, without a token. `bounds`
     says how many requests run and wait; others are answered 503. The job "index" searches `folders` for photos; empty:
     the folders of the catalogue's photos. `n_jobs` are the threads of one search or one batch of pictures: with 1, many
-    requests share the cores best.
+    requests share the cores best. `member` says which process of a service this is; None: the only one.
     """
-    service = Service(catalogue, access or Access(), bounds or Bounds(), folders, n_jobs)
+    service = Service(catalogue, access or Access(), bounds or Bounds(), folders, n_jobs, member or Member())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

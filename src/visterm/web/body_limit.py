@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.web.errors import Refused
+from visterm.web.figures import Figures
 from visterm.web.work import busy
 
 SMALL = 64 * 2**10  # Bytes of a body, unless a route says otherwise
@@ -43,22 +44,21 @@ _MOST: dict[Any, int] = {}
 
 
 class Bodies:
-    """The bytes of all bodies that are being received or worked on, with a budget for their sum.
+    """The bytes of all bodies that are being received or worked on, with a budget for their sum in all processes.
 
     `held` are the bytes now; `refused` counts the requests that were refused because the budget was spent.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, figures: Figures) -> None:
         self._most = most
-        self.held = 0
-        self.refused = 0
+        self.held, self.refused = figures.now("body"), figures.ever("body")
 
     def take(self, n_bytes: int) -> None:
         """Count bytes that have arrived. Raises Refused (503) if the budget is spent."""
-        if self.held + n_bytes > self._most:
-            self.refused += 1
-            raise busy(f"requests of {self.held:,} bytes are being received")
-        self.held += n_bytes
+        if self.held.total + n_bytes > self._most:
+            self.refused.own += 1
+            raise busy(f"requests of {self.held.total:,} bytes are being received")
+        self.held.own += n_bytes
 
 
 class BodyLimit:
@@ -94,7 +94,7 @@ class BodyLimit:
         try:
             await self._app(scope, receive_counted, send)
         finally:
-            self._bodies.held -= body.n_bytes
+            self._bodies.held.own -= body.n_bytes
 
 
 class _Body:

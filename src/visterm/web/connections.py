@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from visterm.web.figures import Figures, Number
+
 HEADER_SECONDS = 10.0  # Seconds in which the headers of a request must arrive
 ANSWER_SECONDS = 30.0  # Seconds in which a client must read the next part of an answer
 MOST = 1024  # Connections at once, even if more files may be open
@@ -26,8 +28,9 @@ class Connections:
     request must arrive in `header_seconds`.
     """
 
-    def __init__(self, most: int, *, header_seconds: float = HEADER_SECONDS) -> None:
+    def __init__(self, most: int, *, header_seconds: float = HEADER_SECONDS, n_open: Number | None = None) -> None:
         self.most = most
+        self._n_open = n_open or Figures().now("connections")
         self.header_seconds = header_seconds
         self.open: set[Connection] = set()
 
@@ -43,7 +46,13 @@ class Connections:
             self.open.discard(first)
             first.cut()
         self.open.add(new)
+        self._n_open.own = len(self.open)
         return True
+
+    def remove(self, old: Connection) -> None:
+        """Remove a connection that is closed."""
+        self.open.discard(old)
+        self._n_open.own = len(self.open)
 
     def sweep(self) -> None:
         """Close the connections whose time is over; call it about once a second."""
@@ -89,7 +98,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Remove the connection."""
-        self._connections.open.discard(self)
+        self._connections.remove(self)
         self._inner.connection_lost(error)
 
     def data_received(self, data: bytes) -> None:

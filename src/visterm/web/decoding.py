@@ -28,6 +28,7 @@ from visterm.web.decoding_process import (
     REQUEST,
     read_exactly,
 )
+from visterm.web.figures import Figures, Number
 from visterm.web.work import Work
 
 _OF_BYTES = {PIXELS_OF_FILE: PIXELS_OF_BYTES, JPEG_OF_FILE: JPEG_OF_BYTES}
@@ -52,10 +53,19 @@ class Decoders:
     """
 
     def __init__(
-        self, processes: int, bound: int, *, memory_bytes: int, max_pixels: int, seconds: float, name: str = "decode"
+        self,
+        processes: int,
+        bound: int,
+        *,
+        memory_bytes: int,
+        max_pixels: int,
+        seconds: float,
+        name: str = "decode",
+        figures: Figures | None = None,
     ) -> None:
-        self.work = Work(name, processes, bound)
-        self.died = 0
+        figures = figures or Figures()
+        self.work = Work(name, processes, bound, figures=figures)
+        self.died = figures.ever(f"{name} died")
         self._seconds = seconds
         command = [sys.executable, "-m", "visterm.web.decoding_process", str(memory_bytes), str(max_pixels)]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
@@ -95,7 +105,7 @@ class Decoders:
         finally:
             self._idle.put(process)
         if answer is None:
-            self.died += 1
+            self.died.own += 1
             raise ImageError("image", DIED)
         outcome, found = answer
         if outcome not in (PIXELS, JPEG):
@@ -174,11 +184,11 @@ class Thumbnails:
     All that are kept have at most `most_bytes`, and now `n_bytes`.
     """
 
-    def __init__(self, decoders: Decoders, most_bytes: int) -> None:
+    def __init__(self, decoders: Decoders, most_bytes: int, n_bytes: Number) -> None:
         self._decoders = decoders
         self._most_bytes = most_bytes
         self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self.n_bytes = 0
+        self.n_bytes = n_bytes
 
     async def get(self, path: str, name: str, side: int) -> bytes:
         """Return the thumbnail of the photo at a path; `name` stands for its content and side.
@@ -191,9 +201,9 @@ class Thumbnails:
         made = await self._decoders.jpeg(path, side)
         if name not in self._kept and len(made) <= self._most_bytes:  # another request may have made it meanwhile
             self._kept[name] = made
-            self.n_bytes += len(made)
-        while self.n_bytes > self._most_bytes:
-            self.n_bytes -= len(self._kept.popitem(last=False)[1])
+            self.n_bytes.own += len(made)
+        while self.n_bytes.own > self._most_bytes:
+            self.n_bytes.own -= len(self._kept.popitem(last=False)[1])
         return made
 
 

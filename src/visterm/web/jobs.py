@@ -6,18 +6,19 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from visterm.core.errors import StorageError
 from visterm.library.catalogue import Catalogue
 from visterm.library.photos import indexed_folders
 from visterm.store.database import now
-from visterm.store.jobs import Job
+from visterm.store.jobs import Job, Jobs
 from visterm.web.errors import Refused
+from visterm.web.figures import Figures, Tell
 from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Work
 
@@ -35,28 +36,22 @@ class _Waiting(NamedTuple):
     arguments: list[str]
 
 
-class JobRunner:
-    """Runs jobs in processes, one after the other.
+class JobQueue:
+    """Jobs as requests see them, in any process of a service.
 
     `folders` are those that "index" searches; empty: those of the catalogue's images. The threads of `work` write to
-    the catalogue, whose folder is `path`.
+    the catalogue. `tell` calls a method of the `JobRunner`, which is in the process `pid`.
     """
 
-    def __init__(self, path: Path, catalogue: Catalogue, folders: Sequence[Path], work: Work) -> None:
-        self._path = path
-        self._catalogue = catalogue
+    def __init__(
+        self, catalogue: Catalogue, folders: Sequence[Path], work: Work, tell: Tell, figures: Figures, pid: int
+    ) -> None:
+        self._stored = catalogue.stored
         self._folders = [str(folder) for folder in folders]
         self._work = work
-        self._waiting: deque[_Waiting] = deque()
-        self._running: tuple[int, asyncio.subprocess.Process] | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._closing = asyncio.Event()
-        self._not_noted: dict[int, str] = {}
-
-    @property
-    def n_open(self) -> int:
-        """Number of jobs of this service that run or wait."""
-        return len(self._waiting) + (self._task is not None and not self._task.done())
+        self._tell = tell
+        self._pid = pid
+        self.n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
 
     async def start(self, kind: str, *options: str) -> Job:
         """Store a job, and run it when its turn comes; "index" is one job per folder, of which the first is returned.
@@ -68,34 +63,71 @@ class JobRunner:
         Refused
             409, if too many wait, or there is no folder to search.
         """
-        if self.n_open >= MOST_OPEN:
-            raise Refused(409, f"{self.n_open} jobs already run or wait. Wait for them, or cancel some.")
+        jobs = self._stored.jobs
+        n_open = await self._work.run(jobs.n_open, self._pid)
+        if n_open >= MOST_OPEN:
+            raise Refused(409, f"{n_open} jobs already run or wait. Wait for them, or cancel some.")
         lists = [list(options)]
         if kind == "index":
-            folders = self._folders or await self._work.run(indexed_folders, self._catalogue.stored)
-            lists = [[folder] for folder in folders[: MOST_OPEN - self.n_open]]
+            folders = self._folders or await self._work.run(indexed_folders, self._stored)
+            lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
             if not lists:
                 raise Refused(409, "There is no folder to search for photos. Start the service with --images FOLDER.")
-        jobs = self._catalogue.stored.jobs
         started = []
         for arguments in lists:
-            started.append(await self._work.run(jobs.start, kind, waiting=True))
-            self._waiting.append(_Waiting(started[-1], kind, arguments))  # at once: storing the next may fail
-            if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._run_waiting())
-        return await self._work.run(self._get, started[0])
+            started.append(await self._work.run(jobs.start, kind, waiting=True, pid=self._pid))
+            self._tell("take", started[-1], kind, arguments)  # at once: storing the next may fail
+        return await self._work.run(jobs.existing, started[0])
 
     async def cancel(self, job_id: int) -> None:
         """Ask a job to stop; its process is killed if it doesn't."""
-        await self._work.run(self._catalogue.stored.jobs.cancel, job_id)
-        if self._running is not None and self._running[0] == job_id:
-            process = self._running[1]
-            asyncio.get_running_loop().call_later(GRACE_SECONDS, _kill, process)
+        await self._work.run(self._stored.jobs.cancel, job_id)
+        self._tell("cancel", job_id)
 
     def shown(self, job: Job) -> Job:
-        """Return a job as it is; one whose failure can't be stored, as the disk is full, counts as failed."""
-        error = self._not_noted.get(job.id)
-        return job if error is None or job.ended else replace(job, state="failed", error=error, finished=now())
+        """Return a job as it is; one whose end can't be stored, as the disk is full, counts as failed."""
+        if job.ended or self._unstored.total != job.id + 1:
+            return job
+        error = "It could not write to the catalogue. The service's log says why."
+        return replace(job, state="failed", error=error, finished=now())
+
+
+class JobRunner:
+    """Runs jobs in processes, one after the other, of the catalogue in the folder `path`.
+
+    The threads of `work` write. `ended` is called after each job.
+    """
+
+    def __init__(self, path: Path, jobs: Jobs, work: Work, figures: Figures, ended: Callable[[], Any]) -> None:
+        self._path = path
+        self._jobs = jobs
+        self._work = work
+        self._ended = ended
+        self._n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
+        self._waiting: deque[_Waiting] = deque()
+        self._running: tuple[int, asyncio.subprocess.Process] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    def tell(self, what: str, *arguments: Any) -> None:
+        """Do what a queue says, in any process of the service."""
+        if what == "take":
+            self.take(*arguments)
+        else:
+            self.cancel(*arguments)
+
+    def take(self, job_id: int, kind: str, arguments: list[str]) -> None:
+        """Run a stored job when its turn comes."""
+        self._jobs.adopt(job_id)
+        self._waiting.append(_Waiting(job_id, kind, arguments))
+        self._n_open.own += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run_waiting())
+
+    def cancel(self, job_id: int) -> None:
+        """Kill the process of a cancelled job if it doesn't stop."""
+        if self._running is not None and self._running[0] == job_id:
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, _kill, self._running[1])
 
     async def close(self) -> None:
         """Kill the running job, and cancel those that wait."""
@@ -104,7 +136,7 @@ class JobRunner:
         running = [] if self._running is None else [self._running[0]]
         try:
             for job_id in [*(job.job_id for job in waiting), *running]:
-                self._catalogue.stored.jobs.cancel(job_id)
+                self._jobs.cancel(job_id)
         except StorageError as error:
             LOG.error("Jobs could not be cancelled: %s They count as lost when the service starts again.", error)
         if self._running is not None:
@@ -116,9 +148,10 @@ class JobRunner:
         """Run jobs until none waits."""
         while self._waiting:
             job = self._waiting.popleft()
-            found = await self._work.do(self._get, job.job_id)
+            found = await self._work.do(self._jobs.existing, job.job_id)
             if not found.ended:
                 await self._run(job)
+            self._n_open.own -= 1
 
     async def _run(self, job: _Waiting) -> None:
         """Run one job in a process, and store its end."""
@@ -135,36 +168,30 @@ class JobRunner:
 
     async def _store_end(self, job_id: int, status: int) -> None:
         """Store the end of a job; try again while the disk is full."""
+        failed = None
         while True:
             try:
-                await self._work.do(self._end, job_id, status)
+                await self._work.do(self._end, job_id, status, failed)
             except StorageError as error:
-                if job_id not in self._not_noted:
+                if failed is None:
                     LOG.error("The end of job %d can't be stored; trying again: %s", job_id, error)
-                self._not_noted[job_id] = f"It could not write to the catalogue: {error}"
+                failed, self._unstored.own = f"It could not write to the catalogue: {error}", job_id + 1
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), AGAIN_SECONDS)
                     return
             else:
-                self._not_noted.pop(job_id, None)
+                self._unstored.own = 0
                 return
 
-    def _end(self, job_id: int, status: int) -> None:
+    def _end(self, job_id: int, status: int, failed: str | None) -> None:
         """Store the end of a job whose process could not do so, and use a run that it learned."""
-        found = self._get(job_id)
-        cancelled = found.state == "cancelling"
-        why = self._not_noted.get(job_id) or f"Its process ended with status {status}. The service's log may say why."
-        if status == NOT_NOTED and job_id not in self._not_noted:
+        cancelled = self._jobs.existing(job_id).state == "cancelling"
+        why = failed or f"Its process ended with status {status}. The service's log may say why."
+        if status == NOT_NOTED and failed is None:
             why = "It failed and could not store the reason. The service's log has it."
         error = None if status == 0 or cancelled else why
-        self._catalogue.stored.jobs.finish(job_id, error=error)
-        self._catalogue.refresh()
-
-    def _get(self, job_id: int) -> Job:
-        """Return a job that exists."""
-        found = self._catalogue.stored.jobs.get(job_id)
-        assert found is not None
-        return found
+        self._jobs.finish(job_id, error=error)
+        self._ended()
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

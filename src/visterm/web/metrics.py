@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,9 +21,13 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """Counts of requests and of the time they took, by route."""
+    """Counts of requests and of the time they took, by route.
 
-    def __init__(self) -> None:
+    `folder` is where the processes of a service keep them, PROMETHEUS_MULTIPROC_DIR; None: in memory, of this one.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
         self._requests = Counter(
             "visterm_requests", "Requests that were answered.", ["method", "route", "status"], registry=None
         )
@@ -40,7 +46,11 @@ class Metrics:
 
     def text(self, figures: Iterable[Metric]) -> str:
         """Return all counts and further figures as text."""
-        return generate_latest(_Families([*self._requests.collect(), *self._seconds.collect(), *figures])).decode()
+        counted = [*self._requests.collect(), *self._seconds.collect()]
+        if self._folder is not None:
+            collector: Any = MultiProcessCollector
+            counted = list(collector(None, self._folder).collect())
+        return generate_latest(_Families([*counted, *figures])).decode()
 
 
 def figure(name: str, what: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import visterm
-from visterm.core.errors import DiskError, StorageError
+from visterm.core.errors import DiskError, StorageError, VistermError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
 from visterm.data.images import largest_image
@@ -35,7 +36,8 @@ from visterm.web.batching import BATCH, Batcher, TagLimits, ToTag, annotate_toge
 from visterm.web.body_limit import Bodies
 from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import Refused
-from visterm.web.jobs import JobRunner
+from visterm.web.figures import Member
+from visterm.web.jobs import JobQueue, JobRunner
 from visterm.web.metrics import Metrics, figure
 from visterm.web.security import Access
 from visterm.web.work import Work
@@ -88,27 +90,38 @@ class Service:
         bounds: Bounds,
         folders: Sequence[str | os.PathLike[str]],
         n_jobs: int,
+        member: Member,
     ) -> None:
+        n_workers, figures = member.n_workers, member.figures
         self.path = Path(catalogue).absolute()
         self.access = access
         self.bounds = bounds
-        self.metrics = Metrics()
-        self.bodies = Bodies(bounds.body_bytes)
+        self.metrics = Metrics(member.metrics)
+        self.bodies = Bodies(bounds.body_bytes, figures)
         self.catalogue = Catalogue.load(self.path, n_jobs=n_jobs)
-        self.searching = Work("search", 2, bounds.searching, n_jobs=n_jobs)
-        self.browsing = Work("browse", 1, bounds.browsing, n_jobs=n_jobs)
-        self.writing = Work("write", WRITERS, bounds.writing, patience=bounds.writing_seconds)
-        self.encoding = Work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
-        self.checking = Work("health", 1, bounds.browsing)
-        decoders = partial(Decoders, bounds.decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes)
+        work = partial(Work, figures=figures)
+        self.searching = work("search", 2, bounds.searching, n_jobs=n_jobs)
+        self.browsing = work("browse", 1, bounds.browsing, n_jobs=n_jobs)
+        self.writing = work("write", WRITERS, bounds.writing, patience=bounds.writing_seconds)
+        self.encoding = work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
+        self.checking = work("health", 1, bounds.browsing)
+        n_decoders = -(-bounds.decoders // n_workers)
+        decoders = partial(Decoders, n_decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes, figures=figures)
         self.decoders = decoders(max_pixels=largest_image(), seconds=bounds.decoding_seconds)
         self.upload_decoders = decoders(
             max_pixels=bounds.upload_pixels, seconds=bounds.upload_seconds, name="decode uploads"
         )
-        self.thumbnails = Thumbnails(self.decoders, bounds.thumbnail_bytes)
-        self.jobs = JobRunner(self.path, self.catalogue, [Path(folder).absolute() for folder in folders], self.writing)
+        self.thumbnails = Thumbnails(self.decoders, bounds.thumbnail_bytes // n_workers, figures.now("thumbnails"))
+        self._runner: JobRunner | None = None
+        tell = member.tell
+        if tell is None:
+            jobs, refresh = self.catalogue.stored.jobs, self.catalogue.refresh
+            self._runner = JobRunner(self.path, jobs, self.writing, figures, refresh)
+            tell = self._runner.tell
+        places = [Path(folder).absolute() for folder in folders]
+        self.jobs = JobQueue(self.catalogue, places, self.writing, tell, figures, member.supervisor)
         self._annotating: Batcher[ToTag, list[Tag]] = Batcher(
-            lambda batch: annotate_together(lambda: self.catalogue.tagger, batch), self.encoding, BATCH
+            lambda batch: annotate_together(self._tagger_now, batch), self.encoding, BATCH
         )
         self._completions: tuple[Tagger | None, Completions | None] = (None, None)
         self._map: tuple[Tagger, asyncio.Task[list[PlacedTag]]] | None = None
@@ -123,13 +136,24 @@ class Service:
 
     async def stop(self) -> None:
         """Stop threads and processes."""
-        await self.jobs.close()
+        if self._runner is not None:
+            await self._runner.close()
         self.decoders.close()
         self.upload_decoders.close()
         for work in (self.searching, self.browsing, self.writing, self.encoding, self.checking):
             work.close()
         self.catalogue.stored.close()
         self._blas.restore_original_limits()
+
+    async def catch_up(self) -> None:
+        """Open the run in use, if another process has learned it; if that fails, the next search says why."""
+        with suppress(VistermError):
+            await self.encoding.do(self.catalogue.refresh)
+
+    def _tagger_now(self) -> Tagger:
+        """Return the run in use, also if another process has learned it just now."""
+        self.catalogue.refresh()
+        return self.catalogue.tagger
 
     def known(self, image_id: int) -> ImageRecord:
         """Return an image's record. Raises Refused (404) if there is no such image."""
@@ -162,7 +186,7 @@ class Service:
 
     def complete(self, typed: str, k: int) -> list[Completion]:
         """Complete a tag of the run, an added word, or a tag that people gave, from its first letters."""
-        tagger = self.catalogue.tagger
+        tagger = self._tagger_now()
         completed_for, completions = self._completions
         if completed_for is not tagger or completions is None:
             completions = Completions(tagger.words.dictionary(tagger.vocabulary))
@@ -239,7 +263,7 @@ class Service:
 
     def about(self) -> dict[str, Any]:
         """Return facts about the catalogue as JSON."""
-        stored, tagger = self.catalogue.stored, self.catalogue.tagger
+        stored, tagger = self.catalogue.stored, self._tagger_now()
         return {
             "version": VERSION,
             "images": stored.images.count(),
@@ -256,8 +280,8 @@ class Service:
         """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
         kinds = (self.searching, self.browsing, self.writing, self.encoding, *(each.work for each in decoders))
-        refused = {"body": self.bodies.refused} | {work.name: work.refused for work in kinds}
-        died = sum(each.died for each in decoders)
+        refused = {"body": self.bodies.refused.total} | {work.name: work.refused.total for work in kinds}
+        died = sum(each.died.total for each in decoders)
         return self.metrics.text(
             [
                 figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
@@ -265,13 +289,13 @@ class Service:
                 figure(
                     "visterm_waiting",
                     "Requests running and waiting, by kind.",
-                    {work.name: work.waiting for work in kinds},
+                    {work.name: work.waiting.total for work in kinds},
                 ),
                 figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
-                figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.held),
+                figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.held.total),
                 figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),
-                figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes),
-                figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open),
+                figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes.total),
+                figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open.total),
             ]
         )
 

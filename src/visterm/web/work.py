@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from visterm.core.threads import hold_this_thread_to
 from visterm.web.errors import Refused
+from visterm.web.figures import Figures
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,15 +31,24 @@ class Work:
 
     Each of the threads may use `n_jobs` threads for computing; 1 if many requests share the cores. A request waits at
     most `patience` seconds for a thread; after that it is refused. `waiting` counts the requests running and waiting
-    now; `refused` those that were refused.
+    now; `refused` those that were refused. The bound holds for all processes that share `figures`.
     """
 
-    def __init__(self, name: str, threads: int, bound: int, *, n_jobs: int = 1, patience: float = math.inf) -> None:
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        bound: int,
+        *,
+        n_jobs: int = 1,
+        patience: float = math.inf,
+        figures: Figures | None = None,
+    ) -> None:
         self.name = name
         self.bound = bound
         self._patience = patience
-        self.waiting = 0
-        self.refused = 0
+        figures = figures or Figures()
+        self.waiting, self.refused = figures.now(name), figures.ever(name)
         self._threads = ThreadPoolExecutor(
             threads, thread_name_prefix=f"visterm-{name}", initializer=hold_this_thread_to, initargs=(n_jobs,)
         )
@@ -66,18 +76,18 @@ class Work:
     @contextmanager
     def place(self) -> Iterator[None]:
         """Hold one place of as many as the bound allows. Raises Refused (503) if no place is free."""
-        if self.waiting >= self.bound:
+        if self.waiting.total >= self.bound:
             raise self._busy()
-        self.waiting += 1
+        self.waiting.own += 1
         try:
             yield
         finally:
-            self.waiting -= 1
+            self.waiting.own -= 1
 
     def _busy(self) -> Refused:
         """Count a refusal and return its error."""
-        self.refused += 1
-        return busy(f"{self.waiting} requests for {self.name} are running or waiting")
+        self.refused.own += 1
+        return busy(f"{self.waiting.total} requests for {self.name} are running or waiting")
 
     def close(self) -> None:
         """Stop the threads after what they are running."""

@@ -1,0 +1,269 @@
+"""Several processes that answer requests, and the one that supervises them.
+
+The supervisor accepts connections, and sends each to the worker that has the fewest. It runs the jobs, and starts a
+worker again that has ended. Workers share the rows, which are memory-mapped, the database, and their `Figures`; what
+one has committed the others read at their next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from visterm.core.errors import StorageError, UserError
+from visterm.core.threads import resolve_jobs
+from visterm.features.streaming.memory import machine_memory
+from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.web.figures import Figures
+from visterm.web.jobs import JobRunner
+from visterm.web.security import Access
+from visterm.web.server import END_SECONDS, address_of, listening
+from visterm.web.work import Work
+
+LOG = logging.getLogger("visterm.web")
+MOST_WORKERS = 4  # By default: with more, the disk and the memory's speed decide
+WORKER_BYTES = 2**29  # Memory that a worker takes, about, beside the run
+ACCEPTED_AT_ONCE = 64
+FULL_SECONDS = 1.0  # How long nothing is accepted once too many files are open
+SHORT_LIFE = 10.0  # Seconds; a worker that ends sooner is started again more and more slowly
+LONGEST_PAUSE = 5.0
+
+
+def default_workers(catalogue: str | os.PathLike[str]) -> int:
+    """Return how many processes answer if nobody says: one for each core, up to 4, as half of the memory allows."""
+    if not hasattr(socket, "send_fds"):
+        return 1
+    runs = (Path(catalogue) / RUNS).glob("*")
+    largest = max((sum(file.stat().st_size for file in run.iterdir()) for run in runs), default=0)
+    return max(1, min(MOST_WORKERS, resolve_jobs(None), machine_memory() // 2 // (WORKER_BYTES + 2 * largest)))
+
+
+def run_workers(
+    n_workers: int,
+    catalogue: str | os.PathLike[str],
+    host: str,
+    port: int,
+    announce: Callable[[str], None],
+    *,
+    access: Access,
+    folders: Sequence[str | os.PathLike[str]] = (),
+    n_jobs: int = 1,
+) -> None:
+    """Serve a catalogue by several processes until stopped; call `announce` with the address once all answer.
+
+    Raises UserError if the port is in use, or the address is not of this machine; StorageError if there is no
+    catalogue, or it is damaged.
+    """
+    path = Path(catalogue).absolute()
+    stored = StoredCatalogue.open(path)
+    with listening(host, port) as bound, tempfile.TemporaryDirectory(prefix="visterm") as metrics:
+        bound.setblocking(False)
+        settings = {
+            "catalogue": str(path),
+            "token": access.token,
+            "hosts": sorted(access.hosts),
+            "any_address": access.any_address,
+            "folders": [str(Path(folder).absolute()) for folder in folders],
+            "n_jobs": n_jobs,
+            "n_workers": n_workers,
+            "metrics": metrics,
+        }
+        address = address_of(host, bound.getsockname()[1])
+        try:
+            asyncio.run(_Supervisor(settings, bound, stored).run(lambda: announce(address)))
+        finally:
+            stored.close()
+
+
+class _Supervisor:
+    """Starts workers, sends them connections, and runs jobs."""
+
+    def __init__(self, settings: dict[str, Any], bound: socket.socket, stored: StoredCatalogue) -> None:
+        self._settings = settings
+        self._bound = bound
+        self._stored = stored
+        n_workers = settings["n_workers"]
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the service runs
+        figures = Figures(n_workers + 1, n_workers, self._file.fileno())
+        self._writing = Work("jobs", 1, 1)
+        self._runner = JobRunner(Path(settings["catalogue"]), stored.jobs, self._writing, figures, self._send_news)
+        self._workers = [_Worker(number, figures) for number in range(n_workers)]
+        self._ending = asyncio.Event()
+        self._accepting = False
+
+    async def run(self, started: Callable[[], None]) -> None:
+        """Serve until a signal ends it; call `started` once all workers answer. Raises what a worker could not open."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._ending.set)
+        with suppress(StorageError):  # a full disk: workers log it
+            self._stored.jobs.mark_lost()
+        self._keeping = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
+        ready = asyncio.create_task(self._all_ready())
+        ending = asyncio.create_task(self._ending.wait())
+        try:
+            ends: list[asyncio.Future[Any]] = [ending, *self._keeping]
+            await asyncio.wait([ready, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                started()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._ending.set()
+            ready.cancel()
+            self._accept(False)
+            for worker in self._workers:
+                worker.end()
+            failed = await asyncio.gather(*self._keeping, return_exceptions=True)
+            await self._runner.close()
+            self._writing.close()
+            self._file.close()
+        for error in failed:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def _all_ready(self) -> None:
+        """Wait until all workers answer."""
+        for worker in self._workers:
+            await worker.ready.wait()
+
+    async def _keep(self, worker: _Worker) -> None:
+        """Keep a worker running. Raises UserError if it could not open the catalogue, and nobody else answers."""
+        pause = 0.0
+        while not self._ending.is_set():
+            self._stored.database.check_in_place()  # those that run answer that it was replaced; no other may be used
+            began = time.monotonic()
+            await worker.run(self._settings | {"figures": self._file.fileno()}, self._hear)
+            if self._ending.is_set():
+                return
+            if worker.failed and not any(other.ready.is_set() for other in self._workers):
+                raise UserError(worker.failed)
+            pause = min(max(2 * pause, 0.1), LONGEST_PAUSE) if time.monotonic() - began < SHORT_LIFE else 0.0
+            why = worker.failed or f"it ended with status {worker.status}"
+            LOG.warning("A process that answers requests is started again: %s.", why)
+            self._accept(any(other.ready.is_set() for other in self._workers))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), pause)
+            await asyncio.to_thread(self._stored.jobs.mark_lost)  # what it had written down and could not hand over
+
+    def _hear(self, worker: _Worker, what: str, *arguments: Any) -> None:
+        """Do what a worker says."""
+        if what == "ready":
+            worker.ready.set()
+            self._accept(True)
+        elif what == "failed":
+            worker.failed = arguments[0]
+        else:
+            self._runner.tell(what, *arguments)
+
+    def _send_news(self) -> None:
+        """Tell workers that the run in use may have changed."""
+        for worker in self._workers:
+            worker.send([])
+
+    def _accept(self, accepting: bool) -> None:
+        """Begin or stop to accept connections; while nothing is accepted, the system keeps them waiting."""
+        loop = asyncio.get_running_loop()
+        if accepting and not self._ending.is_set():
+            loop.add_reader(self._bound, self._take_connections)
+        else:
+            loop.remove_reader(self._bound)
+
+    def _take_connections(self) -> None:
+        """Send new connections to the workers that have the fewest."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                client, _ = self._bound.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:  # too many open files
+                LOG.warning("Connections can't be accepted now: %s", error)
+                self._accept(False)
+                asyncio.get_running_loop().call_later(FULL_SECONDS, self._accept, True)
+                return
+            with client:
+                for worker in sorted(self._workers, key=lambda worker: worker.load):
+                    if worker.ready.is_set() and worker.send([client.fileno()]):
+                        break
+
+
+class _Worker:
+    """One process that answers requests, started again and again."""
+
+    def __init__(self, number: int, figures: Figures) -> None:
+        self.number = number
+        self.ready = asyncio.Event()
+        self.failed = ""  # Why it could not open the catalogue
+        self.status = 0
+        self._figures = figures
+        self._n_open, self._n_taken = figures.now("connections", number), figures.now("taken", number)
+        self._n_sent = 0
+        self._channel: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def load(self) -> int:
+        """How many connections it has, or will have."""
+        return self._n_open.own + self._n_sent - self._n_taken.own
+
+    def send(self, descriptors: list[int]) -> bool:
+        """Send a connection, or news; return whether there was room."""
+        try:
+            assert self._channel is not None
+            socket.send_fds(self._channel, [b"c" if descriptors else b"n"], descriptors)
+        except (OSError, AssertionError):  # it has ended, or takes nothing
+            return False
+        self._n_sent += len(descriptors)
+        return True
+
+    async def run(self, settings: dict[str, Any], hear: Callable[..., None]) -> None:
+        """Run the process until it ends; `hear` is called with each of its messages."""
+        ours, its = socket.socketpair()
+        ours.setblocking(False)
+        self._n_sent, self.failed, self._channel = 0, "", ours
+        with ours:
+            with its:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "visterm.web.worker"),
+                    stdin=asyncio.subprocess.PIPE,
+                    pass_fds=(its.fileno(), settings["figures"]),
+                    start_new_session=True,  # Ctrl-C reaches the supervisor, which ends it
+                )
+                assert self._process.stdin is not None
+                line = json.dumps(settings | {"number": self.number, "channel": its.fileno()})
+                self._process.stdin.write(line.encode() + b"\n")
+            reader, writer = await asyncio.open_connection(sock=ours.dup())
+            try:
+                with suppress(ConnectionError):
+                    while line_of_it := await reader.readline():
+                        hear(self, *json.loads(line_of_it))
+                self.status = await self._process.wait()
+            finally:
+                self.ready.clear()
+                self._channel = None
+                self._figures.forget(self.number)
+                writer.close()
+
+    def end(self) -> None:
+        """Ask the process to end, and kill it if it doesn't."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.terminate()
+        asyncio.get_running_loop().call_later(END_SECONDS + 2, _kill, process)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()

@@ -1,0 +1,302 @@
+"""Several processes that answer: what one has stored the others read, limits hold together, and kills lose nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from soak import Client, _log
+from tiny_catalogue import make_tiny_catalogue
+from visterm import Catalogue
+from visterm.web import workers
+from visterm.web.body_limit import Bodies
+from visterm.web.errors import Refused
+from visterm.web.figures import Figures
+from visterm.web.server import _Seldom
+from visterm.web.work import Work
+from visterm.web.workers import default_workers
+
+PATIENCE = 120.0
+pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="the workers of a process are found in /proc")
+
+
+class Service:
+    """`visterm serve` with two workers."""
+
+    def __init__(self, process: subprocess.Popen, port: int) -> None:
+        self.process, self.port = process, port
+        self.connections: list[http.client.HTTPConnection] = []
+
+    def workers(self) -> list[int]:
+        """List the workers that run."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == self.process.pid and b"visterm.web.worker" in (place / "cmdline").read_bytes():
+                    found.append(int(place.name))
+            except OSError:
+                continue
+        return sorted(found)
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Open a connection: each goes to the worker with the fewest, so that two go to both."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        self.connections.append(connection)
+        ask(connection, "GET", "/health")
+        return connection
+
+    def kill_one(self, rng: random.Random) -> None:
+        """Kill a worker (-9), and wait until another one has its place."""
+        before = wait_for(lambda: self.workers() if len(self.workers()) == 2 else None)
+        os.kill(rng.choice(before), signal.SIGKILL)
+        wait_for(lambda: len(self.workers()) == 2 and self.workers() != before)
+
+
+def ask(connection, method, path, content=None):
+    """Send a request, and return its status and what JSON was answered."""
+    body = None if content is None else json.dumps(content)
+    connection.request(method, f"/api/v1{path}", body, {"content-type": "application/json"} if body else {})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    return answer.status, json.loads(text) if text.startswith("{") else text
+
+
+def wait_for(true):
+    for _ in range(int(PATIENCE / 0.05)):
+        if found := true():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not come about")
+
+
+@contextmanager
+def served(folder, *options):
+    command = [sys.executable, "-m", "visterm", "serve", str(folder), "--port", "0", "--workers", "2", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stderr.readline()
+            address = re.search(r"http://127\.0\.0\.1:(\d+) \(2 processes answer", line)
+            assert address, line + process.stderr.read()
+            service = Service(process, int(address[1]))
+            yield service
+            for connection in service.connections:
+                connection.close()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) in (0, -signal.SIGTERM)
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return make_tiny_catalogue(tmp_path_factory.mktemp("workers"))
+
+
+@pytest.fixture(scope="module")
+def service(tiny):
+    with served(tiny.folder) as service:
+        yield service
+
+
+@pytest.fixture
+def both(service):
+    for connection in service.connections:
+        connection.close()
+    return [service.connect(), service.connect()]
+
+
+def found_by(connection, query):
+    status, answer = ask(connection, "GET", f"/search?limit=100&{query}")
+    assert status == 200, answer
+    return [hit["id"] for hit in answer["hits"]]
+
+
+def test_what_one_process_stores_the_others_find_at_their_next_request(both):
+    for judged, (writer, reader) in enumerate([both, both[::-1]] * 4):
+        assert judged in found_by(reader, "q=dots")  # what is kept of this search must not last
+        assert judged not in found_by(reader, "q=dots&tag=fresh")
+        status, _ = ask(writer, "POST", f"/images/{judged}/tags", {"give": ["fresh"]})
+        assert status == 200
+        assert judged in found_by(reader, "q=dots&tag=fresh")
+        assert judged in found_by(reader, "q=fresh")
+        status, _ = ask(writer, "POST", f"/images/{judged}/feedback", {"tag": "dots", "verdict": -1})
+        assert status == 200
+        assert judged not in found_by(reader, "q=dots")
+
+
+def test_connections_are_shared_evenly(tiny):
+    with served(tiny.folder) as service:
+        connections = [service.connect() for _ in range(6)]
+        os.kill(service.workers()[0], signal.SIGKILL)
+        closed = 0
+        for connection in connections:
+            try:
+                ask(connection, "GET", "/health")
+            except (OSError, http.client.HTTPException):
+                closed += 1
+        assert closed == 3
+
+
+def test_figures_of_all_processes_are_added(service, both):
+    def counted(connection):
+        _, text = ask(connection, "GET", "/metrics")
+        found = re.search(r'visterm_requests_total{method="GET",route="/api/v1/tags",status="200"} (\S+)', text)
+        return float(found[1]) if found else 0.0
+
+    before = counted(both[0])
+    for connection, times in zip(both, (3, 5), strict=True):
+        for _ in range(times):
+            assert ask(connection, "GET", "/tags")[0] == 200
+    wait_for(lambda: counted(both[0]) - before >= 8)  # a request is counted when its answer was sent
+    assert [counted(connection) - before for connection in both] == [8, 8]
+    service.kill_one(random.Random(0))  # what the killed one counted stays
+    assert counted(service.connect()) - before == 8
+
+
+def test_a_job_outlives_the_process_that_took_it(service, both):
+    status, first = ask(both[0], "POST", "/jobs", {"kind": "duplicates"})
+    assert status == 202
+    status, second = ask(both[1], "POST", "/jobs", {"kind": "index"})
+    assert status == 202
+    for worker in service.workers():
+        os.kill(worker, signal.SIGKILL)
+
+    def states():
+        try:
+            connection = service.connect()
+            found = [ask(connection, "GET", f"/jobs/{job['id']}")[1] for job in (first, second)]
+        except (OSError, http.client.HTTPException):
+            return None  # its worker was the killed one
+        return found if all(job["finished"] for job in found) else None
+
+    jobs = wait_for(states)
+    assert [(job["state"], job["error"]) for job in jobs] == [("done", None)] * 2
+    assert jobs[0]["finished"] <= jobs[1]["finished"]
+
+
+def test_a_job_is_cancelled_by_any_process(both):
+    for _ in range(3):
+        jobs = [ask(both[0], "POST", "/jobs", {"kind": "duplicates"})[1]["id"] for _ in range(2)]
+        status, cancelled = ask(both[1], "POST", f"/jobs/{jobs[1]}/cancel")
+        assert status == 200
+        assert cancelled["state"] in ("cancelled", "cancelling", "done")
+        wait_for(lambda jobs=jobs: all(ask(both[1], "GET", f"/jobs/{job}")[1]["finished"] for job in jobs))
+
+
+def test_workers_end_with_their_supervisor(tiny):
+    with served(tiny.folder) as service:
+        left = service.workers()
+        assert len(left) == 2
+        service.process.kill()
+        wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() and not zombie(pid) for pid in left))
+        service.process.returncode = service.process.wait()
+        service.process.wait = lambda *_: 0
+
+
+def zombie(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_nothing_acknowledged_is_lost_however_often_workers_are_killed(tmp_path, kills):
+    folder, rng = make_tiny_catalogue(tmp_path).folder, random.Random(kills)
+    with served(folder) as service:
+        clients = [Client(number, service.port) for number in range(8)]
+        stop = threading.Event()
+        threads = [threading.Thread(target=client.work, args=(stop, 24)) for client in clients]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(kills):
+                there = sum(len(client.judged) for client in clients)
+                wait_for(lambda there=there: sum(len(client.judged) for client in clients) > there + 4)
+                service.kill_one(rng)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(PATIENCE)
+    catalogue = Catalogue.load(folder, n_jobs=1)
+    log = {entry.id: (entry.image_id, entry.tag, entry.verdict) for entry in _log(catalogue)}
+    for client in clients:
+        assert {status.rpartition(" ")[2] for status in client.statuses} <= {"200", "409", "503", "0", "reached"}
+        assert {number: said for number, said in client.judged.items() if log.get(number) != said} == {}
+        for (image, tag), has in client.given.items():
+            assert has is None or (tag in catalogue.image(image).tags) == has
+    assert catalogue.stored.database.check() == []
+    catalogue.stored.close()
+
+
+def test_a_damaged_run_is_told_in_one_line(tmp_path):
+    folder = make_tiny_catalogue(tmp_path).folder
+    (model,) = folder.glob("runs/*/model.safetensors")
+    model.write_bytes(b"no arrays")
+    command = [sys.executable, "-m", "visterm", "serve", str(folder), "--port", "0", "--workers", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 2
+    assert re.fullmatch(r"visterm: .*model\.safetensors.*\n", ended.stderr), ended.stderr
+
+
+def test_limits_hold_for_the_sum_of_all_processes():
+    with tempfile.TemporaryFile() as file:
+        first, second = (Figures(3, row, file.fileno()) for row in (0, 1))
+        works = [Work("search", 1, 3, figures=figures) for figures in (first, second)]
+        bodies = [Bodies(1000, figures) for figures in (first, second)]
+        bodies[0].take(900)
+        with pytest.raises(Refused):
+            bodies[1].take(200)
+        with works[0].place(), works[0].place(), works[1].place():
+            assert works[0].waiting.total == 3
+            for work in works:
+                with pytest.raises(Refused, match="3 requests for search"), work.place():
+                    pass
+        works[0].waiting.own = 3
+        second.forget(0)  # the process of the first was killed
+        bodies[1].take(200)
+        with works[1].place():
+            assert works[1].refused.total == 2
+        for work in works:
+            work.close()
+
+
+def test_processes_together_log_no_more_than_one(monkeypatch):
+    seconds = [0.0]
+    monkeypatch.setattr("visterm.web.server.time.monotonic", lambda: seconds[0])
+    for n_workers in (1, 2, 3, 4, 8):
+        filters, logged = [_Seldom(n_workers) for _ in range(n_workers)], 0
+        for second in range(6000):
+            seconds[0] = float(second)
+            for each in filters:
+                record = type("Record", (), {"msg": "the same"})()
+                logged += bool(each.filter(record))
+        assert logged <= 1.1 * 3 * 6000 / 60 + n_workers
+
+
+def test_as_many_processes_as_cores_and_memory_allow(monkeypatch, tmp_path):
+    monkeypatch.setattr(workers, "resolve_jobs", lambda _: 16)
+    monkeypatch.setattr(workers, "machine_memory", lambda: 2**40)
+    assert default_workers(tmp_path) == 4
+    monkeypatch.setattr(workers, "machine_memory", lambda: 2**30)
+    assert default_workers(tmp_path) == 1
+    monkeypatch.setattr(workers, "machine_memory", lambda: 2**40)
+    monkeypatch.setattr(workers, "resolve_jobs", lambda _: 2)
+    assert default_workers(tmp_path) == 2
+    monkeypatch.delattr("socket.send_fds")
+    assert default_workers(tmp_path) == 1
