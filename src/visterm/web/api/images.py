@@ -73,12 +73,16 @@ async def image(request: Request, image_id: ImageId) -> Response:
 async def thumbnail(request: Request, image_id: ImageId, size: Side = 320) -> Response:
     """Return a photo as a small JPEG, without the metadata of its file."""
     service = service_of(request)
-    record = await service.searching.run(service.known, image_id)
-    name = name_of(record.sha256, size)
+    known = request.headers.get("if-none-match", "")
+
+    def find() -> tuple[str, str | None]:
+        name = name_of(service.known(image_id).sha256, size)
+        return name, None if name in known else service.file_of(image_id)
+
+    name, path = await service.searching.run(find)
     headers = {"etag": name, "cache-control": LASTING}
-    if name in request.headers.get("if-none-match", ""):
+    if path is None:
         return Response(status_code=304, headers=headers)
-    path = await service.searching.run(service.file_of, image_id)
     content = await service.thumbnails.get(path, name, size)
     return Response(content, headers=headers, media_type="image/jpeg")
 

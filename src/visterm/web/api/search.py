@@ -155,8 +155,11 @@ def _as_dict(hit: Hit) -> dict[str, Any]:
     """Return a hit as JSON."""
     thumbnail = f"/api/v1/images/{hit.id}/thumbnail"
     found = {"id": hit.id, "image": hit.image, "score": hit.score, "thumbnail": thumbnail}
-    known = {"confidence": hit.confidence, "source": hit.source}
-    return found | {name: value for name, value in known.items() if value is not None}
+    if hit.confidence is not None:
+        found["confidence"] = hit.confidence
+    if hit.source is not None:
+        found["source"] = hit.source
+    return found
 
 
 @router.post(

@@ -20,7 +20,7 @@ from visterm.store.runs import StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options
 from visterm.web.errors import Refused
-from visterm.web.pages.cache import LONG, cache_of
+from visterm.web.pages.cache import cache_of
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
 from visterm.web.pages.search import Shared
 from visterm.web.service import Service
@@ -92,7 +92,7 @@ async def duplicates_page(service: Shared, start: int = 0) -> Response:
         ]
         return groups + [[(image, "only looks alike") for image in group.images] for group in alike]
 
-    found = await service.browsing.run(cache_of(catalogue).get, "duplicates", find, 2)
+    found = await service.browsing.run(catalogue.stored.database.keep, "duplicates", find)
     start = max(start, 0)
     end = start + GROUPS
     more = local("/duplicates", start=end) if end < len(found) else None
@@ -147,7 +147,7 @@ def _values(service: Service) -> dict[str, Any]:
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     return {
-        "counts": cache_of(catalogue).get("library", lambda: _counts(catalogue), seconds=2),
+        "counts": catalogue.stored.database.keep("library", lambda: _counts(catalogue)),
         "skipped": skipped[:SKIPPED],
         "n_skipped": len(skipped),
         "runs": [_shown_run(catalogue, run) for run in reversed(stored.runs.all())],
@@ -183,7 +183,7 @@ def _shown_run(catalogue: Catalogue, run: StoredRun) -> ShownRun:
     if folder is None:
         return ShownRun(run, {}, [])
     place = folder / RUNS / run.fingerprint
-    facts, curves = cache_of(catalogue).get(("run", run.fingerprint), lambda: _facts_and_curves(place), LONG)
+    facts, curves = cache_of(catalogue).get(("run", run.fingerprint), lambda: _facts_and_curves(place))
     known = facts | run.facts
     return ShownRun(run, {SHOWN[name]: known[name] for name in SHOWN if known.get(name) is not None}, curves)
 

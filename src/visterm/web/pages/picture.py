@@ -15,7 +15,6 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.tagging.explain import check_explains
 from visterm.web.api.images import ImageId
 from visterm.web.errors import Refused
-from visterm.web.pages.cache import cache_of
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
 from visterm.web.pages.search import Shared, shown
 
@@ -66,7 +65,6 @@ async def change_tag(
             catalogue.take(image_id, [tag])
         else:
             catalogue.judge(image_id, tag, {"accept": 1, "reject": -1, "back": 0}[do])
-        cache_of(catalogue).forget("counts")
 
     await service.writing.run(write)
     if not is_for_script(request):

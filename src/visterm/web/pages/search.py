@@ -19,7 +19,6 @@ from visterm.library.search_shares import Share, search_shares
 from visterm.store.filters import LARGEST, Filter, is_date
 from visterm.store.images import ImageRecord
 from visterm.web.body_limit import takes_pictures
-from visterm.web.pages.cache import cache_of
 from visterm.web.pages.render import PageRoute, is_for_script, local, render
 from visterm.web.service import Service, service_of
 from visterm.web.uploads import read_uploads
@@ -145,7 +144,7 @@ def _facts(catalogue: Catalogue) -> dict[str, Any]:
             "types": [file_type for (file_type,) in types],
         }
 
-    return cache_of(catalogue).get("facts", compute)
+    return catalogue.stored.database.keep("facts", compute)
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[Shown]]]:

@@ -19,7 +19,7 @@ from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.errors import Refused
-from visterm.web.pages.cache import LONG, cache_of
+from visterm.web.pages.cache import cache_of
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
 from visterm.web.pages.search import Shared, shown
 
@@ -84,7 +84,7 @@ async def alike_tags(request: Request, service: Shared) -> Response:
     tagger = catalogue.tagger
 
     def suggest() -> list[Alias]:
-        found = cache_of(catalogue).get(("alike", tagger.fingerprint), lambda: suggest_aliases(tagger), LONG)
+        found = cache_of(catalogue).get(("alike", tagger.fingerprint), lambda: suggest_aliases(tagger))
         used = {count.tag for count in _counts(catalogue) if count.given + count.accepted}
         return [alias for alias in found if alias.alias in used][:SUGGESTIONS]
 
@@ -98,7 +98,6 @@ async def merge(
 ) -> Response:
     """Replace one tag by another on all photos."""
     n_images = await service.writing.run(merge_tags, service.catalogue, tag, into)
-    cache_of(service.catalogue).forget("counts")
     if not is_for_script(request):
         return send_on(local("/tag", name=into))
     return render("_merged.html", tag=tag, into=into, n_images=n_images)
@@ -120,14 +119,14 @@ async def map_page(request: Request, service: Shared, drawn: bool = False) -> Re
 
 
 def _counts(catalogue: Catalogue) -> list[TagCount]:
-    """Count the tags, unless that was done a moment ago."""
-    return cache_of(catalogue).get("counts", catalogue.tags, seconds=2)
+    """Count the tags, unless nothing has changed since that was done."""
+    return catalogue.stored.database.keep("counts", catalogue.tags)
 
 
 def _has_tag_vectors(catalogue: Catalogue) -> bool:
     """Return whether the run can compare tags: without vectors of tags there are no similar tags, and no map."""
     tagger = catalogue.tagger
-    return cache_of(catalogue).get(("map", tagger.fingerprint), lambda: tag_vectors(tagger) is not None, LONG)
+    return cache_of(catalogue).get(("map", tagger.fingerprint), lambda: tag_vectors(tagger) is not None)
 
 
 def _tag(catalogue: Catalogue, name: str) -> dict[str, Any]:
