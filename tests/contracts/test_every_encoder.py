@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from pathlib import Path
 
@@ -72,15 +73,26 @@ def photos(tmp_path_factory):
     return paths
 
 
-@pytest.fixture
-def make(tmp_path):
+@pytest.fixture(scope="module")
+def needed(tmp_path_factory):
+    """What an encoder needs that no class can hold, made once: function of its name."""
+    return functools.cache(lambda name: ARGUMENTS[name](tmp_path_factory.mktemp(name)) if name in ARGUMENTS else {})
+
+
+@pytest.fixture(scope="module")
+def make(needed):
     """Make the small instance of an encoder, with other settings if given."""
 
     def made(name, **params):
-        needed = ARGUMENTS[name](tmp_path) if name in ARGUMENTS else {}
-        return ENCODERS.create(name, **{**ENCODERS.load(name).test_params, **needed, **params})
+        return ENCODERS.create(name, **{**ENCODERS.load(name).test_params, **needed(name), **params})
 
     return made
+
+
+@pytest.fixture(scope="module")
+def fitted(make, photos):
+    """Each encoder fitted once on the photos: function of its name; tests must not change it."""
+    return functools.cache(lambda name: make(name).fit(photos))
 
 
 @pytest.fixture
@@ -114,8 +126,8 @@ def assert_same_bytes(a, b):
 
 
 @encoders
-def test_gives_exactly_one_finite_row_an_image_in_order(name, make, photos):
-    encoder = make(name).fit(photos)
+def test_gives_exactly_one_finite_row_an_image_in_order(name, fitted, photos):
+    encoder = fitted(name)
     rows = as_array(encoder.transform(photos))
     assert rows.dtype == np.float32
     assert rows.shape[0] == len(photos)
@@ -125,26 +137,26 @@ def test_gives_exactly_one_finite_row_an_image_in_order(name, make, photos):
 
 
 @encoders
-def test_a_row_does_not_depend_on_its_company(name, make, photos):
-    encoder = make(name).fit(photos)
+def test_a_row_does_not_depend_on_its_company(name, fitted, photos):
+    encoder = fitted(name)
     together = as_array(encoder.transform(photos))
     alone = np.concatenate([as_array(encoder.transform([photo])) for photo in photos])
     np.testing.assert_allclose(alone, together, atol=1e-5)
 
 
 @encoders
-def test_arrays_are_encoded_as_the_files_that_hold_them(name, make, photos):
+def test_arrays_are_encoded_as_the_files_that_hold_them(name, fitted, photos):
     wants_pixels(name)
-    encoder = make(name).fit(photos)
-    pixels = [np.asarray(Image.open(path)) for path in photos]
-    assert_same_bytes(encoder.transform(pixels), encoder.transform(photos))
-    assert_same_bytes(encoder.transform([str(path) for path in photos]), encoder.transform(photos))
+    encoder = fitted(name)
+    expected = encoder.transform(photos)
+    assert_same_bytes(encoder.transform([np.asarray(Image.open(path)) for path in photos]), expected)
+    assert_same_bytes(encoder.transform([str(path) for path in photos]), expected)
 
 
 @encoders
-def test_very_small_and_very_long_images_have_a_row_too(name, make, photos):
+def test_very_small_and_very_long_images_have_a_row_too(name, fitted, photos):
     wants_pixels(name)
-    encoder = make(name).fit(photos)
+    encoder = fitted(name)
     images = [np.full(shape, 90, np.uint8) for shape in [(1, 1, 3), (2, 2, 3), (1, 300, 3), (300, 1, 3)]]
     rows = as_array(encoder.transform(images))
     assert rows.shape == (4, as_array(encoder.transform(photos[:1])).shape[1])
@@ -152,9 +164,9 @@ def test_very_small_and_very_long_images_have_a_row_too(name, make, photos):
 
 
 @encoders
-def test_images_that_cannot_be_read_are_skipped_and_listed(name, make, photos, broken):
+def test_images_that_cannot_be_read_are_skipped_and_listed(name, fitted, photos, broken):
     wants_pixels(name)
-    encoder = make(name).fit(photos)
+    encoder = fitted(name)
     missing = broken.with_name("missing.png")
     rows, kept, skipped = encoder.encode([photos[0], broken, *photos[1:3], missing])
     assert kept.tolist() == [0, 2, 3]
@@ -164,10 +176,10 @@ def test_images_that_cannot_be_read_are_skipped_and_listed(name, make, photos, b
 
 
 @encoders
-def test_transform_raises_for_an_image_that_cannot_be_read(name, make, photos, broken):
+def test_transform_raises_for_an_image_that_cannot_be_read(name, fitted, photos, broken):
     wants_pixels(name)
     with pytest.raises(ImageError, match=r"broken\.jpeg"):
-        make(name).fit(photos).transform([photos[0], broken])
+        fitted(name).transform([photos[0], broken])
 
 
 @encoders
@@ -219,37 +231,39 @@ def test_no_images_to_learn_from_is_an_error(name, make):
 
 
 @encoders
-def test_no_images_to_encode_is_no_error(name, make, photos):
-    rows, kept, skipped = make(name).fit(photos).encode([])
+def test_no_images_to_encode_is_no_error(name, fitted):
+    rows, kept, skipped = fitted(name).encode([])
     assert rows.shape[0] == 0
     assert kept.size == 0
     assert skipped == []
 
 
 @encoders
-@pytest.mark.parametrize("param", ["n_jobs", "batch_size"])
-def test_what_only_changes_the_speed_changes_no_byte_and_no_fingerprint(name, make, photos, param):
-    if not has(name, param):
-        pytest.skip(f"{name} has no {param}")
-    one, two = (make(name, **{param: value}).fit(photos) for value in (1, 2))
+def test_what_only_changes_the_speed_changes_no_byte_and_no_fingerprint(name, make, photos):
+    # Both settings in one comparison: whichever changes a byte, it is seen here.
+    ways = [{"n_jobs": 1, "batch_size": 2}, {"n_jobs": 2, "batch_size": 1}]
+    ways = [{param: value for param, value in way.items() if has(name, param)} for way in ways]
+    if not ways[0]:
+        pytest.skip(f"{name} has neither n_jobs nor batch_size")
+    one, two = (make(name, **way).fit(photos) for way in ways)
     assert one.fingerprint == two.fingerprint
     assert_same_bytes(one.transform(photos), two.transform(photos))
 
 
 @encoders
-def test_the_same_photos_and_seed_give_the_same_fingerprint_and_a_second_fit_forgets_the_first(name, make, photos):
-    first = make(name).fit(photos)
+def test_the_same_photos_and_seed_give_the_same_fingerprint_and_a_second_fit_forgets_the_first(
+    name, make, fitted, photos
+):
     again = make(name).fit(photos[:2]).fit(photos)
-    assert again.fingerprint == first.fingerprint
-    assert_same_bytes(again.transform(photos), first.transform(photos))
+    assert again.fingerprint == fitted(name).fingerprint
+    assert_same_bytes(again.transform(photos), fitted(name).transform(photos))
 
 
 @encoders
-def test_the_fingerprint_changes_with_every_number_and_choice_that_shapes_the_rows(name, make, tmp_path):
+def test_the_fingerprint_changes_with_every_number_and_choice_that_shapes_the_rows(name, make, needed):
     plain = make(name)
-    needed = ARGUMENTS[name](tmp_path) if name in ARGUMENTS else {}
     for param, value in plain.get_params(deep=False).items():
-        if param in plain.speed_params or param in needed or param == plain.argument:
+        if param in plain.speed_params or param in needed(name) or param == plain.argument:
             continue
         other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int | float) else "other"
         changed = clone(plain).set_params(**{param: other})
@@ -257,19 +271,17 @@ def test_the_fingerprint_changes_with_every_number_and_choice_that_shapes_the_ro
 
 
 @encoders
-def test_the_fingerprint_changes_with_what_was_learned(name, make, photos):
+def test_the_fingerprint_changes_with_what_was_learned(name, make, fitted, photos):
     encoder = make(name)
     if not encoder._learns():
         pytest.skip(f"{name} learns nothing")
     before = encoder.fingerprint
-    first = encoder.fit(photos[:3]).fingerprint
-    second = encoder.fit(photos[3:]).fingerprint
-    assert len({before, first, second}) == 3
+    assert len({before, fitted(name).fingerprint, encoder.fit(photos[3:]).fingerprint}) == 3
 
 
 @encoders
-def test_saved_and_loaded_it_gives_the_same_bytes_under_the_same_fingerprint(name, make, photos, tmp_path):
-    encoder = make(name).fit(photos)
+def test_saved_and_loaded_it_gives_the_same_bytes_under_the_same_fingerprint(name, fitted, photos, tmp_path):
+    encoder = fitted(name)
     save_estimator(encoder, ENCODERS, tmp_path, "encoder")
     loaded = load_estimator(ENCODERS, tmp_path, "encoder")
     assert type(loaded) is type(encoder)
@@ -289,8 +301,8 @@ def test_the_constructor_only_assigns(name, make):
 
 
 @encoders
-def test_a_clone_has_the_settings_and_learns_the_same(name, make, photos):
-    encoder = make(name).fit(photos)
+def test_a_clone_has_the_settings_and_learns_the_same(name, fitted, photos):
+    encoder = fitted(name)
     copied = clone(encoder)
     assert copied.get_params() == encoder.get_params()
     assert not [key for key in vars(copied) if key.endswith("_")]
