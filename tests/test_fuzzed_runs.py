@@ -15,7 +15,8 @@ import fuzzed_encoders
 import fuzzed_models
 from visterm.core.tables import ENCODERS, MODELS
 
-SOME = {fuzzed_models: 1_200, fuzzed_encoders: 800}
+SOME = {fuzzed_models: 1_200, fuzzed_encoders: 320}
+"""Every damage is done to every run once, and to some twice."""
 MANY = 2_000
 """Of each model, and of each encoder."""
 
