@@ -28,7 +28,8 @@ from visterm.features.training_rows import TrainingRows
 from visterm.metrics.bands import bands_from
 from visterm.metrics.significance import share_of_right
 from visterm.models.confidence.cutoffs import cutoff_for_precision
-from visterm.tagging.calibrating import calibrate
+from visterm.models.confidence.fit_calibration import fit_calibration
+from visterm.tagging.calibrating import held_out_scores
 
 MODEL_NAMES = ("knn", "ridge", "wsabie", "auto")
 WANTED = (0.5, 0.7, 0.9)
@@ -48,7 +49,9 @@ def one_fit(data: Data, name: str, seed: int, n_learned: int, n_measured: int, t
     settings = {"n_jobs": threads, "random_state": seed}
     model.set_params(**{key: value for key, value in settings.items() if key in model.get_params()}).fit(X, Y)
     vocabulary = Vocabulary.from_lists([[f"t{tag}"] for tag in known])
-    calibration = calibrate(model, TrainingRows(vocabulary, X, Y, None, []), seed=seed)
+    held_out = held_out_scores(model, TrainingRows(vocabulary, X, Y, None, []), seed=seed)
+    assert held_out is not None
+    calibration = fit_calibration(*held_out, seed=seed)
     assert calibration is not None
     assert calibration.held_out is not None
     everyone = sp.eye_array(Y.shape[1], format="csr", dtype=np.float32)

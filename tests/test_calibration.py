@@ -32,7 +32,7 @@ from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import HeldOutFit
 from visterm.store.filters import PREDICTED_FROM, Filter
-from visterm.tagging.calibrating import HeldOutScores, calibrate, expectations
+from visterm.tagging.calibrating import HeldOutScores, expectations, held_out_scores
 from visterm.tagging.run_files import CALIBRATION
 from visterm.tagging.tagger import Tagger
 
@@ -139,7 +139,7 @@ def rows_of(corpus, valid=None):
 def test_confidences_hold_for_new_images_whether_or_not_the_model_holds_some_out(name, settings):
     corpus = plant_corpus(n_train=240, n_test=240, noise=0.6, random_state=2)
     model = MODELS.create(name, **settings).fit(corpus.X_train, corpus.Y_train)
-    found = calibrate(model, rows_of(corpus))
+    found = fit_calibration(*held_out_scores(model, rows_of(corpus)))
     assert found.n_images == (60 if "valid_share" in settings else 48)
     P, right = found.confidences(model.decision_function(corpus.X_test)), corpus.Y_test.toarray() > 0
     for low, high in ((0, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 1)):
@@ -176,11 +176,13 @@ def test_rows_of_the_split_valid_come_before_all_others():
     model = MODELS.create("ridge").fit(corpus.X_train, corpus.Y_train)
     scores = model.decision_function(corpus.X_test)
     np.testing.assert_allclose(
-        calibrate(model, rows).slope, fit_calibration(scores, corpus.Y_test, rows.Y).slope, rtol=1e-4
+        fit_calibration(*held_out_scores(model, rows)).slope,
+        fit_calibration(scores, corpus.Y_test, rows.Y).slope,
+        rtol=1e-4,
     )
-    assert calibrate(model, rows._replace(by_number=True)) is None
+    assert held_out_scores(model, rows._replace(by_number=True)) is None
     few = rows._replace(X=rows.X[:60], Y=rows.Y[:60], valid=None)
-    assert calibrate(model, few) is None
+    assert held_out_scores(model, few) is None
 
 
 N = 160

@@ -132,6 +132,15 @@ def test_each_image_has_the_row_that_the_encoder_gives_it_and_the_hash_of_its_fi
     assert all(rows[name]["sha256"] == file_hash(photos / name) for name in names)
 
 
+def test_rows_are_read_without_the_encoder(encode, photos, tmp_path, monkeypatch):
+    encode(tmp_path / "F")
+    monkeypatch.setattr(FeatureFolder, "load_encoder", None)
+    features = Features(tmp_path / "F")
+    assert features.encode(features.corpus().images).rows.shape[0] == N
+    with pytest.raises(TypeError):
+        features.encoder  # noqa: B018
+
+
 def test_other_programs_find_fixed_lists_of_float32_or_indices_with_values(encode, photos, tmp_path):
     encode(tmp_path / "dense")
     schema = ds.dataset(tmp_path / "dense" / "data", format="parquet").schema

@@ -12,8 +12,9 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
 from visterm.models.blend import trials
+from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import visible_columns
-from visterm.tagging.calibrating import calibrate
+from visterm.tagging.calibrating import held_out_scores
 from visterm.tagging.tuning.tune import tune
 
 NAMED, MADE = "intersection", "precomputed"
@@ -52,7 +53,7 @@ def test_confidences_are_those_of_the_kernel_by_name(name, planted):
     found = []
     for kernel, features in ((NAMED, X), (MADE, intersections(X, X))):
         model = MODELS.create(name.split(",")[0], **settings_of(name, kernel)).fit(features, Y)
-        found.append(calibrate(model, TrainingRows(vocabulary, features, Y, None, [])))
+        found.append(fit_calibration(*held_out_scores(model, TrainingRows(vocabulary, features, Y, None, []))))
     np.testing.assert_allclose(found[1].slope, found[0].slope, rtol=1e-3)
     np.testing.assert_allclose(found[1].offset, found[0].offset, rtol=1e-3, atol=1e-3)
 

@@ -160,6 +160,16 @@ def test_the_first_level_of_a_pyramid_is_the_bag_without_one(scenes):
     np.testing.assert_array_equal(other.transform(scenes).data, rows.data)
 
 
+def test_another_spread_or_softness_counts_at_once(scenes):
+    encoder = Visterms(colours=8, codebook=40, sample_blocks=2000).fit(scenes)
+    before = encoder.transform(scenes[:1])
+    encoder.spread_ = encoder.spread_ * np.float32(50)
+    wider = encoder.transform(scenes[:1])
+    assert not np.array_equal(wider.data, before.data)
+    encoder.softness /= 50
+    np.testing.assert_allclose(encoder.transform(scenes[:1]).toarray(), before.toarray(), rtol=1e-5)
+
+
 @pytest.mark.parametrize(("overlap", "n_blocks"), [(0, 3 * 2), (0.5, 5 * 3), (2 / 3, 7 * 4), (0.667, 7 * 4)])
 def test_blocks_overlap_by_as_much_as_asked(overlap, n_blocks):
     # 96 × 64 pixels and blocks of 32: 3 × 2 side by side, and with steps of 16 or 32/3 so many more in between.

@@ -259,7 +259,7 @@ def as_corpus(images: Photos, tags: Any) -> Corpus:
 
 
 def as_images(images: Photos, *, hidden: list[str] | None = None) -> tuple[list[str], Sequence[Any]]:
-    """Return names and images: of a file, of a folder, or of a sequence of paths or arrays.
+    """Return names and images: of a file, of a folder, or of a sequence of paths, numbers or arrays.
 
     Hidden folders that were left out are appended to `hidden`.
     """
@@ -274,7 +274,13 @@ def as_images(images: Photos, *, hidden: list[str] | None = None) -> tuple[list[
             f"images is a {type(images).__name__}; expected a path, or a sequence of paths or uint8 arrays "
             "(height, width, 3)."
         )
-    return [_name(image, number) for number, image in enumerate(images)], images
+    names = []
+    for number, image in enumerate(images):
+        if isinstance(image, str | os.PathLike):
+            names.append(os.fspath(image))
+        else:
+            names.append(str(image) if isinstance(image, int | np.integer) else f"image {number}")
+    return names, images
 
 
 def is_name(encoder: AnyEncoder, image: object) -> bool:
@@ -282,10 +288,3 @@ def is_name(encoder: AnyEncoder, image: object) -> bool:
     if encoder.reads != "names" or not isinstance(image, str | os.PathLike):
         return False
     return encoder.by_number or not (os.path.isdir(image) or is_features(image))
-
-
-def _name(image: Any, number: int) -> str:
-    """Return a path or a number as the name of an image, and a name of its place for pixels."""
-    if isinstance(image, str | os.PathLike):
-        return os.fspath(image)
-    return str(image) if isinstance(image, int | np.integer) else f"image {number}"

@@ -125,10 +125,14 @@ class ScoreBlocks:
         yield from self.once() if self._kept is None else self._kept
 
     def once(self) -> Iterator[Block]:
-        """Yield (rows, scores) of each block, checked, C order, float32 or float64."""
+        """Yield (rows, scores) of each block, checked, C order, float32 or float64; a matrix in parts."""
         n_tags, excluded = self._judgements.n_tags, self._judgements.excluded
         seen = np.zeros(self._judgements.n_images, bool)
-        for item in self._source():
+        given: Any = self._scores() if callable(self._scores) else self._scores
+        if isinstance(given, np.ndarray):
+            matrix, step = given, max(1, MATRIX_BLOCK_BYTES // (given.itemsize * n_tags))
+            given = ((slice(start, start + step), matrix[start : start + step]) for start in range(0, seen.size, step))
+        for item in given:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
                 raise UserError(_WRONG_KIND.format(what=f"scores gives a {type(item).__name__}, not blocks"))
             (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
@@ -157,14 +161,3 @@ class ScoreBlocks:
                 f"The score blocks hold {seen.sum()} images, but the tags {seen.size}; the first without scores is "
                 f"{seen.argmin()}. Pass scores of the same images as tags."
             )
-
-    def _source(self) -> Iterable[Block]:
-        """Return the blocks as they were given; a matrix in parts."""
-        if callable(self._scores):
-            return self._scores()
-        if not isinstance(self._scores, np.ndarray):
-            return self._scores
-        matrix = self._scores
-        n_images, n_tags = matrix.shape
-        step = max(1, MATRIX_BLOCK_BYTES // (matrix.itemsize * n_tags))
-        return ((slice(start, start + step), matrix[start : start + step]) for start in range(0, n_images, step))

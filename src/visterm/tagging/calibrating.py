@@ -18,7 +18,7 @@ from visterm.models.abilities import HoldsOut
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import cutoff_for_precision
-from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
+from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import visible_columns
 
 SHARE = 0.2  # Of the images, left out of the fit of a copy where the model itself holds none out
@@ -35,14 +35,6 @@ class HeldOutScores(NamedTuple):
     Y: Any  # CSR, shape (n_held_out, n_tags)
     others: Any  # CSR, shape (n_learned, n_tags)
     counts: Any = None  # shape (n_tags,): training images, those held out of them included; None: those of `others`
-
-
-def calibrate(
-    model: Annotator, rows: TrainingRows, *, seed: int = 0, progress: Progress = SILENT
-) -> Calibration | None:
-    """Fit confidences to the scores of images that were not learned from; None where there are too few."""
-    held_out = held_out_scores(model, rows, seed=seed, progress=progress)
-    return None if held_out is None else fit_calibration(*held_out, seed=seed)
 
 
 def expectations(held_out: HeldOutScores, calibration: Calibration) -> dict[str, float]:

@@ -59,7 +59,10 @@ def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
     """
     least = np.full(held.groups.size, NEVER)
     tags = held.tags
-    faith = _faith(held, wanted / 2)
+    some = held.chances >= wanted / 2
+    groups, n_groups = held.groups[tags][some], int(held.groups.max(initial=-1)) + 1
+    promised = np.bincount(groups, held.chances[some], minlength=n_groups) + DOUBT
+    faith = np.minimum(1, (np.bincount(groups, held.right[some], minlength=n_groups) + DOUBT) / promised)
     open_groups = set(np.unique(held.groups).tolist())
     for level in np.linspace(wanted, 1, N_LEVELS, endpoint=False):
         cuts = expected_cuts(held, float(level))
@@ -87,17 +90,6 @@ def expected_cuts(held: HeldOutChances, level: float) -> Doubles:
     cuts[some] = np.minimum(level, chances[held.starts[:-1][some] + n_given[some] - 1])
     np.maximum(cuts, LEAST_CHANCE, out=cuts)
     return cuts
-
-
-def _faith(held: HeldOutChances, least: float) -> Doubles:
-    """Return the share of promised tags that are right, for chances of at least `least`, shape (n_groups,)."""
-    some = held.chances >= least
-    groups = held.groups[held.tags][some]
-    n_groups = int(held.groups.max(initial=-1)) + 1
-    promised = np.bincount(groups, held.chances[some], minlength=n_groups) + DOUBT
-    right = np.bincount(groups, held.right[some], minlength=n_groups) + DOUBT
-    shares: Doubles = np.minimum(1, right / promised)
-    return shares
 
 
 def expected_f1_cutoff(confidences: Any) -> int:

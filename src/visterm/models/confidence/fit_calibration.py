@@ -121,10 +121,18 @@ def _sigmoids(
     max_cases: int | None = None,
 ) -> tuple[Doubles, Doubles]:
     """Fit the common curve, then those of the tags, on scores brought to mean 0 and deviation 1."""
+    from sklearn.linear_model import LogisticRegression
+
     mean, deviation = scores.mean(dtype=np.float64), float(scores.std(dtype=np.float64)) or 1.0
     cases = _cases(scores, given, rng, MAX_CASES if max_cases is None else max_cases)
     cases = cases._replace(votes=(cases.votes - mean) / deviation)
-    centre = _common(cases, log_odds)
+    features = np.stack([cases.votes, log_odds[cases.tags]], axis=1)
+    shared = LogisticRegression(C=WEIGHT, max_iter=1000).fit(features, cases.signs, sample_weight=cases.weights)
+    if shared.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
+        features[:, 0] = 0.0
+        shared.fit(features, cases.signs, sample_weight=cases.weights)
+    common, share = shared.coef_[0]
+    centre = np.stack([np.full(len(log_odds), common), shared.intercept_[0] + share * log_odds], axis=1)
     curves = likeliest_curves(cases, centre, prior)
     against = curves[:, 0] < 0
     curves[against] = centre[against]
@@ -144,19 +152,6 @@ def _cases(scores: NDArray[np.float32], given: sp.csr_array, rng: np.random.Gene
     signs = np.where(has[places], 1.0, -1.0)
     weights = np.where(has[places], 1.0, absent.size / max(n_drawn, 1))
     return Cases(scores.ravel()[places].astype(np.float64), signs, weights, places % n_tags, np.zeros(n_tags))
-
-
-def _common(cases: Cases, log_odds: Doubles) -> Doubles:
-    """Return each tag's place on the curve that all share, shape (n_tags, 2)."""
-    features = np.stack([cases.votes, log_odds[cases.tags]], axis=1)
-    from sklearn.linear_model import LogisticRegression
-
-    shared = LogisticRegression(C=WEIGHT, max_iter=1000).fit(features, cases.signs, sample_weight=cases.weights)
-    if shared.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
-        features[:, 0] = 0.0
-        shared.fit(features, cases.signs, sample_weight=cases.weights)
-    slope, share = shared.coef_[0]
-    return np.stack([np.full(len(log_odds), slope), shared.intercept_[0] + share * log_odds], axis=1)
 
 
 def _together(
