@@ -77,6 +77,14 @@ def built_commands() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Let the tests' own process not wait until the disk has what it writes: no test cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def small_library(tmp_path_factory: pytest.TempPathFactory) -> DrawnLibrary:
     """A drawn library of 200 scenes, shared by the tests that only read it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -46,10 +47,11 @@ def refusal(command):
     return run
 
 
-@pytest.fixture
-def photos(tmp_path):
-    """A folder of 12 small pictures, half of them red and half blue, with their tags in tags.csv."""
-    folder = tmp_path / "photos"
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A folder with 12 small pictures, half of them red and half blue, their tags in tags.csv, and a run of them."""
+    library = tmp_path_factory.mktemp("library")
+    folder = library / "photos"
     folder.mkdir()
     rows = ["file_name,tags"]
     rng = np.random.default_rng(0)
@@ -58,17 +60,23 @@ def photos(tmp_path):
         pixels[..., 0 if number % 2 else 2] += 200
         Image.fromarray(pixels).save(folder / f"{number:02}.png")
         rows.append(f"{number:02}.png,{'red' if number % 2 else 'blue'};photo")
-    (tmp_path / "tags.csv").write_text("\n".join(rows), encoding="utf-8")
-    return folder
+    (library / "tags.csv").write_text("\n".join(rows), encoding="utf-8")
+    small = {"colours": 8, "codebook": 12, "sample_blocks": 500}
+    Tagger(model="ridge", encoder_params=small, n_jobs=1).fit(folder, library / "tags.csv").save(library / "run")
+    return library
 
 
 @pytest.fixture
-def run(photos):
-    """A run of these pictures."""
-    small = {"colours": 8, "codebook": 12, "sample_blocks": 500}
-    tagger = Tagger(model="ridge", encoder_params=small).fit(photos, photos.parent / "tags.csv")
-    tagger.save(photos.parent / "run")
-    return photos.parent / "run"
+def photos(library, tmp_path):
+    """A copy of these pictures, with their tags beside them."""
+    shutil.copy(library / "tags.csv", tmp_path)
+    return Path(shutil.copytree(library / "photos", tmp_path / "photos"))
+
+
+@pytest.fixture
+def run(library, photos):
+    """A copy of the run beside them."""
+    return Path(shutil.copytree(library / "run", photos.parent / "run"))
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def answers(line, cwd):
 def fit(out, *more, model="objects_and_parts"):
     """Return the line that fits a model on the photos."""
     settings = ("--set dim=8", "--set epochs=40", "--set learning_rate=0.02") if model == "objects_and_parts" else ()
-    fast = "--encoder-set codebook=60 --valid 0 --no-calibration --jobs 1"
+    fast = "--encoder-set codebook=60 --encoder-set sample_blocks=4000 --valid 0 --no-calibration --jobs 1"
     return " ".join(["fit images --tags tags.csv -o", str(out), "--model", model, fast, *settings, *more])
 
 

@@ -191,7 +191,8 @@ def place(tmp_path_factory, small_library):
     return folder, json.loads(out), err
 
 
-FAST = "--encoder histograms --model ridge --jobs 1"
+ENCODER = "--encoder visterms --encoder-set codebook=12 --encoder-set sample_blocks=500 --encoder-set max_side=32"
+FAST = f"{ENCODER} --model ridge --jobs 1"
 UNDERSTOOD = {
     "tags read": 9, "tags with a separator": 1, "tags used once": 3, "tags like lists": 0, "lists such as": [],
 }  # fmt: skip
@@ -218,7 +219,7 @@ def test_index_and_tags_say_so_too(place, command):
         assert last == {**last, **UNDERSTOOD, "not_read": {"raw": 2, "video": 1}}
 
 
-@pytest.mark.parametrize("command", ["encode photos -o features --encoder histograms --jobs 1", "annotate run photos"])
+@pytest.mark.parametrize("command", [f"encode photos -o features {ENCODER} --jobs 1", "annotate run photos"])
 def test_encode_and_annotate_count_raw_and_video_files(place, command):
     code, out, err = visterm(f"{command} --json", place[0])
     assert code == 0, err

@@ -167,14 +167,19 @@ def test_slips_make_no_chain_and_plurals_go_to_their_own_singular():
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
+FAST = (
+    "--encoder-set codebook=60 --encoder-set max_side=64 --encoder-set sample_blocks=8000 --valid 0 --no-calibration "
+    "--jobs 1"
+)
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, small_library):
     """A run on the drawn library of 200 scenes, with another whose model has no vectors."""
     folder = tmp_path_factory.mktemp("tags")
     (folder / "library").symlink_to(small_library.folder)
-    fast = "--encoder-set codebook=60 --valid 0 --no-calibration --jobs 1"
     for out, model in (("run", "wsabie --set dim=10 --set epochs=4"), ("voted", "knn")):
-        line = f"fit library/images --tags library/tags.csv -o {out} --model {model} {fast}"
+        line = f"fit library/images --tags library/tags.csv -o {out} --model {model} {FAST}"
         code, _, err = visterm(line, folder)
         assert code == 0, err
     return folder
@@ -201,8 +206,8 @@ def test_suggestions_are_written_corrected_and_learned_by(place):
         table = csv.DictWriter(file, ["alias", "tag", "reason"])
         table.writeheader()
         table.writerows([*rows, {"alias": "walruss", "tag": "walrus"}])
-    fast = "--encoder-set codebook=60 --valid 0 --no-calibration --jobs 1 --model wsabie --set dim=10 --set epochs=2"
-    line = f"fit library/images --tags library/tags.csv -o cleaned {fast} --aliases corrected.csv"
+    model = "--model wsabie --set dim=10 --set epochs=2"
+    line = f"fit library/images --tags library/tags.csv -o cleaned {FAST} {model} --aliases corrected.csv"
     code, _, err = visterm(line, place)
     assert code == 0, err
     n_tags = len({row["tag"] for row in rows})
