@@ -196,6 +196,12 @@ def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
         raise UserError(f"{name} is {value!r}; expected one of: {', '.join(known)}.")
 
 
+def check_flag(value: Any, name: str) -> None:
+    """Refuse a setting that is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise UserError(f"{name} is {value!r}; expected True or False.")
+
+
 def _range(above: float | None, least: float | None, below: float, most: float) -> str:
     """Return which numbers are accepted: ``a number from 0 to 1``, ``a finite number above 0``."""
     if least is not None and most < math.inf:

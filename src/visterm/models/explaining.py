@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import ShapeError, UserError
 from visterm.core.estimator import check_fitted
+from visterm.core.types import Matrix
 from visterm.models.base import Annotator
 
 
@@ -59,10 +60,10 @@ class LinearScores(Annotator):
             raise ShapeError(f"x has {x.shape[0]} rows; expected one image, shape (1, {self.n_features_in_}).")
         if not 0 <= tag < self.n_tags_:
             raise UserError(f"tag is {tag}; expected a column of Y, from 0 to {self.n_tags_ - 1}.")
-        weights, constant = self._scorer(int(tag))
+        weights, constant = self._scorer(x, int(tag))
         row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]
         return FeatureShares(row * weights, weights, constant)
 
     @abstractmethod
-    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
-        """Return the weights of the features, shape (n_features,), and the bias of a tag."""
+    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
+        """Return the weights of the features, shape (n_features,), and the bias of a tag, as they are for image `x`."""

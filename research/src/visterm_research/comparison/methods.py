@@ -82,13 +82,16 @@ class Method:
 QUICK = {"epochs": 8, "patience": 3}
 
 EPOCHS = {"epochs": 60, "patience": 8}
+EMBEDDED = {"dim": 100, "standardize": False, **EPOCHS}
+"""The papers rank tags by the scores of training, as they are."""
+
 STEPS: Grid = {"learning_rate": (0.0015, 0.005, 0.015, 0.0005), "max_norm": (0.7, 1.5)}
 AGGRESSIVENESS: Grid = {"aggressiveness": (1.0, 10.0, 0.1, 0.01, 0.001, 100.0, 0.0001, 1000.0)}
 VOTES: Grid = {"n_neighbors": (20, 80), "power": (4.0, 1.0, 8.0, 16.0)}
 
-WSABIE = Method("WSABIE", "wsabie", {"dim": 100, **EPOCHS}, [STEPS])
-AUC = Method("embedding, AUC", "auc_embedding", {"dim": 100, **EPOCHS}, [STEPS])
-OWPC = Method("OWPC-SGD", "owpc_sgd", {"dim": 100, **EPOCHS}, [STEPS])
+WSABIE = Method("WSABIE", "wsabie", EMBEDDED, [STEPS])
+AUC = Method("embedding, AUC", "auc_embedding", EMBEDDED, [STEPS])
+OWPC = Method("OWPC-SGD", "owpc_sgd", EMBEDDED, [STEPS])
 WARP_LINEAR = Method("linear, WARP", "warp_linear", EPOCHS, [STEPS])
 PAMIR_IA = Method("PAMIR-IA", "pamir_ia", EPOCHS, [AGGRESSIVENESS])
 ONE_VS_REST = Method("One-vs-Rest", "one_vs_rest", EPOCHS, [AGGRESSIVENESS])

@@ -26,7 +26,10 @@ from visterm_research.papers import read_paper
 
 paper = read_paper("vse_ens")
 
-BY_NUMBER = {"dim": 100, "epochs": 100, "patience": 5, "row_length": 1.0, "init_scale": 0.01, "max_norm": 10.0}
+BY_NUMBER = {
+    "dim": 100, "epochs": 100, "patience": 5, "row_length": 1.0, "init_scale": 0.01, "max_norm": 10.0,
+    "standardize": False,
+}  # fmt: skip
 """The VSE-ens paper's: 100 dimensions, start values N(0, 0.01), L2 and no limit of norms."""
 
 BY_NUMBER_STEPS = {"learning_rate": (0.01, 0.03, 0.1, 0.003), "l2": (0.01, 0.03)}

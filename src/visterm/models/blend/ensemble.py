@@ -134,16 +134,15 @@ class Ensemble(Blend, LinearScores):
     def _image_rows(self, X: Matrix) -> Matrix:
         return stacked_image_rows(self.members_, [X] * len(self.members_))
 
-    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         factors = self.weights_ / self.scales_
         weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
-        nothing = sp.csr_array((1, self.n_features_in_), dtype=np.float32)
         for member, factor in zip(self.members_, factors, strict=True):
             if not isinstance(member, Explains):
                 raise UserError(
                     f"The ensemble has the member '{MODELS.name_of(member)}', whose scores are no sum over features."
                 )
-            scorer = member.explain(nothing, tag)
+            scorer = member.explain(x, tag)
             weights += factor * scorer.weights
             constant += factor * scorer.constant
         return weights, constant

@@ -61,7 +61,7 @@ class LinearAnnotator(LinearScores):
         if found not in ({"tag_rows_"}, {"weights_", "intercept_"}):
             raise DataError(f"There are {sorted(found)}; expected tag_rows_, or weights_ and intercept_")
 
-    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         if hasattr(self, "tag_rows_"):
             row = self.tag_rows_[tag].astype(np.float64)
             return row[:-1], float(row[-1])

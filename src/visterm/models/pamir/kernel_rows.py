@@ -91,10 +91,10 @@ class KernelAnnotator(LinearAnnotator):
         if not kept and n_inputs != self.n_features_in_:
             raise DataError(f"There are weights of {n_inputs} features; expected {self.n_features_in_}")
 
-    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         if self.kernel in KEPT_KERNELS:
             raise UserError(f"With kernel='{self.kernel}' scores are no sum over features. Use kernel='linear'.")
-        return super()._scorer(tag)
+        return super()._scorer(x, tag)
 
     def _check_kernel(self) -> None:
         known = ["linear", *KEPT_KERNELS, "precomputed"]

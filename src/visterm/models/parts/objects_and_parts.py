@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.checks import check_k, check_number
+from visterm.core.checks import check_flag, check_k, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
@@ -97,6 +97,8 @@ class ObjectsAndParts(EmbeddingRanker):
     removed_params: ClassVar[dict[str, str]] = {}
 
     limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS | {
+        "shared": check_flag,
+        "directed": check_flag,
         "alpha": partial(check_number, least=0),
         "negative_weight": partial(check_number, least=0, most=1),
         "image_learning_rate": partial(check_number, above=0, otherwise="or None for the tags'"),
@@ -121,6 +123,7 @@ class ObjectsAndParts(EmbeddingRanker):
     step: ClassVar[str] = "sgd"  # type: ignore[misc]
     l2: ClassVar[float] = 0.0  # type: ignore[misc]
     bias: ClassVar[float] = 0.0  # type: ignore[misc]
+    standardize: ClassVar[bool] = False  # type: ignore[misc]
     relation_rows_: Floats = field(init=False)
 
     def annotate_pairs(
@@ -267,7 +270,7 @@ class ObjectsAndParts(EmbeddingRanker):
     def _resume(self) -> Weights:
         return self.image_map_.copy(), np.hstack([self.tag_rows_, self.relation_rows_])
 
-    def _publish(self, *weights: Floats) -> None:
+    def _publish(self, *weights: Floats, images: bool = True) -> None:
         self.image_map_, rows = weights
         self.tag_rows_ = np.ascontiguousarray(rows[:, : self.dim])
         self.relation_rows_ = np.ascontiguousarray(rows[:, self.dim :])
@@ -332,8 +335,3 @@ class ObjectsAndParts(EmbeddingRanker):
             return -float(np.mean(ranks))
 
         return mean_rank
-
-    def _check_settings(self) -> None:
-        for name in ("shared", "directed"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise UserError(f"{name} is {getattr(self, name)!r}; expected True or False.")

@@ -139,7 +139,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
                 f"A weight of {type(self).__name__} became infinite or NaN; the model stays as it was. Lower the size "
                 "of the steps, or scale the features to unit length."
             )
-        self._publish(*weights)
+        self._publish(*weights, images=images)
         self.n_epochs_ = n_before + 1
         self.history_ = [*self.history_, epoch_record(n_before + 1, sums._asdict(), self._measured(None), start)]
         return self
@@ -186,6 +186,10 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
     @abstractmethod
     def _resume(self) -> Weights:
         """Return copies of the learned weights, as training takes them."""
+
+    @abstractmethod
+    def _publish(self, *weights: Floats, images: bool = True) -> None:
+        """Set the learned attributes; `images` is False where stored image rows must stay valid."""
 
     @abstractmethod
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:

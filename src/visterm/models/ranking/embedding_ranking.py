@@ -11,10 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_choice, check_count, check_number
+from visterm.core.checks import check_choice, check_count, check_flag, check_number
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
-from visterm.core.threads import Team, resolve_jobs
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Weights
@@ -45,6 +45,12 @@ DRAW_LIMITS: dict[str, Limit] = {
 
 START_ROWS = 16_384  # Rows of start values that one thread draws at a time
 
+USUAL_VARIANCE, USUAL_TAGS = 0.5, 100
+"""An image's deviation is estimated as if 100 more tags had varied by what is usual, as training aims at a margin of 1:
+few tags say little of it. Word MAP on held-out photos by the scores of training, divided by the plain deviation, and
+so: Corel5k with MobileNet .330, .421, .424, with 12 of its tags .406, .364, .485; with visterms .265, .304, .305;
+Delicious .098, .127, .138."""
+
 
 class EmbeddingAnnotator(LinearScores):
     """Scores a tag by ``(x · image_map_) · tag_rows_[tag]``; a new model writes `_fit`.
@@ -55,16 +61,23 @@ class EmbeddingAnnotator(LinearScores):
     tag_rows_ : ndarray of float32, shape (n_tags, dim) or (n_tags, dim + 1)
     constant_ : float
         One more coordinate of all image rows, where tag rows have one more.
+    tag_spread_ : ndarray of float32, shape (width, width)
+    damping_ : float
+        Only where scores are standardized: each image row ``u`` is divided by ``√(|u · tag_spread_|² + damping_)``.
     """
 
     image_map_: NDArray[np.float32]
     tag_rows_: NDArray[np.float32]
     constant_: float = 0.0
+    tag_spread_: NDArray[np.float32]
+    damping_: float
 
     learned: ClassVar[dict[str, Kind]] = {
         "image_map_": Array("float32", ("n_features_in_", "dim")),
         "tag_rows_": Array("float32", ("n_tags_", "width")),
         "constant_": Number(least=0, required=False),
+        "tag_spread_": Array("float32", ("width", "width"), required=False),
+        "damping_": Number(above=0, required=False),
     }
 
     def _check_learned(self) -> None:
@@ -72,16 +85,31 @@ class EmbeddingAnnotator(LinearScores):
         dim, width = self.image_map_.shape[1], self.tag_rows_.shape[1]
         if width not in (dim, dim + 1):
             raise DataError(f"tag_rows_ has {width} columns and image_map_ {dim}; expected as many, or one more")
+        if hasattr(self, "tag_spread_") != hasattr(self, "damping_"):
+            raise DataError("There are tag_spread_ and damping_, but not both; expected both or neither")
 
     def _image_rows(self, X: Matrix) -> Matrix:
+        rows = self._projected(X)
+        return (rows / self._divisors(rows)).astype(np.float32) if hasattr(self, "tag_spread_") else rows
+
+    def _projected(self, X: Matrix) -> NDArray[np.float32]:
+        """Return image rows as training has them: not standardized."""
         rows = np.asarray(X @ self.image_map_, np.float32)
         if self.tag_rows_.shape[1] == rows.shape[1]:
             return rows
         return np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])
 
-    def _scorer(self, tag: int) -> tuple[NDArray[np.float64], float]:
+    def _divisors(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return what standardizing divides each row by, shape (n_images, 1)."""
+        spread = rows @ self.tag_spread_
+        squares: NDArray[np.float64] = np.einsum("ij,ij->i", spread, spread, dtype=np.float64)
+        return np.sqrt(self.damping_ + squares)[:, None]
+
+    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         dim = self.image_map_.shape[1]
         row = self.tag_rows_[tag].astype(np.float64)
+        if hasattr(self, "tag_spread_"):
+            row /= self._divisors(self._projected(x)).item()
         return self.image_map_.astype(np.float64) @ row[:dim], self.constant_ * float(row[dim:].sum())
 
 
@@ -126,6 +154,11 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     bias : float
         One more coordinate, the same for all images: each tag gets a number that counts whatever the image shows. More
         lets tags learn how common they are sooner. 0: none, as in the paper.
+    standardize : bool
+        Whether an image's scores are made comparable with those of other images, since training compares only tags of
+        the same image: minus their mean over all tags, and divided by their deviation, which is estimated as if 100
+        more tags had the usual one (`centred`). No tag changes its place within an image; searches gain much. False:
+        the scores of training, as in the paper.
     block : int, optional
         Pairs that share one state of the weights. More is faster, less is nearer to the paper's single steps. None: as
         many as there are tags, from 16 to 256, so that few of a block's steps meet in the same tag; where there are
@@ -140,7 +173,10 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     image_map_ : ndarray of float32, shape (n_features, dim)
         V of the paper, transposed: the vector of each feature, times `scale_`.
     tag_rows_ : ndarray of float32, shape (n_tags, dim), with a bias (n_tags, dim + 1)
-        W of the paper, transposed: the vector of each tag.
+        W of the paper, transposed: the vector of each tag; with `standardize` minus their mean.
+    tag_spread_, damping_ : ndarray of float32, shape (width, width), and float
+        With `standardize`, what gives an image's deviation, see `centred`. `add_tags`, and `partial_fit` with
+        ``images=False``, leave them as they are.
     constant_ : float
         The coordinate that `bias` asks for.
     scale_ : float
@@ -159,6 +195,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
         "dim": check_count,
         **PAIR_LIMITS,
         "bias": partial(check_number, least=0),
+        "standardize": check_flag,
         "init_scale": partial(check_number, least=0, otherwise="or None for the paper's"),
     }
 
@@ -172,6 +209,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     l2: float = 0.0
     init_scale: float | None = None
     bias: float = 0.0
+    standardize: bool = True
     block: int | None = None
 
     pair_training: ClassVar[type[PairTraining] | None] = None  # What goes over the pairs; None: `PairTraining`
@@ -217,8 +255,10 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
         return self.max_norm * self.scale_, self.max_norm
 
-    def _publish(self, *weights: Floats) -> None:
+    def _publish(self, *weights: Floats, images: bool = True) -> None:
         self.image_map_, self.tag_rows_ = weights
+        if images and self.standardize:
+            self.tag_rows_, self.tag_spread_, self.damping_ = centred(self.tag_rows_)
 
     def _rate(self) -> float:
         return self.learning_rate
@@ -256,3 +296,23 @@ def mean_length(X: Matrix) -> float:
     """Return the root of the mean squared length of rows."""
     values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
     return math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])
+
+
+def centred(rows: Floats) -> tuple[Floats, Floats, float]:
+    """Return tag rows V minus their mean, and what gives the deviation of an image's scores over them.
+
+    It is ``√(|u · spread|² + damping)`` for an image row u: the root of ``(n σ² + m s²) / (n + m)``, where σ is the
+    deviation of its n scores, and m = `USUAL_TAGS` more vary by s² = `USUAL_VARIANCE`. The spread, (width, width), is
+    the root of V's covariance times ``n / (n + m)``. What is not finite stays so.
+    """
+    n, m = len(rows), USUAL_TAGS
+    spread = np.zeros((rows.shape[1], rows.shape[1]))
+    with one_blas_thread(), np.errstate(invalid="ignore", over="ignore"):
+        rows = rows - rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+        for start in range(0, n, START_ROWS):
+            part = rows[start : start + START_ROWS].astype(np.float64)
+            spread += part.T @ part / (n + m)
+        if np.isfinite(spread).all():
+            values, axes = np.linalg.eigh(spread)
+            spread = (axes * np.sqrt(np.maximum(values, 0))) @ axes.T
+    return rows, spread.astype(np.float32), USUAL_VARIANCE * m / (n + m)

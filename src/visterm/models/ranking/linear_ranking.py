@@ -65,7 +65,7 @@ class LinearRanker(RankingAnnotator, LinearAnnotator):
         rows[:, :-1] /= np.float32(self.scale_)
         return (rows,)
 
-    def _publish(self, *weights: Floats) -> None:
+    def _publish(self, *weights: Floats, images: bool = True) -> None:
         rows = weights[0].copy()
         rows[:, :-1] *= np.float32(self.scale_)
         self.tag_rows_ = rows

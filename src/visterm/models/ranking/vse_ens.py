@@ -33,7 +33,7 @@ class VseEns(EmbeddingRanker, StreamedFit):
         λ as a share of the number of tags. Less goes for the hardest negatives; the paper tries 0.001 to 1.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2, init_scale
         As in `EmbeddingRanker`.
-    block, n_jobs, random_state
+    standardize, block, n_jobs, random_state
         As in `EmbeddingRanker`.
 
     References

@@ -47,7 +47,7 @@ class Wsabie(EmbeddingRanker, StreamedFit):
         is faster where there are many tags.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2
         As in `EmbeddingRanker`.
-    init_scale, bias, block, n_jobs, random_state
+    init_scale, bias, standardize, block, n_jobs, random_state
         As in `EmbeddingRanker`.
 
     References
