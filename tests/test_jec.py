@@ -11,25 +11,33 @@ from reference.neighbours import distance, transferred_order
 from visterm.core.errors import UserError
 from visterm.models.neighbours.jec import Jec
 
+PAIRS = [("l1", (0, 15)), ("chi2", (15, 40))]
+"""Distances, and the columns of their blocks."""
+
 
 @pytest.fixture(scope="module")
 def planted():
     return plant_corpus(n_tags=12, random_state=6)
 
 
+@pytest.fixture(scope="module")
+def largest(planted):
+    """The largest distance between two training images in each block, of all pairs."""
+    X = planted.X_train
+    return [max(distance(name, x[a:b], y[a:b]) for x in X for y in X) for name, (a, b) in PAIRS]
+
+
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("n_neighbors", [1, 5])
-def test_tags_are_transferred_in_the_order_of_the_paper(n_neighbors, form, planted):
+def test_tags_are_transferred_in_the_order_of_the_paper(n_neighbors, form, planted, largest):
     X, given = planted.X_train, planted.Y_train.toarray()
-    blocks, names = [(0, 15), (15, 40)], ["l1", "chi2"]
+    names, blocks = zip(*PAIRS, strict=True)
     model = Jec(blocks=blocks, distances=names, n_neighbors=n_neighbors).fit(form(X), planted.Y_train)
-    pairs = list(zip(names, blocks, strict=True))
-    largest = [max(distance(name, x[a:b], y[a:b]) for x in X for y in X) for name, (a, b) in pairs]
     np.testing.assert_allclose(model.scales_, largest, rtol=1e-5)
     ranking = model.annotate(form(planted.X_test[:25]), 0)
     for x, ids, scores in zip(planted.X_test, ranking.ids, ranking.scores, strict=False):
         apart = np.zeros(len(X))
-        for (name, (a, b)), scale in zip(pairs, largest, strict=True):
+        for (name, (a, b)), scale in zip(PAIRS, largest, strict=True):
             apart += [distance(name, x[a:b], y[a:b]) / scale for y in X]
         assert ids[scores > 0].tolist() == transferred_order(apart, given, n_neighbors)
 

@@ -1,16 +1,20 @@
-"""Several processes that fit taggers together, for tests: run as a program, once a process."""
+"""Several processes that fit taggers together, for tests: the first is that of the tests, the others run this file."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import warnings
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+WAITS = 600.0
+"""Seconds after which a process that another waits for is lost."""
 
 
 def fit_in_processes(folder: Path, cases: dict[str, Any], size: int = 2) -> dict[str, dict[str, Any]]:
@@ -22,11 +26,18 @@ def fit_in_processes(folder: Path, cases: dict[str, Any], size: int = 2) -> dict
         By case: ``arrays`` (of each process, by attribute) and ``told`` (history, or the error that ended it).
     """
     (folder / "cases.json").write_text(json.dumps(cases))
-    env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
     command = [sys.executable, "-W", "error", __file__, str(folder), str(size)]
-    running = [subprocess.Popen([*command, str(rank)], env=env) for rank in range(size)]
-    codes = [process.wait(timeout=600) for process in running]
-    assert codes == [0] * size
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}.items():
+            patch.setenv(name, value)
+        running = [subprocess.Popen([*command, str(rank)]) for rank in range(1, size)]
+        try:
+            main(folder, size, 0)
+            assert [process.wait(timeout=WAITS) for process in running] == [0] * (size - 1)
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
     found = {}
     for name in cases:
         arrays = [dict(np.load(folder / f"{name}.{rank}.npz")) for rank in range(size)]
@@ -87,14 +98,19 @@ def main(folder: Path, size: int, rank: int) -> None:
 
     from visterm.models.deep.torch_data_parallel import TorchDataParallel
 
+    meeting = {"init_method": f"file://{folder}/meeting", "timeout": timedelta(seconds=WAITS)}
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=size)
-    for name, case in json.loads((folder / "cases.json").read_text()).items():
-        arrays, told = _fit(folder, TorchDataParallel(), case)
-        np.savez(folder / f"{name}.{rank}.npz", **arrays)
-        if rank == 0:
-            (folder / f"{name}.json").write_text(json.dumps(told))
-    dist.destroy_process_group()
+    dist.init_process_group("gloo", rank=rank, world_size=size, **meeting)
+    try:
+        for name, case in json.loads((folder / "cases.json").read_text()).items():
+            arrays, told = _fit(folder, TorchDataParallel(), case)
+            np.savez(folder / f"{name}.{rank}.npz", **arrays)
+            if rank == 0:
+                (folder / f"{name}.json").write_text(json.dumps(told))
+    finally:
+        dist.destroy_process_group()
+        torch.set_num_threads(threads)
 
 
 if __name__ == "__main__":
