@@ -98,14 +98,12 @@ def quadruped(s: Sketch, *, build: Build) -> None:
     _tail(s, build, coat, -half * 0.95, middle + girth * 0.4)
     stride = rng.uniform(-0.08, 0.08)
     for x, tone in ((back + 0.16, dark), (front - 0.14, dark), (back, coat), (front, coat)):
-        with s.part("leg"):
-            _leg(s, x, x + (stride if tone == dark else -stride), build, tone)
+        _leg(s.part("leg"), x, x + (stride if tone == dark else -stride), build, tone)
     if "udder" in build.extras:
         s.oval(back + 0.24, build.legs + 0.02, 0.1, 0.07, (232, 170, 160))
     if "hump" in build.extras:
         for x in (-0.2, 0.22):
-            with s.part("hump"):
-                s.poly(arc(x, middle + girth * 0.5, 0.18, 0.36, 0, 0.5), coat, material)
+            s.part("hump").poly(arc(x, middle + girth * 0.5, 0.18, 0.36, 0, 0.5), coat, material)
     s.oval(0, middle, half, girth, coat, material)
     s.oval(0, middle - girth * 0.45, half * 0.82, girth * 0.5, (20, 10, 20, 28))
     if material is Material.WOOL:
@@ -144,47 +142,42 @@ def _head(s: Sketch, build: Build, coat: RGB, x: float, y: float) -> None:
         (hx - r * 0.75, hy + r * 0.4),
     ], coat, material)  # fmt: skip
     if "mane" in build.extras:
-        with s.part("mane"):
-            s.poly([
-                (x - w * 1.3, y + 0.05), (x - w * 0.4, y), (hx - r * 0.4, hy + r * 0.2), (hx, hy + r * 1.3),
-                (hx - r * 1.2, hy + r * 0.7),
-            ], shade(coat, 0.5), Material.GRASS)  # fmt: skip
+        s.part("mane").poly([
+            (x - w * 1.3, y + 0.05), (x - w * 0.4, y), (hx - r * 0.4, hy + r * 0.2), (hx, hy + r * 1.3),
+            (hx - r * 1.2, hy + r * 0.7),
+        ], shade(coat, 0.5), Material.GRASS)  # fmt: skip
     face = (62, 54, 52) if "dark head" in build.extras else coat
     if "antlers" in build.extras or "horn" in build.extras:
         _horns(s, build, hx, hy)
     if build.ears in ("pointed", "long"):
         _ears(s, build, face, hx, hy)
-    with s.part("head"):
-        s.oval(hx, hy, r, r * 0.92, face, material)
-        if build.muzzle > 0.1:
-            s.poly([
-                (hx - r * 0.1, hy + r * 0.75), (hx + r * 0.7 + build.muzzle, hy - r * 0.1),
-                (hx + r * 0.66 + build.muzzle, hy - r * 0.62), (hx - r * 0.2, hy - r * 0.9),
-            ], face, material)  # fmt: skip
-        tip = hx + r * 0.7 + build.muzzle
-        if "snout" in build.extras:
-            s.oval(tip - 0.03, hy - r * 0.3, 0.05, 0.09, shade(coat, 0.82))
-        elif build.head < 0.25:
-            s.oval(tip - 0.02, hy - r * 0.28, 0.035, 0.035, (48, 38, 38))
-        s.oval(hx + r * 0.28, hy + r * 0.24, 0.034, 0.036, (24, 20, 22))
-        s.oval(hx + r * 0.31, hy + r * 0.3, 0.012, 0.012, (250, 250, 250))
-        if "white tip" in build.extras:
-            s.oval(hx + r * 0.2, hy - r * 0.55, r * 0.6, r * 0.3, (240, 232, 220), material)
-        if "whiskers" in build.extras:
-            for dy in (-0.03, 0.02):
-                s.line(
-                    [(hx + r * 0.5, hy - r * 0.3), (hx + r * 1.5, hy - r * 0.3 + dy * 2)], 0.01, (236, 232, 226, 200)
-                )
+    head = s.part("head")
+    head.oval(hx, hy, r, r * 0.92, face, material)
+    if build.muzzle > 0.1:
+        head.poly([
+            (hx - r * 0.1, hy + r * 0.75), (hx + r * 0.7 + build.muzzle, hy - r * 0.1),
+            (hx + r * 0.66 + build.muzzle, hy - r * 0.62), (hx - r * 0.2, hy - r * 0.9),
+        ], face, material)  # fmt: skip
+    tip = hx + r * 0.7 + build.muzzle
+    if "snout" in build.extras:
+        head.oval(tip - 0.03, hy - r * 0.3, 0.05, 0.09, shade(coat, 0.82))
+    elif build.head < 0.25:
+        head.oval(tip - 0.02, hy - r * 0.28, 0.035, 0.035, (48, 38, 38))
+    head.oval(hx + r * 0.28, hy + r * 0.24, 0.034, 0.036, (24, 20, 22))
+    head.oval(hx + r * 0.31, hy + r * 0.3, 0.012, 0.012, (250, 250, 250))
+    if "white tip" in build.extras:
+        head.oval(hx + r * 0.2, hy - r * 0.55, r * 0.6, r * 0.3, (240, 232, 220), material)
+    if "whiskers" in build.extras:
+        for dy in (-0.03, 0.02):
+            head.line([(hx + r * 0.5, hy - r * 0.3), (hx + r * 1.5, hy - r * 0.3 + dy * 2)], 0.01, (236, 232, 226, 200))
     if "trunk" in build.extras:
-        with s.part("trunk"):
-            s.line([
-                (hx + r * 0.6, hy), (hx + r * 1.2, hy - 0.2), (hx + r * 1.2, hy - 0.46), (hx + r * 1.55, hy - 0.56),
-            ], 0.13, shade(coat, 0.94), material)  # fmt: skip
-        with s.part("tusk"):
-            s.poly(
-                [(hx + r * 0.5, hy - r * 0.5), (hx + r * 0.72, hy - r * 0.6), (hx + r * 1.75, hy - r * 0.8)],
-                (246, 240, 220),
-            )
+        s.part("trunk").line([
+            (hx + r * 0.6, hy), (hx + r * 1.2, hy - 0.2), (hx + r * 1.2, hy - 0.46), (hx + r * 1.55, hy - 0.56),
+        ], 0.13, shade(coat, 0.94), material)  # fmt: skip
+        s.part("tusk").poly(
+            [(hx + r * 0.5, hy - r * 0.5), (hx + r * 0.72, hy - r * 0.6), (hx + r * 1.75, hy - r * 0.8)],
+            (246, 240, 220),
+        )
     if build.ears not in ("pointed", "long"):
         _ears(s, build, face, hx, hy)
 
@@ -192,28 +185,25 @@ def _head(s: Sketch, build: Build, coat: RGB, x: float, y: float) -> None:
 def _ears(s: Sketch, build: Build, face: RGB, hx: float, hy: float) -> None:
     r, tone = build.head, shade(face, 0.82)
     if build.ears == "large":
-        with s.part("ear"):
-            s.poly([
-                (hx - r * 0.1, hy + r * 0.7), (hx - r * 1.3, hy + r * 0.8), (hx - r * 1.4, hy - r * 0.7),
-                (hx - r * 0.7, hy - r * 1.1), (hx, hy - r * 0.3),
-            ], tone, build.material)  # fmt: skip
+        s.part("ear").poly([
+            (hx - r * 0.1, hy + r * 0.7), (hx - r * 1.3, hy + r * 0.8), (hx - r * 1.4, hy - r * 0.7),
+            (hx - r * 0.7, hy - r * 1.1), (hx, hy - r * 0.3),
+        ], tone, build.material)  # fmt: skip
         return
     for dx in (-0.55, 0.2):
         x = hx + dx * r
-        with s.part("ear"):
-            if build.ears == "pointed":
-                s.poly(
-                    [(x - r * 0.32, hy + r * 0.5), (x + r * 0.36, hy + r * 0.66), (x + r * 0.02, hy + r * 1.5)], tone
-                )
-            elif build.ears == "long":
-                s.oval(x, hy + r * 1.35, r * 0.24, r * 0.85, tone)
-                s.oval(x, hy + r * 1.35, r * 0.1, r * 0.6, (222, 166, 156))
-            elif build.ears == "hanging":
-                s.oval(x - r * 0.2, hy + r * 0.02, r * 0.3, r * 0.66, shade(face, 0.66), build.material)
-                break
-            else:
-                s.oval(hx - r * 0.7, hy + r * 0.62, r * 0.42, r * 0.24, tone)
-                break
+        ear = s.part("ear")
+        if build.ears == "pointed":
+            ear.poly([(x - r * 0.32, hy + r * 0.5), (x + r * 0.36, hy + r * 0.66), (x + r * 0.02, hy + r * 1.5)], tone)
+        elif build.ears == "long":
+            ear.oval(x, hy + r * 1.35, r * 0.24, r * 0.85, tone)
+            ear.oval(x, hy + r * 1.35, r * 0.1, r * 0.6, (222, 166, 156))
+        elif build.ears == "hanging":
+            ear.oval(x - r * 0.2, hy + r * 0.02, r * 0.3, r * 0.66, shade(face, 0.66), build.material)
+            break
+        else:
+            ear.oval(hx - r * 0.7, hy + r * 0.62, r * 0.42, r * 0.24, tone)
+            break
 
 
 def _horns(s: Sketch, build: Build, hx: float, hy: float) -> None:
@@ -221,43 +211,42 @@ def _horns(s: Sketch, build: Build, hx: float, hy: float) -> None:
     if "antlers" in build.extras:
         for side in (-0.5, 0.35):
             x = hx + side * r
-            with s.part("antlers"):
-                s.line(
-                    [(x, hy + r * 0.7), (x + side * 0.2, hy + r * 1.8), (x + side * 0.1, hy + r * 2.8)],
-                    0.035,
-                    (120, 86, 56),
-                )
-                s.line([(x + side * 0.2, hy + r * 1.8), (x + side * 0.66, hy + r * 2.5)], 0.03, (120, 86, 56))
+            antlers = s.part("antlers")
+            antlers.line(
+                [(x, hy + r * 0.7), (x + side * 0.2, hy + r * 1.8), (x + side * 0.1, hy + r * 2.8)],
+                0.035,
+                (120, 86, 56),
+            )
+            antlers.line([(x + side * 0.2, hy + r * 1.8), (x + side * 0.66, hy + r * 2.5)], 0.03, (120, 86, 56))
         return
     for side in (-0.5, 0.1):
-        with s.part("horn"):
-            s.poly([
-                (hx + side * r, hy + r * 0.7), (hx + (side + 0.34) * r, hy + r * 0.8),
-                (hx + (side + 0.3) * r, hy + r * 1.7),
-            ], (224, 214, 190))  # fmt: skip
+        s.part("horn").poly([
+            (hx + side * r, hy + r * 0.7), (hx + (side + 0.34) * r, hy + r * 0.8),
+            (hx + (side + 0.3) * r, hy + r * 1.7),
+        ], (224, 214, 190))  # fmt: skip
 
 
 def _tail(s: Sketch, build: Build, coat: RGB, x: float, y: float) -> None:
     material = build.material
-    with s.part("tail"):
-        if build.tail == "long":
-            s.line([(x + 0.06, y), (x - 0.16, y + 0.12), (x - 0.2, y + 0.26)], 0.07, coat, material)
-        elif build.tail == "curl":
-            s.line(
-                [(x + 0.06, y), (x - 0.18, y + 0.1), (x - 0.14, y + 0.34), (x - 0.24, y + 0.44)], 0.06, coat, material
-            )
-        elif build.tail == "bushy":
-            s.poly([
-                (x + 0.1, y + 0.06), (x - 0.14, y + 0.02), (x - 0.3, y - 0.3), (x - 0.16, y - 0.42),
-                (x + 0.02, y - 0.16),
-            ], shade(coat, 0.8), Material.GRASS)  # fmt: skip
-            if "white tip" in build.extras:
-                s.oval(x - 0.21, y - 0.34, 0.06, 0.08, (244, 238, 226))
-        elif build.tail == "tuft":
-            s.line([(x + 0.04, y), (x - 0.06, y - 0.1), (x - 0.07, y - 0.34)], 0.035, shade(coat, 0.8))
-            s.oval(x - 0.07, y - 0.38, 0.035, 0.07, shade(coat, 0.4))
-        else:
-            s.oval(x - 0.01, y, 0.09, 0.08, shade(coat, 1.15), material)
+    tail = s.part("tail")
+    if build.tail == "long":
+        tail.line([(x + 0.06, y), (x - 0.16, y + 0.12), (x - 0.2, y + 0.26)], 0.07, coat, material)
+    elif build.tail == "curl":
+        tail.line(
+            [(x + 0.06, y), (x - 0.18, y + 0.1), (x - 0.14, y + 0.34), (x - 0.24, y + 0.44)], 0.06, coat, material
+        )
+    elif build.tail == "bushy":
+        tail.poly([
+            (x + 0.1, y + 0.06), (x - 0.14, y + 0.02), (x - 0.3, y - 0.3), (x - 0.16, y - 0.42),
+            (x + 0.02, y - 0.16),
+        ], shade(coat, 0.8), Material.GRASS)  # fmt: skip
+        if "white tip" in build.extras:
+            tail.oval(x - 0.21, y - 0.34, 0.06, 0.08, (244, 238, 226))
+    elif build.tail == "tuft":
+        tail.line([(x + 0.04, y), (x - 0.06, y - 0.1), (x - 0.07, y - 0.34)], 0.035, shade(coat, 0.8))
+        tail.oval(x - 0.07, y - 0.38, 0.035, 0.07, shade(coat, 0.4))
+    else:
+        tail.oval(x - 0.01, y, 0.09, 0.08, shade(coat, 1.15), material)
 
 
 def _spots(s: Sketch, build: Build, front: float, middle: float) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import cos, pi, sin
 from random import Random
@@ -145,28 +144,25 @@ class Canvas:
 
 
 class Sketch:
-    """One thing being painted in its own coordinates; what is painted under `part` belongs to that part."""
+    """One thing, or one part of it, being painted in the thing's own coordinates."""
 
-    def __init__(self, canvas: Canvas, index: int, origin: tuple[float, float], unit: tuple[float, float]) -> None:
+    def __init__(
+        self, canvas: Canvas, index: int, origin: tuple[float, float], unit: tuple[float, float], part: int = -1
+    ) -> None:
         self.canvas = canvas
         self.rng = canvas.rng
         self.mood = canvas.mood
         self._index = index
-        self._part = -1
+        self._part = part
         self._origin = origin
         self._unit = unit
         self.pixels = abs(unit[1])
 
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Begin one part of the thing: a wheel, a window; each call is another part."""
+    def part(self, name: str) -> Sketch:
+        """Begin one part of the thing: a wheel, a window; what is painted on the sketch returned belongs to it."""
         parts = self.canvas.subjects[self._index].parts
-        before, self._part = self._part, len(parts)
         parts.append(name)
-        try:
-            yield
-        finally:
-            self._part = before
+        return Sketch(self.canvas, self._index, self._origin, self._unit, len(parts) - 1)
 
     def say(self, *attributes: str) -> None:
         """Note what else is true of the thing, such as its colour."""

@@ -25,11 +25,6 @@ class Stage:
     air: Band = None
     deep: Band = None
 
-    def band(self, where: str) -> Band:
-        """Return the band for a kind of place."""
-        bands = {"land": self.land, "water": self.water, "air": self.air, "deep": self.deep}
-        return bands[where]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.demo.drawn.canvas import Canvas, Mood
 from visterm.demo.drawn.light import develop
 from visterm.demo.drawn.materials import TILE
-from visterm.demo.drawn.places import PLACES, Place, Stage
+from visterm.demo.drawn.places import PLACES, Band, Place, Stage
 from visterm.demo.drawn.things import THINGS, implied
 
 Box: TypeAlias = tuple[int, int, int, int]
@@ -137,11 +137,10 @@ def _cast(
 ) -> None:
     """Set a thing's height in the picture and its size: the nearer, the lower and the larger."""
     thing = THINGS[name]
-    band = stage.band(thing.where)
+    band: Band = getattr(stage, thing.where)
     if band is None:
         return
-    far, close = band
-    y = far + (close - far) * near
+    y = band[0] + (band[1] - band[0]) * near
     size = scale * thing.size * canvas.short * (0.42 + 0.68 * near) * canvas.rng.uniform(0.8, 1.15)
     cast.append((y, name, size))
 

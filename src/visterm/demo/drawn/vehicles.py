@@ -30,15 +30,14 @@ def car(s: Sketch) -> None:
     s.poly([(-1, 0.16), (-1, 0.42), (-0.9, 0.5), (0.6, 0.48), (0.95, 0.4), (1.02, 0.3), (1.02, 0.16)], colour)
     s.poly([(-1, 0.16), (1.02, 0.16), (1.02, 0.24), (-1, 0.24)], (10, 10, 20, 70))
     for left, right, lean in ((back + 0.14, -0.14, 0.1), (-0.08, 0.5, -0.22)):
-        with s.part("window"):
-            a, b = (left + max(0.0, lean), right + min(0.0, lean))
-            s.poly([(left, 0.48), (right, 0.48), (b, high - 0.06), (a, high - 0.06)], GLASS)
-            s.line([(left + 0.05, 0.5), (a + 0.12, high - 0.08)], 0.02, (230, 240, 244, 150))
-    with s.part("door"):
-        s.box(-0.12, 0.22, 0.42, 0.46, shade(colour, 0.88))
-        s.line([(-0.02, 0.4), (0.08, 0.4)], 0.025, (230, 230, 230))
-    with s.part("headlight"):
-        s.oval(0.96, 0.35, 0.06, 0.05, (255, 244, 190), glows=True)
+        window = s.part("window")
+        a, b = (left + max(0.0, lean), right + min(0.0, lean))
+        window.poly([(left, 0.48), (right, 0.48), (b, high - 0.06), (a, high - 0.06)], GLASS)
+        window.line([(left + 0.05, 0.5), (a + 0.12, high - 0.08)], 0.02, (230, 240, 244, 150))
+    door = s.part("door")
+    door.box(-0.12, 0.22, 0.42, 0.46, shade(colour, 0.88))
+    door.line([(-0.02, 0.4), (0.08, 0.4)], 0.025, (230, 230, 230))
+    s.part("headlight").oval(0.96, 0.35, 0.06, 0.05, (255, 244, 190), glows=True)
     if s.mood.hour == "night":
         s.poly([(1.0, 0.36), (2.0, 0.42), (2.0, 0.02)], (255, 240, 170, 60))
     s.oval(-0.98, 0.38, 0.035, 0.05, (190, 30, 30))
@@ -57,14 +56,12 @@ def bus(s: Sketch) -> None:
     s.box(-1.2, 0.16, 1.2, 0.28, shade(colour, 0.6))
     s.box(-1.2, 0.46, 1.2, 0.5, (240, 236, 224))
     for i in range(5):
-        with s.part("window"):
-            _pane(s, -1.12 + 0.36 * i, 0.6, 0.3, 0.3)
-    with s.part("door"):
-        s.box(0.76, 0.2, 1.04, 0.92, shade(colour, 0.75))
-        _pane(s, 0.79, 0.3, 0.1, 0.58)
-        _pane(s, 0.91, 0.3, 0.1, 0.58)
-    with s.part("headlight"):
-        s.oval(1.16, 0.36, 0.05, 0.06, (255, 244, 190), glows=True)
+        _pane(s.part("window"), -1.12 + 0.36 * i, 0.6, 0.3, 0.3)
+    door = s.part("door")
+    door.box(0.76, 0.2, 1.04, 0.92, shade(colour, 0.75))
+    _pane(door, 0.79, 0.3, 0.1, 0.58)
+    _pane(door, 0.91, 0.3, 0.1, 0.58)
+    s.part("headlight").oval(1.16, 0.36, 0.05, 0.06, (255, 244, 190), glows=True)
     for x in (-0.72, 0.5):
         wheel(s, x, 0.19)
 
@@ -77,15 +74,12 @@ def lorry(s: Sketch) -> None:
     s.say(*names)
     s.shadow(0, 1.2, 0.07)
     s.box(-1.2, 0.2, 1.1, 0.3, (52, 52, 58))
-    with s.part("trailer"):
-        s.box(-1.22, 0.3, 0.46, 1.16, shade(load, 1.25), Material.METAL)
-        s.box(-1.22, 0.3, 0.46, 0.4, shade(load, 0.8))
-    with s.part("cabin"):
-        s.poly([(0.52, 0.18), (1.16, 0.18), (1.16, 0.5), (1.02, 0.92), (0.52, 0.92)], cab)
-    with s.part("window"):
-        s.poly([(0.72, 0.54), (1.1, 0.54), (0.99, 0.84), (0.72, 0.84)], GLASS)
-    with s.part("headlight"):
-        s.oval(1.12, 0.32, 0.05, 0.06, (255, 244, 190), glows=True)
+    trailer = s.part("trailer")
+    trailer.box(-1.22, 0.3, 0.46, 1.16, shade(load, 1.25), Material.METAL)
+    trailer.box(-1.22, 0.3, 0.46, 0.4, shade(load, 0.8))
+    s.part("cabin").poly([(0.52, 0.18), (1.16, 0.18), (1.16, 0.5), (1.02, 0.92), (0.52, 0.92)], cab)
+    s.part("window").poly([(0.72, 0.54), (1.1, 0.54), (0.99, 0.84), (0.72, 0.84)], GLASS)
+    s.part("headlight").oval(1.12, 0.32, 0.05, 0.06, (255, 244, 190), glows=True)
     for x in (-0.9, -0.46, 0.82):
         wheel(s, x, 0.2)
 
@@ -96,21 +90,19 @@ def bicycle(s: Sketch) -> None:
     s.say(*names)
     s.shadow(0, 0.8, 0.04)
     for x in (-0.5, 0.5):
-        with s.part("wheel"):
-            ring = arc(x, 0.34, 0.32, 0.32, 0, 1, 22)
-            s.line(ring, 0.055, TYRE)
-            for i in range(5):
-                angle = pi * i / 5
-                dx, dy = 0.31 * cos(angle), 0.31 * sin(angle)
-                s.line([(x - dx, 0.34 - dy), (x + dx, 0.34 + dy)], 0.014, (170, 170, 176))
+        wheel = s.part("wheel")
+        ring = arc(x, 0.34, 0.32, 0.32, 0, 1, 22)
+        wheel.line(ring, 0.055, TYRE)
+        for i in range(5):
+            angle = pi * i / 5
+            dx, dy = 0.31 * cos(angle), 0.31 * sin(angle)
+            wheel.line([(x - dx, 0.34 - dy), (x + dx, 0.34 + dy)], 0.014, (170, 170, 176))
     frame = [(-0.5, 0.34), (-0.06, 0.34), (0.36, 0.78), (-0.2, 0.78), (-0.06, 0.34)]
     s.line(frame, 0.055, colour)
     s.line([(-0.5, 0.34), (-0.2, 0.78), (-0.22, 0.88)], 0.05, colour)
     s.line([(0.5, 0.34), (0.34, 0.92)], 0.05, colour)
-    with s.part("handlebar"):
-        s.line([(0.34, 0.92), (0.2, 1.0), (0.46, 1.0)], 0.05, (60, 60, 64))
-    with s.part("saddle"):
-        s.poly([(-0.36, 0.92), (-0.08, 0.92), (-0.12, 0.86), (-0.3, 0.84)], (54, 38, 32))
+    s.part("handlebar").line([(0.34, 0.92), (0.2, 1.0), (0.46, 1.0)], 0.05, (60, 60, 64))
+    s.part("saddle").poly([(-0.36, 0.92), (-0.08, 0.92), (-0.12, 0.86), (-0.3, 0.84)], (54, 38, 32))
 
 
 def train(s: Sketch) -> None:
@@ -124,20 +116,18 @@ def train(s: Sketch) -> None:
     for i in range(4):
         smoke = rng.uniform(0.1, 0.16) + 0.05 * i
         s.oval(0.72 - 0.3 * i, 1.05 + 0.08 * i, smoke * 1.2, smoke, (226, 226, 230, 190 - 35 * i))
-    with s.part("funnel"):
-        s.poly([(0.62, 0.6), (0.78, 0.6), (0.84, 0.94), (0.56, 0.94)], (44, 44, 48))
+    s.part("funnel").poly([(0.62, 0.6), (0.78, 0.6), (0.84, 0.94), (0.56, 0.94)], (44, 44, 48))
     s.box(-0.1, 0.26, 0.98, 0.64, colour, Material.METAL)
     s.oval(0.98, 0.45, 0.07, 0.19, shade(colour, 0.7))
-    with s.part("cabin"):
-        s.box(-0.2, 0.2, 0.26, 0.9, shade(colour, 0.8))
-        s.box(-0.26, 0.9, 0.32, 0.96, (50, 50, 54))
-        _pane(s, -0.08, 0.62, 0.22, 0.2)
+    cabin = s.part("cabin")
+    cabin.box(-0.2, 0.2, 0.26, 0.9, shade(colour, 0.8))
+    cabin.box(-0.26, 0.9, 0.32, 0.96, (50, 50, 54))
+    _pane(cabin, -0.08, 0.62, 0.22, 0.2)
     s.box(-2.3, 0.22, -0.4, 0.86, carriage)
     s.box(-2.36, 0.86, -0.34, 0.93, (70, 70, 76))
     s.box(-2.3, 0.36, -0.4, 0.4, (240, 230, 200))
     for i in range(4):
-        with s.part("window"):
-            _pane(s, -2.16 + 0.44 * i, 0.5, 0.3, 0.24)
+        _pane(s.part("window"), -2.16 + 0.44 * i, 0.5, 0.3, 0.24)
     for x in (-2.0, -1.6, -1.05, -0.66, 0.04, 0.42, 0.8):
         wheel(s, x, 0.15)
 
@@ -147,17 +137,15 @@ def aeroplane(s: Sketch) -> None:
     colour, names = paint(s.rng, 0.8)
     s.say(*names)
     body: RGB = (236, 238, 242)
-    with s.part("wing"):
-        s.poly([(0.1, 0.06), (-0.3, 0.06), (-0.55, 0.42), (-0.4, 0.42)], shade(body, 0.82))
-    with s.part("tail"):
-        s.poly([(-0.92, 0.04), (-0.62, 0.06), (-0.82, 0.4), (-1.0, 0.4)], colour)
+    s.part("wing").poly([(0.1, 0.06), (-0.3, 0.06), (-0.55, 0.42), (-0.4, 0.42)], shade(body, 0.82))
+    s.part("tail").poly([(-0.92, 0.04), (-0.62, 0.06), (-0.82, 0.4), (-1.0, 0.4)], colour)
     s.poly([*arc(-0.3, 0, 0.75, 0.13, 0.25, 0.5, 8), *arc(0.6, 0, 0.4, 0.13, 0.75, 1.25, 12)], body, Material.METAL)
     s.poly([(-1.05, -0.02), (0.95, -0.05), (0.6, -0.13), (-0.3, -0.13)], (*colour, 200))
     for i in range(7):
-        with s.part("window"):
-            s.oval(-0.5 + 0.17 * i, 0.04, 0.035, 0.035, (70, 96, 126))
-    with s.part("wing"):
-        s.poly([(0.2, -0.05), (-0.25, -0.05), (-0.62, -0.46), (-0.42, -0.46)], shade(body, 0.72), Material.METAL)
+        s.part("window").oval(-0.5 + 0.17 * i, 0.04, 0.035, 0.035, (70, 96, 126))
+    s.part("wing").poly(
+        [(0.2, -0.05), (-0.25, -0.05), (-0.62, -0.46), (-0.42, -0.46)], shade(body, 0.72), Material.METAL
+    )
 
 
 def balloon(s: Sketch) -> None:
@@ -168,8 +156,7 @@ def balloon(s: Sketch) -> None:
     s.say(*names)
     s.line([(-0.09, 0.16), (-0.24, 0.42)], 0.012, (70, 60, 50))
     s.line([(0.09, 0.16), (0.24, 0.42)], 0.012, (70, 60, 50))
-    with s.part("basket"):
-        s.box(-0.1, 0.0, 0.1, 0.16, (140, 98, 60), Material.BRICK)
+    s.part("basket").box(-0.1, 0.0, 0.1, 0.16, (140, 98, 60), Material.BRICK)
     for i, half in enumerate((0.4, 0.27, 0.12)):
         fill = first if i % 2 == 0 else second
         outline = [(-half * 0.28, 0.3), (half * 0.28, 0.3), *arc(0, 0.72, half, 0.37, -0.06, 0.56, 18)]
@@ -180,65 +167,64 @@ def balloon(s: Sketch) -> None:
 def sailboat(s: Sketch) -> None:
     """Draw a sailing boat: hull, mast and two sails."""
     rng = s.rng
-    hull, names = paint(rng, 0.8)
+    colour, names = paint(rng, 0.8)
     cloth, cloth_names = rng.choice(SAILS)
-    sail = vary(rng, cloth, 8)
+    cloth = vary(rng, cloth, 8)
     s.say(*dict.fromkeys((*names, *cloth_names)))
     _wake(s, 0.6)
-    with s.part("mast"):
-        s.line([(0, 0.14), (0, 1.06)], 0.03, (96, 72, 54))
-    with s.part("sail"):
-        s.poly([(0.03, 0.24), (0.52, 0.24), (0.3, 0.5), (0.03, 1.02)], sail)
-        s.line([(0.03, 0.5), (0.3, 0.5)], 0.01, (0, 0, 0, 50))
-    with s.part("sail"):
-        s.poly([(-0.03, 0.24), (-0.4, 0.24), (-0.03, 0.92)], shade(sail, 0.92))
-    with s.part("hull"):
-        s.poly([(-0.56, 0.18), (0.6, 0.18), (0.44, 0), (-0.4, 0)], hull, Material.PLANKS)
-        s.line([(-0.54, 0.16), (0.58, 0.16)], 0.025, (240, 236, 226))
+    s.part("mast").line([(0, 0.14), (0, 1.06)], 0.03, (96, 72, 54))
+    sail = s.part("sail")
+    sail.poly([(0.03, 0.24), (0.52, 0.24), (0.3, 0.5), (0.03, 1.02)], cloth)
+    sail.line([(0.03, 0.5), (0.3, 0.5)], 0.01, (0, 0, 0, 50))
+    s.part("sail").poly([(-0.03, 0.24), (-0.4, 0.24), (-0.03, 0.92)], shade(cloth, 0.92))
+    hull = s.part("hull")
+    hull.poly([(-0.56, 0.18), (0.6, 0.18), (0.44, 0), (-0.4, 0)], colour, Material.PLANKS)
+    hull.line([(-0.54, 0.16), (0.58, 0.16)], 0.025, (240, 236, 226))
 
 
 def ship(s: Sketch) -> None:
     """Draw a ship: a long hull with rows of cabins, funnels and smoke."""
     rng = s.rng
-    hull, names = paint(rng, 0.7)
+    colour, names = paint(rng, 0.7)
     s.say(*names)
     _wake(s, 1.3)
     for x in (-0.3, 0.12):
-        with s.part("funnel"):
-            s.poly([(x - 0.1, 0.6), (x + 0.1, 0.6), (x + 0.08, 0.94), (x - 0.12, 0.94)], vary(rng, (186, 60, 44), 10))
-            s.box(x - 0.12, 0.86, x + 0.09, 0.94, (50, 50, 54))
+        funnel = s.part("funnel")
+        funnel.poly([(x - 0.1, 0.6), (x + 0.1, 0.6), (x + 0.08, 0.94), (x - 0.12, 0.94)], vary(rng, (186, 60, 44), 10))
+        funnel.box(x - 0.12, 0.86, x + 0.09, 0.94, (50, 50, 54))
         s.oval(x - 0.24, 1.06, 0.2, 0.07, (200, 200, 206, 120))
     s.box(-0.8, 0.3, 0.7, 0.46, (240, 240, 238))
     s.box(-0.6, 0.46, 0.46, 0.62, (228, 230, 232))
     lit = s.mood.hour != "day"
     for y, left, n in ((0.35, -0.72, 8), (0.5, -0.52, 5)):
         for i in range(n):
-            with s.part("window"):
-                s.box(left + 0.18 * i, y, left + 0.18 * i + 0.1, y + 0.06, (255, 214, 120) if lit else GLASS, glows=lit)
-    with s.part("hull"):
-        s.poly([(-1.2, 0.32), (1.3, 0.36), (1.08, 0), (-1.06, 0)], hull, Material.METAL)
-        s.poly([(-1.1, 0.07), (1.13, 0.07), (1.08, 0), (-1.06, 0)], (150, 50, 44))
+            s.part("window").box(
+                left + 0.18 * i, y, left + 0.18 * i + 0.1, y + 0.06, (255, 214, 120) if lit else GLASS, glows=lit
+            )
+    hull = s.part("hull")
+    hull.poly([(-1.2, 0.32), (1.3, 0.36), (1.08, 0), (-1.06, 0)], colour, Material.METAL)
+    hull.poly([(-1.1, 0.07), (1.13, 0.07), (1.08, 0), (-1.06, 0)], (150, 50, 44))
 
 
 def rowing_boat(s: Sketch) -> None:
     """Draw a rowing boat with its oars."""
     rng = s.rng
-    hull = vary(rng, (140, 92, 56), 24)
+    colour = vary(rng, (140, 92, 56), 24)
     _wake(s, 0.7)
-    with s.part("hull"):
-        s.poly([(-0.66, 0.3), (-0.4, 0.24), (0.4, 0.24), (0.68, 0.32), (0.46, 0), (-0.44, 0)], hull, Material.PLANKS)
-        s.line([(-0.64, 0.29), (-0.4, 0.24), (0.4, 0.24), (0.66, 0.31)], 0.035, shade(hull, 1.3))
-    with s.part("oar"):
-        s.line([(-0.1, 0.36), (-0.52, -0.02)], 0.035, (206, 172, 120))
-        s.oval(-0.52, -0.02, 0.09, 0.03, (206, 172, 120))
+    hull = s.part("hull")
+    hull.poly([(-0.66, 0.3), (-0.4, 0.24), (0.4, 0.24), (0.68, 0.32), (0.46, 0), (-0.44, 0)], colour, Material.PLANKS)
+    hull.line([(-0.64, 0.29), (-0.4, 0.24), (0.4, 0.24), (0.66, 0.31)], 0.035, shade(colour, 1.3))
+    oar = s.part("oar")
+    oar.line([(-0.1, 0.36), (-0.52, -0.02)], 0.035, (206, 172, 120))
+    oar.oval(-0.52, -0.02, 0.09, 0.03, (206, 172, 120))
 
 
 def wheel(s: Sketch, x: float, radius: float) -> None:
     """Draw a wheel standing on the ground."""
-    with s.part("wheel"):
-        s.oval(x, radius, radius, radius, TYRE)
-        s.oval(x, radius, radius * 0.58, radius * 0.58, (176, 178, 184))
-        s.oval(x, radius, radius * 0.2, radius * 0.2, (70, 70, 76))
+    wheel = s.part("wheel")
+    wheel.oval(x, radius, radius, radius, TYRE)
+    wheel.oval(x, radius, radius * 0.58, radius * 0.58, (176, 178, 184))
+    wheel.oval(x, radius, radius * 0.2, radius * 0.2, (70, 70, 76))
 
 
 def _pane(s: Sketch, x: float, y: float, wide: float, tall: float) -> None:
