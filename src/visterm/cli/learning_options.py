@@ -8,24 +8,6 @@ from typing import Annotated
 from visterm.cli.completion import model_names
 from visterm.cli.options import cleaning_option, in_range, input_option, model_option, output_option, relation_option
 
-
-def check_share(value: float | None) -> float | None:
-    """Refuse shares of rows to hold out that leave none to learn from; 0 holds out none."""
-    if value is not None:
-        from visterm.core.checks import check_number
-
-        check_number(value, "--valid", least=0, below=1)
-    return value
-
-
-def check_share_above_0(value: float) -> float:
-    """Refuse shares of rows to choose by that leave none to learn from, or none to choose by."""
-    from visterm.core.checks import check_number
-
-    check_number(value, "--valid", above=0, below=1)
-    return value
-
-
 Out = Annotated[Path | None, output_option("-o", "--out", help="The run to write, a folder.")]
 OutRequired = Annotated[Path, output_option("-o", "--out", help="The run to write, a folder.")]
 CatalogueToLearn = Annotated[
@@ -81,7 +63,8 @@ Budget = Annotated[str | None, model_option(help="Time limit for --model auto, s
 Valid = Annotated[
     float | None,
     model_option(
-        help="Share of the photos held out to choose when to stop; 0 for none [default: 0.1].", callback=check_share
+        help="Share of the photos held out to choose when to stop; 0 for none [default: 0.1].",
+        callback=in_range("--valid", least=0, below=1),
     ),
 ]
 ValidToTune = Annotated[
@@ -89,7 +72,7 @@ ValidToTune = Annotated[
     model_option(
         "--valid",
         help="Share of the photos held out to compare settings, if there is no split 'valid'.",
-        callback=check_share_above_0,
+        callback=in_range("--valid", above=0, below=1),
         show_default=True,
     ),
 ]

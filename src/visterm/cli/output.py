@@ -86,7 +86,9 @@ def show_tried(report: Sequence[dict[str, Any]]) -> None:
     rows, header = [_tried_row(entry) for entry in report], list(TRIED_HEADER)
     if any(entry.get("block") for entry in report):
         header.insert(1, "features")
-        rows = [[row[0], _features_of(entry), *row[1:]] for row, entry in zip(rows, report, strict=True)]
+        for row, entry in zip(rows, report, strict=True):
+            block, encoder = entry.get("block"), entry.get("encoder")
+            row.insert(1, "all" if block is None else f"{encoder} ({block})" if encoder else f"block {block}")
     table(rows, header)
 
 
@@ -178,11 +180,6 @@ def _tried_row(entry: dict[str, Any]) -> list[str]:
         _number(entry["weight"], ".2f"),
         entry["reason"],
     ]
-
-
-def _features_of(entry: dict[str, Any]) -> str:
-    block = entry.get("block")
-    return "all" if block is None else f"{entry['encoder']} ({block})" if "encoder" in entry else f"block {block}"
 
 
 def _number(value: float | None, form: str) -> str:

@@ -55,10 +55,13 @@ def search(
     The percentage is the chance that a photo shows what you look for.
     """
     from visterm.library.search_request import SearchRequest, opened_for_search, search_run
+    from visterm.store.filters import Filter
 
-    among = which.filter_of(
-        tag=tag, without=without, predicted=predicted, folder=folder, from_=from_, to=to, min_size=min_size,
-        max_size=max_size, type_=type_, unreviewed=unreviewed,
+    among = Filter(
+        tags=tuple(tag or ()), without=tuple(without or ()), predicted=tuple(predicted or ()), folder=folder,
+        taken_from=which.date_in(from_, "--from"), taken_to=which.date_in(to, "--to"),
+        min_bytes=which.bytes_in(min_size, "--min-size"), max_bytes=which.bytes_in(max_size, "--max-size"),
+        file_type=type_, unreviewed=unreviewed,
     )  # fmt: skip
     request = SearchRequest(
         words=words, like=like, k=k, combine=combine, cutoff=cutoff, min_confidence=min_confidence,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -83,46 +83,20 @@ Type = Annotated[str | None, among_option("--type", help="Files of this type: jp
 Unreviewed = Annotated[bool, among_option("--unreviewed", help="Photos that nobody has reviewed.")]
 
 
-def filter_of(
-    *,
-    tag: list[str] | None,
-    without: list[str] | None,
-    predicted: list[str] | None,
-    folder: str | None,
-    from_: str | None,
-    to: str | None,
-    min_size: str | None,
-    max_size: str | None,
-    type_: str | None,
-    unreviewed: bool,
-) -> Any:
-    """Return the filter that the options mean. Raises UserError if a size or a date is not understood."""
-    from visterm.store.filters import Filter
-
-    return Filter(
-        tags=tuple(tag or ()),
-        without=tuple(without or ()),
-        predicted=tuple(predicted or ()),
-        folder=folder,
-        taken_from=None if from_ is None else _date(from_, "--from"),
-        taken_to=None if to is None else _date(to, "--to"),
-        min_bytes=None if min_size is None else _bytes(min_size, "--min-size"),
-        max_bytes=None if max_size is None else _bytes(max_size, "--max-size"),
-        file_type=type_,
-        unreviewed=unreviewed,
-    )
-
-
-def _bytes(text: str, option: str) -> int:
+def bytes_in(text: str | None, option: str) -> int | None:
+    """Return the bytes of a size as typed, such as 1MB. Raises UserError if it is none."""
+    if text is None:
+        return None
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise UserError(f"{option} is {text!r}, not a size; expected bytes, or such as 500kB, 1MB or 2.5MiB.")
     return round(float(found[1]) * _UNITS[found[2].lower()])
 
 
-def _date(text: str, option: str) -> str:
+def date_in(text: str | None, option: str) -> str | None:
+    """Return a date as typed, such as 2024-05. Raises UserError if it is none."""
     from visterm.store.filters import is_date
 
-    if is_date(text.strip()):
-        return text.strip()
+    if text is None or is_date(text.strip()):
+        return text and text.strip()
     raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")

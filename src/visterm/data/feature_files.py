@@ -138,7 +138,10 @@ def _read_parquet(
     try:
         for part in parts:
             check_regular(part)
-            _refuse_parquet_bomb(part, pq.read_metadata(part))
+            facts = pq.read_metadata(part)
+            groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+            n_values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+            refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
         schema = pq.read_schema(parts[0])
         sparse = column is None and {shards.INDICES, shards.VALUES} <= set(schema.names)
         of_rows = [shards.INDICES, shards.VALUES] if sparse else [_list_column(schema, column, file)]
@@ -162,13 +165,6 @@ def _read_parquet(
             f"{file} has no name in row {texts.index(None) + 1} (column '{of_names}'); expected one in each."
         )
     return [str(text) if width is None else shards.name_of_text(text) for text in texts], rows
-
-
-def _refuse_parquet_bomb(file: Path, found: Any) -> None:
-    """Refuse a file that says that it holds far more numbers than its bytes can."""
-    groups = [found.row_group(number) for number in range(found.num_row_groups)]
-    n_values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
-    refuse_bomb(file, file.stat().st_size, 4 * max(n_values, found.num_rows))
 
 
 def _list_column(schema: Any, column: str | None, file: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -58,7 +57,9 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
     for line in read_text(Path(path), "reference corpus (--idf)", 4 * GB).splitlines():
         if line.strip():
             n_texts += 1
-            found = _runs(_PIECE.findall(tag_key(line)), longest) & tags.keys()
+            words = _PIECE.findall(tag_key(line))
+            spans = ((start, start + n) for n in range(1, longest + 1) for start in range(len(words) - n + 1))
+            found = {tuple(words[start:stop]) for start, stop in spans} & tags.keys()
             counts[[column for run in found for column in tags[run]]] += 1
     if n_texts == 0:
         raise TagFileError(f"The reference corpus {path} has no text; expected one text a line.")
@@ -68,8 +69,3 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
             "Take one in the language of the tags."
         )
     return Reference(counts, n_texts)
-
-
-def _runs(words: Sequence[str], longest: int) -> set[tuple[str, ...]]:
-    """Return all runs of at most `longest` words."""
-    return {tuple(words[start : start + n]) for n in range(1, longest + 1) for start in range(len(words) - n + 1)}

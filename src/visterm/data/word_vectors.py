@@ -90,7 +90,7 @@ def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None 
     with closing(_open(path)) as source:
         if words is None and isinstance(source, TensorVectors) and source.matrix.dtype == np.float32:
             return WordVectors([word for word, _ in source.words()], source.matrix)
-        wanted = None if words is None else wanted_keys(words)
+        wanted = None if words is None else {key for word in words for key in map(word_key, (word, *parts_of(word)))}
         kept: list[str] = []
         rows: list[NDArray[np.float32]] = []
         for word, at in source.words():
@@ -127,11 +127,6 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
             rows[number] = np.mean(vectors.matrix[known], axis=0, dtype=np.float64)
             found[number] = True
     return rows, found
-
-
-def wanted_keys(words: Iterable[str]) -> set[str]:
-    """Return the keys by which words, tags and the words in tags are found."""
-    return {key for word in words for key in (word_key(word), *map(word_key, parts_of(word)))}
 
 
 def word_key(word: str) -> str:

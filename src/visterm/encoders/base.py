@@ -62,7 +62,7 @@ class Encoder(AnyEncoder):
         described: list[T] = []
         with reported(progress, "read training images"), Team(resolve_jobs(n_jobs)) as team:
             while batch := list(islice(images, self._images_a_batch())):
-                described += team.run(partial(_describe_one, describe, batch), len(batch))
+                described += team.run(partial(lambda batch, i: describe(batch[i]), batch), len(batch))
                 progress.advance(len(batch))
         return described
 
@@ -126,7 +126,3 @@ def stack_rows(parts: list[Matrix]) -> Matrix:
     if sp.issparse(parts[0]):
         return as_csr(sp.vstack(parts, format="csr"))
     return np.concatenate(parts).astype(np.float32, copy=False)
-
-
-def _describe_one(describe: Callable[[Pixels], T], images: list[Pixels], i: int) -> T:
-    return describe(images[i])

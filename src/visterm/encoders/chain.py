@@ -126,7 +126,8 @@ class Chain(NestedEncoder):
         self.factors_ = weights / means / np.sqrt(np.square(weights).sum())
         widths = [found.blocks or [part.shape[1]] for found, part in zip(self.parts_, rows, strict=True)]
         self.widths_ = np.concatenate(widths, dtype=np.int64)
-        self.dense_ = not any(sp.issparse(part) for part in rows) or _filled(rows) > DENSE_FROM
+        filled = sum(sp.csr_array(part).nnz for part in rows) / sum(int(np.prod(part.shape)) for part in rows)
+        self.dense_ = not any(sp.issparse(part) for part in rows) or filled > DENSE_FROM
 
     def _check_learned(self) -> None:
         """Refuse widths that are not those of the encoders inside."""
@@ -178,11 +179,6 @@ def _places_of(part: AnyEncoder, photo: Pixels) -> Places:
         )
     found: Places = part.places(photo)
     return found
-
-
-def _filled(parts: list[Matrix]) -> float:
-    """Return the share of values that are not 0 in rows side by side."""
-    return sum(int(sp.csr_array(part).nnz) for part in parts) / sum(int(np.prod(part.shape)) for part in parts)
 
 
 def _lengths(rows: Matrix) -> NDArray[np.float64]:

@@ -139,7 +139,9 @@ class KernelPca(NestedEncoder):
                 break
         first = stack_rows(held)
         self.landmarks_ = landmark_columns(self.kernel, first[: self.landmarks])
-        self.gamma_ = self._chosen_gamma(first[: self.landmarks])
+        self.gamma_ = 0.0
+        if KERNELS[self.kernel].common:
+            self.gamma_ = float(self.gamma or self._landmarks().usual_gamma(first[: self.landmarks], self.n_jobs))
         K = [self._kernel_values(first)]
         K.extend(self._kernel_values(rows) for [rows] in batches)
         return np.concatenate(K)
@@ -169,16 +171,6 @@ class KernelPca(NestedEncoder):
     def _landmarks(self) -> Landmarks:
         """Return the landmarks, ready to compare rows with."""
         return self._made_of(Landmarks, self.kernel, self.landmarks_)
-
-    def _chosen_gamma(self, rows: Matrix) -> float:
-        """Return γ: as set, or 1 / the mean distance between these rows."""
-        if not KERNELS[self.kernel].common:
-            return 0.0
-        if self.gamma is not None:
-            return float(self.gamma)
-        distances = self._landmarks().distances(rows, self.n_jobs)
-        others = distances.sum() - np.trace(distances)
-        return float(len(distances) * (len(distances) - 1) / others) if others > 0 else 1.0
 
     @property
     def width(self) -> int | None:

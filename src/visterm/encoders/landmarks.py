@@ -67,6 +67,12 @@ class Landmarks:
         together = self._measure(prepared)[:, None] + self._sizes
         return np.maximum(together - self._kernel.common * self._common(prepared, n_jobs).astype(np.float64), 0)
 
+    def usual_gamma(self, rows: Matrix, n_jobs: int | None) -> float:
+        """Return 1 / the mean distance between the rows that are the landmarks; 1 where there is none."""
+        distances = self.distances(rows, n_jobs)
+        others = float(distances.sum() - np.trace(distances))
+        return len(distances) * (len(distances) - 1) / others if others > 0 else 1.0
+
     def _prepared(self, rows: Matrix) -> sp.csr_array:
         """Return rows as the kernel compares them; refuse rows of another width."""
         if rows.shape[1] != self._columns.shape[0]:

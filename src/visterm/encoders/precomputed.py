@@ -215,7 +215,8 @@ class _Opened:
                 )
             if fits:
                 row = self._places[fits[0]]
-                if not _one_path(claimed.setdefault(row, name), name):
+                one, other = (f"/{said}" for said in (claimed.setdefault(row, name), name))
+                if not one.endswith(other) and not other.endswith(one):
                     raise DataError(
                         f"The images '{claimed[row]}' and '{name}' would both have the row '{self.names[row]}' of "
                         f"{self.file}. Write there the paths by which the images differ."
@@ -255,8 +256,3 @@ class _Opened:
             return as_csr(taken)
         with np.errstate(over="ignore"):  # too large a number becomes infinity, which is refused
             return np.ascontiguousarray(taken, dtype=np.float32)
-
-
-def _one_path(one: str, other: str) -> bool:
-    """Return whether two names may be of one image: they are the same, or one says less of the way to it."""
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")

@@ -174,7 +174,7 @@ def evaluate_taggers(
         read, vocabulary, Y, hidden, values,
         given=len(given),
         unknown=sum(tag not in vocabulary for tag in given),
-        learned=[_n_learned(tagger, corpus) for tagger in taggers],
+        learned=[0 if run.encoder.by_number else run.learned_images.count(corpus.names) for run in taggers],
         skipped=skipped,
         rankers=rankers,
         with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
@@ -198,7 +198,3 @@ def _undefined(
 def _columns(tagger: Tagger, vocabulary: Vocabulary) -> NDArray[np.int64] | None:
     columns = np.array([tagger.vocabulary.index(tag) for tag in vocabulary], np.int64)
     return None if np.array_equal(columns, np.arange(len(tagger.vocabulary))) else columns
-
-
-def _n_learned(tagger: Tagger, corpus: Corpus) -> int:
-    return 0 if tagger.encoder.by_number else tagger.learned_images.count(corpus.names)

@@ -99,14 +99,10 @@ def cut(names: Sequence[str], size: int) -> list[range]:
     shards, start = [], 0
     for position, name in enumerate(names, start=1):
         held = position - start
-        if (held >= least and _class_of(name, classes) == 0) or held >= 2 * size:
+        digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+        if (held >= least and int.from_bytes(digest[:8], "big") % classes == 0) or held >= 2 * size:
             shards.append(range(start, position))
             start = position
     if start < len(names):
         shards.append(range(start, len(names)))
     return shards
-
-
-def _class_of(name: str, classes: int) -> int:
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-    return int.from_bytes(digest[:8], "big") % classes

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.types import Ranking, Tag
 from visterm.core.wording import count_of
@@ -117,24 +116,12 @@ def _add_tags(report: Report, found: AnnotationEvaluation, names: Sequence[str],
     ):
         report.subsection(heading)
         labels = [(found.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in chosen]
-        report.columns(_tag_charts(found, names, heading, labels, chosen))
-
-
-def _tag_charts(
-    found: AnnotationEvaluation,
-    names: Sequence[str],
-    heading: str,
-    labels: list[tuple[str, str]],
-    chosen: NDArray[np.int64],
-) -> list[tuple[str, Sequence[str], Sequence[Sequence[Cell]]]]:
-    """Draw a chart a measure, with a bar a run in each group."""
-    charts: list[tuple[str, Sequence[str], Sequence[Sequence[Cell]]]] = []
-    for measure in ("average precision", f"recall@{TAG_K}"):
-        bars = [
-            Series(name, found.values[number][OF_A_TAG[measure]][chosen].tolist()) for number, name in enumerate(names)
-        ]
-        charts.append((bar_chart(f"{heading}: {measure}", measure, labels, bars), (), ()))
-    return charts
+        charts = []
+        for measure in ("average precision", f"recall@{TAG_K}"):
+            values = [of_run[OF_A_TAG[measure]][chosen].tolist() for of_run in found.values]
+            bars = [Series(name, of_tags) for name, of_tags in zip(names, values, strict=True)]
+            charts.append((bar_chart(f"{heading}: {measure}", measure, labels, bars), (), ()))
+        report.columns(charts)
 
 
 def _add_pictures(report: Report, found: AnnotationEvaluation, names: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.types import Ranking
 from visterm.core.wording import count_of
 from visterm.evaluation.html_report import SMALL_THUMBNAIL, Cell, Report, Shown
 from visterm.evaluation.query_evaluation import CURVE_RANKS, RECALLS, QueryEvaluation
@@ -123,8 +122,13 @@ def _add_queries(report: Report, found: QueryEvaluation, names: Sequence[str]) -
             note = f"{count_of(int(found.n_relevant[query]), 'relevant image')}, average precision "
             note += " · ".join(f"{values['AvgP'][query]:.2f}" for values in found.values[: len(shown)])
             report.query(found.texts[query], note, level=4)
+            relevant = set(found.relevant.indices[slice(*found.relevant.indptr[query : query + 2])].tolist())
             for number, name in enumerate(shown):
-                report.found(name if len(names) > 1 else "", _found_images(found, query, rankings[number][place]))
+                images = [
+                    Shown(found.corpus.images[image], image in relevant, found.corpus.names[image])
+                    for image in rankings[number][place].ids.tolist()
+                ]
+                report.found(name if len(names) > 1 else "", images)
 
 
 def best_and_worst(
@@ -139,12 +143,3 @@ def best_and_worst(
     up = defined[np.lexsort((defined, -n_relevant[defined], values[defined]))]
     best = down[: min(most, (defined.size + 1) // 2)].tolist()
     return best, [query for query in up.tolist() if query not in best][:most]
-
-
-def _found_images(found: QueryEvaluation, query: int, ranking: Ranking) -> list[Shown]:
-    span = slice(found.relevant.indptr[query], found.relevant.indptr[query + 1])
-    relevant = set(found.relevant.indices[span].tolist())
-    return [
-        Shown(found.corpus.images[image], image in relevant, found.corpus.names[image])
-        for image in ranking.ids.tolist()
-    ]

@@ -25,7 +25,7 @@ from visterm.models.deep.data_parallel import ALONE, DataParallel
 from visterm.models.deep.dense_layers import Layer, through_layers
 from visterm.models.deep.moved_words import move_words
 from visterm.models.deep.settings import DeepSettings
-from visterm.models.deep.start_vectors import check_vectors, start_vectors
+from visterm.models.deep.start_vectors import check_vectors
 from visterm.models.epochs import EpochAnnotator, Floats, Validation
 from visterm.models.ranking.embedding_ranking import mean_length
 from visterm.models.stopping import OnEpoch
@@ -237,10 +237,6 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         fit.run(valid)
         if self.word_vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
             self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
-
-    def _start_rows(self, n_tags: int, rng: np.random.Generator) -> Floats:
-        rows, self.vector_scale_ = start_vectors(self.word_vectors, n_tags, self.dim, rng)
-        return rows
 
     def _publish(self, *weights: Floats) -> None:
         """Set the weights and offsets of each layer in turn, then the rows of the tags."""

@@ -63,7 +63,7 @@ class KernelAnnotator(LinearAnnotator):
             return _dense
         landmarks = Landmarks(self.kernel, landmark_columns(self.kernel, X))
         if KERNELS[self.kernel].common:
-            self.gamma_ = float(self.gamma or _one_over_mean(landmarks.distances(X, self.n_jobs)))
+            self.gamma_ = float(self.gamma or landmarks.usual_gamma(X, self.n_jobs))
         return lambda rows: landmarks.values(rows, self.gamma_, self.n_jobs)
 
     def _keep_support(self, X: Matrix) -> None:
@@ -122,13 +122,6 @@ def _check_square(K: Matrix) -> None:
             f"X and its transpose differ by {uneven:.3g}, and the largest value is {largest:.3g}; with "
             'kernel="precomputed" expected the kernel of the training images with each other, both in one order.'
         )
-
-
-def _one_over_mean(distances: NDArray[np.float64]) -> float:
-    """Return 1 / mean distance between different images."""
-    others = float(distances.sum() - np.trace(distances))
-    n = len(distances)
-    return n * (n - 1) / others if others > 0 else 1.0
 
 
 def _dense(matrix: Any) -> NDArray[np.float32]:

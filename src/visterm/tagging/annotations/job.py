@@ -79,7 +79,9 @@ def annotate_into(
     folder = annotation_folder(out)
     folder.check_place()
     ChunkTags(tagger, wanted)  # refuses what the run cannot give before anything is written
-    request_fingerprint = fingerprint_of(tagger, wanted)
+    # What the lines of images follow from, besides the images: all files of the run, and the request
+    parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
+    request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     every = pieces_of(tagger.encoder, found, stable=True)
     chosen = for_parts(executor or LocalExecutor(n_jobs), every.pieces)
     with naming_a_full_disk(folder.path), folder.locked():
@@ -107,12 +109,6 @@ def annotate_into(
         parts=len(contents.shards),
         shared=chosen.remote,
     )
-
-
-def fingerprint_of(tagger: Tagger, wanted: TagsWanted) -> str:
-    """Name what the lines of images follow from, besides the images: all files of the run, and the request."""
-    parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def annotate_found(

@@ -21,7 +21,7 @@ from visterm.data.held_tags import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
 from visterm.models.base import Annotator
-from visterm.models.stopping import MIN_HELD_OUT, OnEpoch, learns_from_kernel, visible_columns
+from visterm.models.stopping import MIN_HELD_OUT, learns_from_kernel, visible_columns
 
 
 class Parts(NamedTuple):
@@ -39,11 +39,6 @@ class Parts(NamedTuple):
     learned: NDArray[np.int64] | None = None
     """Places of the rows to learn from among the training images, where only some of these are learned from: what
     models over kernel values need of the columns."""
-
-    def seen_by(self, model: Annotator) -> Parts:
-        """Return the parts as a model may see them: of kernel values, those with the images that it learns from."""
-        X, X_valid = (visible_columns(model, rows, self.learned) for rows in (self.X, self.X_valid))
-        return self._replace(X=X, X_valid=X_valid)
 
 
 class Judged(NamedTuple):
@@ -83,7 +78,8 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
     A model that stops on its own does so by MAP. One of images known by number is stopped here instead, by `metric`:
     it would take the known tags of an image for mistakes.
     """
-    parts = parts.seen_by(model)
+    X, X_valid = (visible_columns(model, rows, parts.learned) for rows in (parts.X, parts.X_valid))
+    parts = parts._replace(X=X, X_valid=X_valid)
 
     def value_of(fitted: Any) -> float:
         scores = partial(fitted.score_blocks, parts.X_valid)
@@ -132,7 +128,10 @@ def fit_on_all(
     if epochs is None:
         return model.fit(rows.X, rows.Y, monitor=progress)
     with _own_holdout_off(model):
-        model.fit(rows.X, rows.Y, monitor=Titled(progress, "train", total=epochs), on_epoch=stop_after(epochs))
+        model.fit(
+            rows.X, rows.Y, monitor=Titled(progress, "train", total=epochs),
+            on_epoch=lambda record: "stop" if record["epoch"] >= epochs else None,
+        )  # fmt: skip
     model.n_epochs_, model.history_ = epochs, history
     return model
 
@@ -186,11 +185,6 @@ class EarlyStopping:
         self._progress.advance(0, f"{self._name} {value:.3f}")
         self._measuring += time.perf_counter() - now
         return "stop" if len(self.curve) - self.best_epoch >= self._patience else None
-
-
-def stop_after(epochs: int) -> OnEpoch:
-    """Return a callback that ends a fit after some epochs: with fewer set, a learning rate that falls falls sooner."""
-    return lambda record: "stop" if record["epoch"] >= epochs else None
 
 
 def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) -> Any:
