@@ -60,10 +60,7 @@ class Estimator:
     def set_params(self, **params: Any) -> Self:
         """Change settings, ``estimator__setting`` those of an estimator among them.
 
-        Raises
-        ------
-        ValueError
-            If there is no such setting.
+        Raises ValueError if there is no such setting.
         """
         names = self._get_param_names() if params else []
         for key, value in params.items():

@@ -102,7 +102,9 @@ class Corpus:
 
         A row belongs to the file with its path, or to the one file whose path ends as it does (``1.jpg`` to
         ``sea/1.jpg``, and ``photos/1.jpg`` to ``1.jpg``). If there is none, a name may differ in capitals from one file
-        that no other row names, or lack its ending; `remarks` counts such rows.
+        that no other row names, or lack its ending; `remarks` counts such rows. Raises DataError if there is no such
+        folder, or no image in it; TagFileError if the tags cannot be understood, a name fits several images, or none of
+        the names fits any.
 
         Parameters
         ----------
@@ -117,13 +119,6 @@ class Corpus:
         -------
         Corpus
             In the order of the tag file. Rows without an image and images without a row are listed, not an error.
-
-        Raises
-        ------
-        DataError
-            If there is no such folder, or no image in it.
-        TagFileError
-            If the tags cannot be understood, a name fits several images, or none of the names fits any.
         """
         folder = as_path(images)
         hidden: list[str] = []
@@ -137,6 +132,8 @@ class Corpus:
     ) -> Self:
         """Join images with their tags by name, as `read` does.
 
+        Raises TagFileError if a name fits several images, or none of the names fits any.
+
         Parameters
         ----------
         folder : Path
@@ -147,11 +144,6 @@ class Corpus:
             The tags.
         encoded : EncodedBefore, optional
             Where the rows of the images are.
-
-        Raises
-        ------
-        TagFileError
-            If a name fits several images, or none of the names fits any.
         """
         records = read.records
         matches = list(zip(ImageNames(folder, paths).match([row.image for row in records]), records, strict=True))
@@ -196,12 +188,7 @@ class Corpus:
     ) -> Self:
         """Make a corpus of images, lists of tags, and users side by side; a tag written ``-beach`` is a negative.
 
-        Raises
-        ------
-        ShapeError
-            If the lists differ in length.
-        DataError
-            If the tags of an image are not a list of texts.
+        Raises ShapeError if the lists differ in length; DataError if the tags of an image are not a list of texts.
         """
         splits = [None] * len(images) if splits is None else splits
         users = [None] * len(images) if users is None else users
@@ -239,7 +226,8 @@ class Corpus:
         """Read a table of tags alone, for images that are known only by name or number; no image is looked for.
 
         The rows of one image are joined: one row a pair of image and tag will do. Splits are those of the tags: an
-        image with tags in two splits has an entry in each.
+        image with tags in two splits has an entry in each. Raises TagFileError if there is no such file, or it cannot
+        be understood.
 
         Parameters
         ----------
@@ -247,11 +235,6 @@ class Corpus:
             A CSV, TSV or JSON-lines file.
         **options
             As in `read`.
-
-        Raises
-        ------
-        TagFileError
-            If there is no such file, or it cannot be understood.
         """
         rows = merged_by_split(read_tag_table(tags, **options))
         return cls._of_records((row.image for row in rows), rows)
@@ -268,15 +251,12 @@ class Corpus:
     def select(self, split: str) -> Self:
         """Return the images of one split.
 
+        Raises UnknownNameError if no image is in that split; the message lists the splits there are.
+
         Parameters
         ----------
         split : str
             "train", "valid" (or "validation", "val", "dev"), "test", another name that the tag file has, or "all".
-
-        Raises
-        ------
-        UnknownNameError
-            If no image is in that split; the message lists the splits there are.
         """
         requested = split_name(split)
         if requested == "all":

@@ -47,6 +47,9 @@ def read_part_relations(
 ) -> PartRelations:
     """Read which tags are parts of which: from a part-of CSV, or from WordNet.
 
+    Raises DataError if a file or the folder cannot be used, or has no relation between two tags; UserError if `mapping`
+    is given with a file, or `inherit` cannot be used.
+
     Parameters
     ----------
     source : path-like, optional
@@ -57,13 +60,6 @@ def read_part_relations(
         A file that says which synsets tags mean (`visterm.data.tag_senses`); for WordNet only.
     inherit : int or None
         How far parts are inherited (`wordnet_part_of`); of WordNet only, a file says all itself.
-
-    Raises
-    ------
-    DataError
-        If a file or the folder cannot be used, or has no relation between two tags.
-    UserError
-        If `mapping` is given with a file, or `inherit` cannot be used.
     """
     if source is not None and not Path(source).is_dir():
         if mapping is not None:

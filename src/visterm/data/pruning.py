@@ -32,6 +32,8 @@ class Pruned(NamedTuple):
 def read_stop_tags(path: str | os.PathLike[str]) -> list[str]:
     """Read tags that are not to be learned.
 
+    Raises TagFileError if it cannot be read, or has no tag.
+
     Parameters
     ----------
     path : path-like
@@ -41,11 +43,6 @@ def read_stop_tags(path: str | os.PathLike[str]) -> list[str]:
     -------
     list of str
         Cleaned, in the order of the file, each once: capitals do not count.
-
-    Raises
-    ------
-    TagFileError
-        If it cannot be read, or has no tag.
     """
     lines = read_text(Path(path), "file of --stop-tags").splitlines()
     tags = [clean_tag(line) for line in lines if not line.lstrip().startswith("#")]
@@ -76,6 +73,8 @@ def prune(
     In this order: stop tags; images of one user above `per_user`; tags that are too frequent among the images left. The
     tags go from all images, so that they are in no vocabulary. Images go only from those that are learned from (of the
     split "train", or all, where there are no splits): those of other splits are all kept. No language is preferred.
+    Raises UserError if a number cannot be used; DataError if a cap for each user is asked for and no user is known, or
+    if no tag is left.
 
     Parameters
     ----------
@@ -91,13 +90,6 @@ def prune(
     aliases : mapping of str to str, optional
         Spellings and the tags that they mean (`visterm.data.aliases.read_aliases`): tags that mean the same are counted
         together.
-
-    Raises
-    ------
-    UserError
-        If a number cannot be used.
-    DataError
-        If a cap for each user is asked for and no user is known, or if no tag is left.
     """
     check_pruning(max_share, per_user)
     meant = {tag_key(alias): tag_key(tag) for alias, tag in (aliases or {}).items()}

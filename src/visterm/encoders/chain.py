@@ -105,12 +105,7 @@ class Chain(NestedEncoder):
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Return the row of one image by the places that each encoder knows.
 
-        Raises
-        ------
-        ImageError
-            If the image cannot be read.
-        UserError
-            If an encoder knows none.
+        Raises ImageError if the image cannot be read; UserError if an encoder knows none.
         """
         check_fitted(self)
         photo = read_image(image, max_side=self._max_side)

@@ -110,12 +110,8 @@ class AnyEncoder(Estimator, ABC):
     def check_settings(self) -> None:
         """Refuse settings that cannot be used, files that are not there among them, before any image is looked at.
 
-        Raises
-        ------
-        UserError
-            If a setting is out of its range.
-        StorageError
-            If a file that the encoder needs is not there or cannot be used.
+        Raises UserError if a setting is out of its range; StorageError if a file that the encoder needs is not there or
+        cannot be used.
         """
         self._check_params()
 
@@ -126,12 +122,8 @@ class AnyEncoder(Estimator, ABC):
     def transform(self, images: Sequence[Any]) -> Matrix:
         """Encode images: exactly one row each, in order.
 
-        Raises
-        ------
-        ImageError
-            If one cannot be read; `encode` skips and lists such images instead.
-        DataError
-            If the encoder reads names, and does not know one.
+        Raises ImageError if one cannot be read (`encode` skips and lists such images instead); DataError if the encoder
+        reads names, and does not know one.
         """
         rows, _, skipped = self.encode(images)
         if skipped:
@@ -141,6 +133,8 @@ class AnyEncoder(Estimator, ABC):
 
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
         """Encode the images that can be read and, by an encoder of names, that it knows; list the others.
+
+        Raises DataError if the encoder reads names, and is given pixels.
 
         Parameters
         ----------
@@ -152,11 +146,6 @@ class AnyEncoder(Estimator, ABC):
         -------
         Encoded
             Rows, the positions of their images, and the images skipped with reasons.
-
-        Raises
-        ------
-        DataError
-            If the encoder reads names, and is given pixels.
         """
         if not hasattr(self, "fitted_") and self._learns():
             check_fitted(self)
@@ -181,10 +170,7 @@ class AnyEncoder(Estimator, ABC):
     def refuse_unknown(self, images: Sequence[Any], *, only_if_all: bool = False) -> None:
         """Refuse images if one has no row, or with `only_if_all` if none has one: then other images are likely meant.
 
-        Raises
-        ------
-        DataError
-            If so.
+        Raises DataError if so.
         """
         unknown = self.unknown_images(images)
         n, n_unknown = len(images), len(unknown)

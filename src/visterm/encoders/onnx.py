@@ -121,12 +121,8 @@ class Onnx(NetworkEncoder):
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Return the row of one image by the cells of the feature map that the output is the average of.
 
-        Raises
-        ------
-        ImageError
-            If the image cannot be read.
-        UserError
-            If the output is no average over places, or roots are taken of a map that is negative somewhere.
+        Raises ImageError if the image cannot be read; UserError if the output is no average over places, or roots are
+        taken of a map that is negative somewhere.
         """
         check_fitted(self)
         network = self._open_file(self._found())

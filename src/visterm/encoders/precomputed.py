@@ -83,10 +83,7 @@ class Precomputed(AnyEncoder):
     def match_names(self, images: Sequence[Any]) -> NamesMatched:
         """Return which images have a row on file, and which rows belong to none of them.
 
-        Raises
-        ------
-        DataError
-            If the name of an image fits several rows, or those of two images fit one.
+        Raises DataError if the name of an image fits several rows, or those of two images fit one.
         """
         table = self._open()
         rows = table.rows_of(images)
@@ -98,10 +95,7 @@ class Precomputed(AnyEncoder):
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
         """Return the images that have no row in the file, by position, with what to do.
 
-        Raises
-        ------
-        DataError
-            If the name of an image fits several rows, or those of two images fit one.
+        Raises DataError if the name of an image fits several rows, or those of two images fit one.
         """
         table = self._open()
         reason = (

@@ -174,10 +174,7 @@ class Visterms(Encoder):
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Return the row of one image by the blocks that it comes from.
 
-        Raises
-        ------
-        ImageError
-            If the image cannot be read.
+        Raises ImageError if the image cannot be read.
         """
         check_fitted(self)
         codes = pixel_codes(read_image(image, max_side=self._max_side), self._table())

@@ -104,10 +104,7 @@ class EvaluateRequest:
     def check(self) -> None:
         """Refuse options that do not go together, before any image is read.
 
-        Raises
-        ------
-        UserError
-            If so, or a file is not there.
+        Raises UserError if so, or a file is not there.
         """
         if self.metrics:
             check_metrics(self.metrics, siblings=self.isa is not None)

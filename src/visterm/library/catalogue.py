@@ -67,6 +67,8 @@ class Catalogue(Searchable):
     def create(cls, path: str | os.PathLike[str], tagger: Tagger, *, store: str = FILES) -> Self:
         """Make an empty catalogue in a folder that is not there or empty.
 
+        Raises StorageError if anything lies there; UserError if there is no such store.
+
         Parameters
         ----------
         path : path-like
@@ -74,13 +76,6 @@ class Catalogue(Searchable):
         store : str
             Where rows are kept: "files", "lance" (LanceDB's tables in the catalogue's folder, extra `lance`) or
             "lance:URI" (at another place, such as ``lance:s3://bucket/folder``). Tables hold dense rows only.
-
-        Raises
-        ------
-        StorageError
-            If anything lies there.
-        UserError
-            If there is no such store.
         """
         uri = lance_uri(store)
         if Path(path).is_dir() and any(Path(path).iterdir()):
@@ -96,12 +91,8 @@ class Catalogue(Searchable):
         """Open a catalogue; its rows stay on disk, memory-mapped.
 
         Several processes may search one, and give feedback, while one of them indexes or learns; a second one that
-        tries to do so gets an error that names the first.
-
-        Raises
-        ------
-        StorageError
-            If there is no catalogue at `path`, or it was damaged.
+        tries to do so gets an error that names the first. Raises StorageError if there is no catalogue at `path`, or it
+        was damaged.
         """
         catalogue = cls.__new__(cls)
         catalogue._n_jobs = n_jobs
@@ -153,7 +144,10 @@ class Catalogue(Searchable):
         """Bring the catalogue to what lies in a folder: encode what is new or has changed, and see what moved or went.
 
         Files are compared by path, size and date, and where these differ by content. Each chunk is committed with its
-        rows, features, tags and predictions: after a kill the same call goes on.
+        rows, features, tags and predictions: after a kill the same call goes on. Raises EncoderMismatchError if
+        features are given that another encoder made than the tagger's; UserError if the tagger knows images by number:
+        there are no photos to keep; DataError if the encoder reads names, and knows none of the images; or features are
+        given, and none of the photos is where it was; StorageError if another process writes into it: "in use by".
 
         Parameters
         ----------
@@ -176,18 +170,6 @@ class Catalogue(Searchable):
             one.
         progress : Progress
             Shows each image.
-
-        Raises
-        ------
-        EncoderMismatchError
-            If features are given that another encoder made than the tagger's.
-        UserError
-            If the tagger knows images by number: there are no photos to keep.
-        DataError
-            If the encoder reads names, and knows none of the images; or features are given, and none of the photos
-            is where it was.
-        StorageError
-            If another process writes into it: "in use by".
         """
         from visterm.library.index import Indexing
         from visterm.library.photos import photos_of
@@ -244,10 +226,7 @@ class Catalogue(Searchable):
     def image(self, image_id: int) -> ImageView:
         """Return one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
 
-        Raises
-        ------
-        DataError
-            If the id is not known.
+        Raises DataError if the id is not known.
         """
         return feedback.view_image(self.stored, image_id)
 
@@ -270,19 +249,13 @@ class Catalogue(Searchable):
         """Write down that a tag of an image is right (1) or wrong (-1), or take that back (0); one transaction.
 
         A rejected tag does not come back for that image: not as a prediction, in searches, filters or exports. The
-        image counts as reviewed.
+        image counts as reviewed. Raises DataError if the id is not known; UserError if the verdict is another number,
+        or the tag is empty.
 
         Returns
         -------
         int
             The number of the entry in the log.
-
-        Raises
-        ------
-        DataError
-            If the id is not known.
-        UserError
-            If the verdict is another number, or the tag is empty.
         """
         return feedback.judge(self.stored, self.tagger.vocabulary, image_id, tag, verdict)
 
@@ -317,7 +290,10 @@ class Catalogue(Searchable):
         """Learn from given and accepted tags and from rejected ones, by stored features; the new run is then current.
 
         A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
-        compared. A new run that is significantly worse there is kept, but not used.
+        compared. A new run that is significantly worse there is kept, but not used. Raises DataError if no image has a
+        tag to learn from; UserError if the model learns all at once, the catalogue has far fewer images with tags than
+        its run learned from, and `full` was not asked for; StorageError if another process writes into it; or it is in
+        memory only.
 
         Parameters
         ----------
@@ -332,16 +308,6 @@ class Catalogue(Searchable):
             A job of the catalogue to go on with; None: a new one.
         progress : Progress
             Shows each step.
-
-        Raises
-        ------
-        DataError
-            If no image has a tag to learn from.
-        UserError
-            If the model learns all at once, the catalogue has far fewer images with tags than its run learned from, and
-            `full` was not asked for.
-        StorageError
-            If another process writes into it; or it is in memory only.
         """
         from visterm.library.learn import learn
 
@@ -363,10 +329,7 @@ class Catalogue(Searchable):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the catalogue as a folder, whole or not there; where it was loaded from, only its run: rows are there.
 
-        Raises
-        ------
-        StorageError
-            If something that is not a catalogue lies at `path`.
+        Raises StorageError if something that is not a catalogue lies at `path`.
         """
         if self.stored.folder is not None and os.path.realpath(path) == os.path.realpath(self.stored.folder):
             self.tagger.save(self.stored.run_folder)

@@ -80,10 +80,7 @@ class CatalogueUnion(Searchable):
     def load(cls, path: str | os.PathLike[str], *, executor: Executor = LOCAL, n_jobs: int | None = None) -> Self:
         """Open what `save` wrote.
 
-        Raises
-        ------
-        StorageError
-            If there is no union at `path`.
+        Raises StorageError if there is no union at `path`.
         """
         listed = read_json(open_folder(path, UNION) / f"{UNION}.json")
         return cls(
@@ -93,10 +90,7 @@ class CatalogueUnion(Searchable):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the list of catalogues as a small folder, by their full paths, in place of a union that is there.
 
-        Raises
-        ------
-        StorageError
-            If something else lies at `path`.
+        Raises StorageError if something else lies at `path`.
         """
         with new_folder(path, UNION) as folder:
             write_json(folder / f"{UNION}.json", {"catalogues": self.paths})

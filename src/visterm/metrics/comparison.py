@@ -39,6 +39,8 @@ class Compared(NamedTuple):
 def compare_pairs(values: Sequence[Any]) -> list[Compared]:
     """Compare every two of several models by Wilcoxon's test, with p-values corrected by Holm's method.
 
+    Raises ShapeError if the lengths differ; DataError if a value is defined for one model only.
+
     Parameters
     ----------
     values : sequence of array-like, shape (n,)
@@ -48,13 +50,6 @@ def compare_pairs(values: Sequence[Any]) -> list[Compared]:
     -------
     list of Compared
         In the order (0, 1), (0, 2), ..., (1, 2), ...; nothing of one model.
-
-    Raises
-    ------
-    ShapeError
-        If the lengths differ.
-    DataError
-        If a value is defined for one model only.
     """
     pairs = list(combinations(range(len(values)), 2))
     tests = [signed_ranks(values[a], values[b]) for a, b in pairs]

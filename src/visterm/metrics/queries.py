@@ -31,6 +31,8 @@ Combine: TypeAlias = str | Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], 
 def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine: Combine = "sum") -> Ranks:
     """Rank the relevant images of each query by ``Σ weight of word · score of the image for the word``.
 
+    Raises ShapeError if the shapes do not fit; DataError if a score is NaN or infinite, or there are no queries.
+
     Parameters
     ----------
     scores : ndarray (n_images, n_tags), or callable that gives blocks (slice of images, array)
@@ -50,13 +52,6 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine
     -------
     Ranks
         Its lists are the queries; ties are broken by the smaller image number.
-
-    Raises
-    ------
-    ShapeError
-        If the shapes do not fit.
-    DataError
-        If a score is NaN or infinite, or there are no queries.
     """
     Q, R = as_csr(Q), as_csr(R)
     if Q.shape[0] == 0:

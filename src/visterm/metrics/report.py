@@ -24,6 +24,9 @@ def evaluate(
 ) -> dict[str, float]:
     """Compute metrics of scores against the tags that people gave.
 
+    Raises UserError if a metric does not exist, its k cannot be used, or it needs siblings and there are none;
+    DataError if shapes do not fit, scores are not finite, or there is nothing to average.
+
     Parameters
     ----------
     scores : ndarray (n_images, n_tags), blocks, or callable that gives blocks
@@ -43,13 +46,6 @@ def evaluate(
     -------
     dict of str to float
         By the names as they were given. Ties in scores are broken by the smaller id.
-
-    Raises
-    ------
-    UserError
-        If a metric does not exist, its k cannot be used, or it needs siblings and there are none.
-    DataError
-        If shapes do not fit, scores are not finite, or there is nothing to average.
     """
     judgements = Judgements.of(Y, exclude)
     return means(_measure(scores, judgements, metrics, siblings), judgements)

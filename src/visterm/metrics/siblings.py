@@ -64,6 +64,8 @@ class SiblingTags:
 def sibling_precisions(scores: Scores, Y: Any, siblings: Any, k: int, *, exclude: Any = None) -> NDArray[np.float64]:
     """Return p_sib@k of each image; their mean is the paper's.
 
+    Raises UserError if `k` is no such number; DataError if shapes do not fit, or a score is NaN or infinite.
+
     Parameters
     ----------
     scores, Y, exclude
@@ -77,13 +79,6 @@ def sibling_precisions(scores: Scores, Y: Any, siblings: Any, k: int, *, exclude
     -------
     ndarray of float64, shape (n_images,)
         NaN where an image has no relevant tag.
-
-    Raises
-    ------
-    UserError
-        If `k` is no such number.
-    DataError
-        If shapes do not fit, or a score is NaN or infinite.
 
     Examples
     --------

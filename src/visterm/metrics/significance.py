@@ -65,6 +65,8 @@ def bootstrap_mean(
 ) -> Interval:
     """Return the mean of values and its percentile bootstrap interval.
 
+    Raises DataError if fewer than 2 values are defined.
+
     Parameters
     ----------
     values : array-like, shape (n,)
@@ -75,11 +77,6 @@ def bootstrap_mean(
         Times that n values are drawn anew with replacement.
     random_state : int, RandomState, Generator or None
         Of the draws.
-
-    Raises
-    ------
-    DataError
-        If fewer than 2 values are defined.
     """
     array = _vector(values, "values")
     array = array[~np.isnan(array)]
@@ -93,19 +90,15 @@ def paired_bootstrap(
 ) -> Difference:
     """Compare two models by their values on the same images.
 
+    Raises ShapeError if the two have different lengths; DataError if a value is defined for one model only, or fewer
+    than 2 images are left.
+
     Parameters
     ----------
     first, second : array-like, shape (n,)
         Values of one metric, image by image; NaN in both where it is not defined.
     level, n_resamples, random_state
         As in `bootstrap_mean`.
-
-    Raises
-    ------
-    ShapeError
-        If the two have different lengths.
-    DataError
-        If a value is defined for one model only, or fewer than 2 images are left.
 
     Examples
     --------
@@ -125,19 +118,13 @@ def signed_ranks(first: Any, second: Any) -> SignedRanks:
 
     Differences of 0 are left out; up to 50 others without ties, and up to 13 with some, are judged exactly, more by the
     normal law. Differences that are apart by no more than 1e-10 of the largest value are equal: 1/2 - 1/3 and 2/3 - 1/2
-    are two numbers in floating point, and one rank.
+    are two numbers in floating point, and one rank. Raises ShapeError if the two have different lengths; DataError if a
+    value is defined for one model only.
 
     Parameters
     ----------
     first, second : array-like, shape (n,)
         Values of one metric on the same queries or images; NaN in both where it is not defined.
-
-    Raises
-    ------
-    ShapeError
-        If the two have different lengths.
-    DataError
-        If a value is defined for one model only.
 
     Examples
     --------

@@ -102,15 +102,9 @@ METRICS = [
 def check_metrics(names: str | Sequence[str], *, siblings: bool = True) -> dict[str, Wanted]:
     """Parse metrics as users type them, ``map`` or ``p@5``; capitals do not matter.
 
-    `siblings` says whether it is known which tags are siblings.
-
-    Raises
-    ------
-    UnknownNameError
-        If there is no such metric, with the nearest that there is.
-    UserError
-        If no metric is named, a k is missing, too much, or not a whole number of 1 or more, or siblings are needed and
-        not known.
+    `siblings` says whether it is known which tags are siblings. Raises UnknownNameError if there is no such metric,
+    with the nearest that there is; UserError if no metric is named, a k is missing, too much, or not a whole number of
+    1 or more, or siblings are needed and not known.
     """
     names = [names] if isinstance(names, str) else list(names)
     if not names:

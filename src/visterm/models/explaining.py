@@ -34,6 +34,9 @@ class LinearScores(Annotator):
     def explain(self, x: Any, tag: int) -> FeatureShares:
         """Return what each feature contributes to a tag's score.
 
+        Raises ShapeError if `x` is not one image; UserError if there is no such tag, or the score is not linear after
+        all: that of an `Ensemble` with another model in it.
+
         Parameters
         ----------
         x : array-like or sparse, shape (1, n_features)
@@ -45,14 +48,6 @@ class LinearScores(Annotator):
         -------
         FeatureShares
             They sum to the score of `decision_function`, up to its rounding to float32.
-
-        Raises
-        ------
-        ShapeError
-            If `x` is not one image.
-        UserError
-            If there is no such tag, or the score is not linear after all: that of an `Ensemble` with another model in
-            it.
         """
         check_fitted(self)
         x = self._check_features(x)

@@ -60,6 +60,9 @@ class WordRelations(NamedTuple):
     ) -> Self:
         """Read relations from files of two columns, or from WordNet.
 
+        Raises DataError if a file or WordNet cannot be used, or has nothing to say of the tags; UserError if there is a
+        mapping, and nothing is read from WordNet.
+
         Parameters
         ----------
         vocabulary : Vocabulary
@@ -72,13 +75,6 @@ class WordRelations(NamedTuple):
             Which synsets tags mean, see `match_tags`.
         inherit : int or None
             Over how many steps of is-a wholes inherit parts, see `wordnet_part_of`.
-
-        Raises
-        ------
-        DataError
-            If a file or WordNet cannot be used, or has nothing to say of the tags.
-        UserError
-            If there is a mapping, and nothing is read from WordNet.
         """
         if mapping is not None and not any(map(is_wordnet, (part_of, is_a))):
             raise UserError(
@@ -221,10 +217,7 @@ class RelationSources(NamedTuple):
     def with_wordnet(self, wordnet: Source | None) -> RelationSources:
         """Return the sources with WordNet in place of those that are not named.
 
-        Raises
-        ------
-        UserError
-            If it is not the folder of WordNet.
+        Raises UserError if it is not the folder of WordNet.
         """
         if wordnet is not None and not is_wordnet(wordnet):
             raise UserError(
@@ -236,12 +229,8 @@ class RelationSources(NamedTuple):
     def check(self) -> None:
         """Refuse sources that are not there, and settings without a meaning, before any long work.
 
-        Raises
-        ------
-        DataError
-            If there is no such file or folder, or WordNet is at none of its usual places.
-        UserError
-            If a setting is for WordNet, and nothing is read from there.
+        Raises DataError if there is no such file or folder, or WordNet is at none of its usual places; UserError if a
+        setting is for WordNet, and nothing is read from there.
         """
         for source, option in ((self.part_of, "--part-of"), (self.isa, "--isa")):
             if is_wordnet(source):

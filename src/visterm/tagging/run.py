@@ -125,12 +125,8 @@ class Run:
     def check_settings(self, valid: float | None = None) -> None:
         """Refuse settings that encoder or model cannot use, `valid` among them, before anything is read.
 
-        Raises
-        ------
-        UserError
-            If a setting is out of its range.
-        StorageError
-            If a file that the encoder needs, such as a network, is not there.
+        Raises UserError if a setting is out of its range; StorageError if a file that the encoder needs, such as a
+        network, is not there.
         """
         self.encoder.check_settings()
         if valid is not None and "valid_share" in self.model.get_params(deep=False):
@@ -140,16 +136,13 @@ class Run:
     def take_encoder(self, encoder: AnyEncoder, requested: str) -> None:
         """Go on with the fitted encoder of features, if this run may have any, or asked for just this one.
 
+        Raises EncoderMismatchError if this run asked for another one.
+
         Parameters
         ----------
         encoder : AnyEncoder
         requested : str
             The fingerprint that the encoder had before it was fitted.
-
-        Raises
-        ------
-        EncoderMismatchError
-            If this run asked for another one.
         """
         if not self.any_encoder and self.encoder.fingerprint not in (requested, encoder.fingerprint):
             raise EncoderMismatchError(

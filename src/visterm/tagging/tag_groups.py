@@ -86,6 +86,8 @@ class Pair(NamedTuple):
 def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Progress = SILENT) -> list[Alias]:
     """Suggest which tags mean the same, surest reasons first.
 
+    Raises DataError if images are given and none can be read.
+
     Parameters
     ----------
     tagger : Run
@@ -97,11 +99,6 @@ def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Prog
     -------
     list of Alias
         Each tag of a group but the most frequent one, with that one and the reason, for people to correct.
-
-    Raises
-    ------
-    DataError
-        If images are given and none can be read.
     """
     V = tag_vectors(tagger)
     if corpus is None:

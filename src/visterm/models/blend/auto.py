@@ -155,12 +155,8 @@ class Auto(Blend):
     def explain(self, x: Any, tag: int) -> FeatureShares:
         """Return what each feature contributes to a tag's score, see `LinearScores.explain`.
 
-        The share of members that compare whole images is in `elsewhere`.
-
-        Raises
-        ------
-        UserError
-            If no member scores by features.
+        The share of members that compare whole images is in `elsewhere`. Raises UserError if no member scores by
+        features.
         """
         check_fitted(self)
         x = self._check_features(x)

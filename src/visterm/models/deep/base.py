@@ -133,7 +133,9 @@ class DeepTagger(DeepSettings, EpochAnnotator):
     def tag_rows_from(self, vectors: Any) -> Floats:
         """Return rows for words that are no tags, to search with as with those of tags.
 
-        Where the vectors of the tags have moved in training, words follow them (`move_words`, about the means).
+        Where the vectors of the tags have moved in training, words follow them (`move_words`, about the means). Raises
+        UserError if the model was fitted without `word_vectors`: then words have no place among its tags; ShapeError if
+        they have another width.
 
         Parameters
         ----------
@@ -143,13 +145,6 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         Returns
         -------
         ndarray of float32, shape (n_words, dim)
-
-        Raises
-        ------
-        UserError
-            If the model was fitted without `word_vectors`: then words have no place among its tags.
-        ShapeError
-            If they have another width.
         """
         check_fitted(self)
         if self.vector_scale_ is None:

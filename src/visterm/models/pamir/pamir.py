@@ -159,7 +159,9 @@ class Pamir(KernelAnnotator, LinearRanker):
     ) -> Self:
         """Learn from queries and the images judged relevant to them; forgets what was learned before.
 
-        An image relevant to a query counts as having its words where the bias of a tag is set.
+        An image relevant to a query counts as having its words where the bias of a tag is set. Raises ShapeError if the
+        shapes do not fit; DataError if no query has a relevant image, or something is not finite; DivergedError if
+        training ends in infinity or NaN.
 
         Parameters
         ----------
@@ -181,15 +183,6 @@ class Pamir(KernelAnnotator, LinearRanker):
         -------
         Pamir
             The model itself.
-
-        Raises
-        ------
-        ShapeError
-            If the shapes do not fit.
-        DataError
-            If no query has a relevant image, or something is not finite.
-        DivergedError
-            If training ends in infinity or NaN.
         """
         queries = _checked(Q, R, X)
         tagged = as_csr(sp.csr_array(queries.relevant.T) @ (queries.words > 0).astype(np.float32))

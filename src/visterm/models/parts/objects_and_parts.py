@@ -140,6 +140,8 @@ class ObjectsAndParts(EmbeddingRanker):
     ) -> PairRanking:
         """Label images of objects and, beside each, an image of a part of it.
 
+        Raises ShapeError if the two have not as many rows, or there is not a label for each.
+
         Parameters
         ----------
         X_object, X_part : array-like or sparse, shape (n, n_features)
@@ -161,11 +163,6 @@ class ObjectsAndParts(EmbeddingRanker):
         -------
         PairRanking
             Shape (n, k) or less, best first: exact, of all pairs.
-
-        Raises
-        ------
-        ShapeError
-            If the two have not as many rows, or there is not a label for each.
         """
         check_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))

@@ -93,10 +93,7 @@ class Quadruplets:
     def draw(self, n: int, *, start: int = 0) -> QuadrupletBlock:
         """Return quadruplets `start` to `start + n - 1` of the stream.
 
-        Raises
-        ------
-        UserError
-            If `n` is not a whole number of 1 or more, or `start` not one of 0 or more.
+        Raises UserError if `n` is not a whole number of 1 or more, or `start` not one of 0 or more.
         """
         check_count(n, "n")
         if start < 0:
@@ -128,12 +125,8 @@ class Quadruplets:
 def check_relations(relations: Any, n_tags: int) -> NDArray[np.int64]:
     """Return relations (part, whole) as int64, sorted and without repeats, shape (n, 2).
 
-    Raises
-    ------
-    ShapeError
-        If they are not pairs of whole numbers from 0 to `n_tags` - 1.
-    DataError
-        If a tag is part of itself.
+    Raises ShapeError if they are not pairs of whole numbers from 0 to `n_tags` - 1; DataError if a tag is part of
+    itself.
     """
     array = np.asarray(relations)
     if array.size == 0:

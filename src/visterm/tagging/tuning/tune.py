@@ -88,7 +88,9 @@ def tune_run(
     """Try settings of a model on validation rows, fit the best on all rows, and write the run.
 
     Each finished trial is kept in a file beside the run, ``<out>.tune.jsonl``, under all that it depends on (rows,
-    encoder, settings, metric, seed): after a kill the same call goes on, and a wider grid fits only what is new.
+    encoder, settings, metric, seed): after a kill the same call goes on, and a wider grid fits only what is new. Raises
+    UserError if a setting or the metric cannot be used: before any long work; StorageError if something that is not a
+    run lies at `out`; DivergedError if every setting diverges.
 
     Parameters
     ----------
@@ -115,15 +117,6 @@ def tune_run(
     -------
     Tuned
         The saved tagger and the trials.
-
-    Raises
-    ------
-    UserError
-        If a setting or the metric cannot be used: before any long work.
-    StorageError
-        If something that is not a run lies at `out`.
-    DivergedError
-        If every setting diverges.
     """
     search = _Search(request, grid, n_random, metric)
     tagger = search.tagger
