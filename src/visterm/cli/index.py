@@ -164,7 +164,6 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
 
 
 def _check_store(catalogue: Catalogue, store: str | None) -> None:
-    """Refuse another store than the one that a catalogue has: rows stay where they are."""
     from visterm.store.lance_segment import lance_uri
 
     stored = catalogue.stored

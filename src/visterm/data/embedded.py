@@ -63,7 +63,6 @@ def _if_readable(read: Callable[[ImageFile.ImageFile], list[str]], image: ImageF
 
 
 def _iptc(image: ImageFile.ImageFile) -> list[str]:
-    """Return the keywords in IPTC (IIM)."""
     found: dict[Any, Any] = IptcImagePlugin.getiptcinfo(image) or {}
     keywords = found.get(IPTC_KEYWORDS, [])
     utf8 = found.get(IPTC_CHARACTERS) == IPTC_UTF8
@@ -80,7 +79,6 @@ def _text(word: bytes, *, utf8: bool) -> str:
 
 
 def _windows(image: ImageFile.ImageFile) -> list[str]:
-    """Return the keywords in XPKeywords."""
     found: Any = image.getexif().get(XP_KEYWORDS)
     if not found:
         return []

@@ -123,7 +123,6 @@ def _refuse_other_content(file: Path, what: str, advice: str) -> None:
 def _read_parquet(
     file: Path, names: str | os.PathLike[str] | None, column: str | None, name_column: str | None
 ) -> tuple[list[str], Any]:
-    """Read names and rows of a Parquet file, or of a folder of such files."""
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
@@ -183,7 +182,6 @@ def _list_column(schema: Any, column: str | None, file: Path) -> str:
 
 
 def _name_column(columns: Sequence[str], name_column: str | None, file: Path) -> str:
-    """Return the column of file names."""
     if name_column is not None:
         return _known_column(columns, name_column, file)
     found = next((column for column in NAME_COLUMNS if column in columns), None)
@@ -196,14 +194,12 @@ def _name_column(columns: Sequence[str], name_column: str | None, file: Path) ->
 
 
 def _known_column(columns: Sequence[str], column: str, file: Path) -> str:
-    """Return a column that was named, if there is one."""
     if column not in columns:
         raise UnknownNameError(unknown(f"column of {file}", column, list(columns)))
     return column
 
 
 def _names_file(file: Path, names: str | os.PathLike[str] | None) -> Path:
-    """Return the file of names: the one that is given, or the one beside the rows."""
     if names is not None:
         return Path(names)
     ending = next(suffix for suffix in (*SUFFIXES[::-1], file.suffix) if file.name.endswith(suffix))

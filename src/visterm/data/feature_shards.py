@@ -246,12 +246,10 @@ def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads:
 
 
 def _names(table: Any) -> list[str]:
-    """Return the file names of a shard."""
     return [name_of_text(text) for text in table[FILE_NAME].to_pylist()]
 
 
 def _rows(table: Any, path: str | os.PathLike[str]) -> Matrix:
-    """Return the rows of a shard."""
     if FEATURES in table.column_names:
         return dense_rows(table[FEATURES], os.fspath(path))
     return sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=shard_width(table.schema))

@@ -70,6 +70,5 @@ def _fetched(address: str) -> Fetched:
 
 
 def _come(item: tuple[int, Any]) -> tuple[int, Any]:
-    """Return an image once it is fetched."""
     index, image = item
     return index, image.result() if isinstance(image, Future) else image

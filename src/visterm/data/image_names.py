@@ -65,7 +65,6 @@ class ImageNames:
                 found[i] = Match(self._by_path[fit], differ)
 
     def _only(self, name: str, fits: Sequence[str]) -> str | None:
-        """Return the only file that fits a name."""
         if len(fits) > 1:
             raise TagFileError(
                 f"The tags name '{name}', which may be {len(fits)} images in {self._folder}: {', '.join(fits[:3])}"
@@ -74,7 +73,6 @@ class ImageNames:
         return fits[0] if fits else None
 
     def _inside(self, name: str) -> str:
-        """Return a name as a path inside the folder."""
         if PurePosixPath(name).is_absolute():
             path = os.path.relpath(name, self._folder.absolute())
             return name if path.startswith("..") else path
@@ -103,7 +101,6 @@ def name_key(name: str) -> str:
 
 
 def _without_ending(key: str) -> str:
-    """Return a name without its ending, if that is of an image."""
     stem, ending = os.path.splitext(key)
     return stem if ending in SUFFIXES else key
 

@@ -185,7 +185,6 @@ def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]
 
 
 def _learned(corpus: Corpus) -> list[int]:
-    """Return the images that are learned from."""
     if not any(corpus.splits):
         return list(range(len(corpus)))
     return [i for i, split in enumerate(corpus.splits) if split == LEARNED]
@@ -198,8 +197,6 @@ def _keys(tags: Collection[str], meant: Mapping[str, str]) -> set[str]:
 
 
 def _without(corpus: Corpus, dropped: Collection[str]) -> Corpus:
-    """Return a corpus without some tags."""
-
     def kept(tags: list[str]) -> list[str]:
         return [tag for tag in tags if tag_key(tag) not in dropped]
 

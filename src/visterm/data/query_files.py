@@ -101,7 +101,6 @@ def _text(path: Path, row: Row, name: str) -> str:
 
 
 def _number(path: Path, row: Row, name: str) -> float:
-    """Return the number in a cell."""
     value = row.cells.get(name)
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan

@@ -123,7 +123,6 @@ def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
 
 
 def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str, form: PairFormat) -> Pair:
-    """Return the two words of a line."""
     if len(cells) < n_columns or any(cells[n_columns:]):
         raise DataError(
             f"{place}: {len(cells)} columns; expected {n_columns}, {' and '.join(form.columns)}. "

@@ -110,7 +110,6 @@ def slips(one: str, other: str) -> int:
 
 
 def _without_doubles(word: str) -> str:
-    """Return a word with each run of a letter as one."""
     return "".join(letter for letter, _ in groupby(word))
 
 

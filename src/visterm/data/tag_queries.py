@@ -129,7 +129,6 @@ def relevant_images(words: Any, Y: Any) -> sp.csr_array:
 
 
 def _lengths(rows: sp.csr_array) -> NDArray[np.int64]:
-    """Return how many entries each row has."""
     starts: NDArray[np.int64] = rows.indptr.astype(np.int64)
     return starts[1:] - starts[:-1]
 

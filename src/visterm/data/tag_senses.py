@@ -151,7 +151,6 @@ def write_mapping(path: str | os.PathLike[str], senses: Iterable[TagSense]) -> N
 
 
 def _match(wordnet: WordNet, tag: str, mapped: dict[str, MappedTag]) -> TagSense:
-    """Find the meaning of one tag."""
     line = mapped.get(_key(tag))
     if line is not None:
         return TagSense(tag, None if line.offset is None else wordnet.synset(line.offset), "mapping")

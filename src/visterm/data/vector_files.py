@@ -173,7 +173,6 @@ def _is_fraction(cell: bytes) -> bool:
 
 
 def _shown(line: bytes) -> str:
-    """Return the beginning of a line for messages."""
     text = line[:200].decode("utf-8", "replace")
     return f"'{text[:40]}{' …' if len(text) > 40 else ''}'"
 

@@ -59,7 +59,6 @@ class TensorVectors:
         """Nothing to do: the map goes with the last array that shows it."""
 
     def _tensor(self, entry: dict[str, Any], kind: str) -> NDArray[Any]:
-        """Map a tensor into memory."""
         first, last = entry["data_offsets"]
         shape = tuple(entry["shape"])
         if last - first != np.dtype(kind).itemsize * math.prod(shape) or self._start + last > self.path.stat().st_size:
@@ -121,7 +120,6 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _matrix_name(header: dict[str, Any], path: Path) -> str:
-    """Return which tensor has the vectors."""
     matrices = [name for name, entry in header.items() if len(entry["shape"]) == 2]
     if VECTORS in matrices:
         return VECTORS

@@ -280,16 +280,13 @@ def _one_without(pairs: Sequence[Search], seen: Sequence[Collection[str]], shown
 
 
 def _ranked(searches: Sequence[Search], seen: Sequence[Collection[str]]) -> list[Search]:
-    """Return searches by how many pictures are right, the most first."""
     return sorted(searches, key=lambda search: (-_n_right(search, seen), search))
 
 
 def _n_right(search: Search, seen: Sequence[Collection[str]]) -> int:
-    """Count the pictures that are right answers."""
     return sum(map(search.suits, seen))
 
 
 def _unused(searches: Sequence[Search], shown: Sequence[Search]) -> list[Search]:
-    """Return the searches of whose words none is shown already."""
     used = {word for search in shown for word in (*search.required, *search.excluded)}
     return [search for search in searches if not used.intersection(search.required)]

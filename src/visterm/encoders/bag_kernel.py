@@ -272,7 +272,6 @@ class BagKernel(Encoder):
         return bag
 
     def _fit_mixtures(self, bags: list[Floats]) -> Mixtures:
-        """Fit a mixture to each bag."""
         return fit_mixtures(bags, self.gaussians, self.covariance, self.floor_, self.seed_, self.n_jobs)
 
     def _matches(self) -> BestMatches:

@@ -125,7 +125,6 @@ class BestMatches:
         return out
 
     def _slice(self, first: int, last: int) -> _Tile:
-        """Return some of the training bags."""
         start = self._bags.start[first : last + 1]
         points = slice(start[0], start[-1])
         return self._bags.points[points], start - start[0], self._own[points]

@@ -177,7 +177,6 @@ def _places_of(part: AnyEncoder, photo: Pixels) -> Places:
 
 
 def _lengths(rows: Matrix) -> NDArray[np.float64]:
-    """Return the length of each row."""
     squares = np.square(rows.data if sp.issparse(rows) else rows.ravel(), dtype=np.float64)
     of_row = rows.nonzero()[0] if sp.issparse(rows) else np.repeat(np.arange(len(rows)), rows.shape[1])
     return np.sqrt(np.bincount(of_row, squares, minlength=rows.shape[0]))

@@ -165,7 +165,6 @@ class KernelPca(NestedEncoder):
         return projected
 
     def _kernel_values(self, rows: Matrix) -> NDArray[np.float32]:
-        """Return the kernel of rows with all landmarks."""
         return self._landmarks().values(rows, self.gamma_, self.n_jobs)
 
     def _landmarks(self) -> Landmarks:

@@ -120,7 +120,6 @@ def _refusing_broken() -> Iterator[None]:
 
 
 def _texts(message: memoryview, number: int) -> list[str]:
-    """Return the contents of all fields of one number, as text."""
     return [bytes(part).decode() for part in _parts(message, number)]
 
 

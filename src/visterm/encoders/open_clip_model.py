@@ -150,5 +150,4 @@ def _root_logger_as_it_was() -> Iterator[None]:
 
 
 def _hashable(value: Any) -> Any:
-    """Return a list as a tuple."""
     return tuple(value) if isinstance(value, list) else value

@@ -244,7 +244,6 @@ class _Opened:
         return digest.hexdigest()
 
     def _block(self, rows: NDArray[np.int64]) -> Matrix:
-        """Return rows as float32."""
         taken = self._rows[rows]
         if sp.issparse(taken):
             return as_csr(taken)

@@ -85,7 +85,6 @@ def as_colours(name: str, value: float | Sequence[float]) -> tuple[float, float,
 
 
 def _as_divisors(value: float | Sequence[float]) -> tuple[float, float, float]:
-    """Return the numbers that colours are divided by."""
     numbers = as_colours("std", value)
     if min(numbers) <= 0:
         raise UserError(f"std is {value!r}; expected numbers above 0.")
@@ -93,7 +92,6 @@ def _as_divisors(value: float | Sequence[float]) -> tuple[float, float, float]:
 
 
 def _as_scale(value: Any) -> float:
-    """Return what pixels are multiplied with."""
     check_number(value, "scale", above=0)
     return float(value)
 
@@ -109,7 +107,6 @@ def _as_crop(value: Any) -> float | None:
 
 
 def _one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    """Return a name that is known; refuse others."""
     if not isinstance(value, str) or value not in known:
         raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, known))}.")
     return value

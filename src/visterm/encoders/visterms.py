@@ -273,7 +273,6 @@ class Visterms(Encoder):
         return idf
 
     def _cutter(self) -> BlockCutter:
-        """Return what cuts images into blocks."""
         sides = tuple(self.block * float(scale) for scale in self.scales)
         cells = cells_of_overlap(self.overlap)
         return BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)

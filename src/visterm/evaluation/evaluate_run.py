@@ -188,7 +188,6 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
 def _measure_annotation(
     taggers: Sequence[Tagger], corpus: Corpus, request: EvaluateRequest, say: Say, progress: Progress
 ) -> Measured:
-    """Measure the tags that runs put on images."""
     from visterm.evaluation.report.annotation import annotation_page
 
     names, report = [str(run) for run in request.runs], request.report
@@ -223,7 +222,6 @@ def _measure_queries(
     say: Say,
     progress: Progress,
 ) -> Measured:
-    """Measure what runs find for queries."""
     from visterm.evaluation.report.queries import query_page
 
     names, report = [str(run) for run in request.runs], request.report

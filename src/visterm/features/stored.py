@@ -137,7 +137,6 @@ class Features:
         return self._stored[name]
 
     def _name(self, image: str | os.PathLike[str]) -> str:
-        """Return the path of an image inside the image folder."""
         path = as_path(image)
         return path.relative_to(self.images).as_posix() if path.is_relative_to(self.images) else path.as_posix()
 

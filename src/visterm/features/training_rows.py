@@ -180,7 +180,6 @@ def _match_names(encoder: AnyEncoder, corpus: Corpus) -> NamesMatched | None:
 
 
 def _refuse_if_no_row(match: NamesMatched | None, corpus: Corpus) -> None:
-    """Refuse a corpus that an encoder with rows on file has no row for."""
     if match is not None and not match.known.any():
         raise DataError(
             f"Of {count_of(len(corpus), 'image')} named by the tags, none has a row in {match.file}: the tags name "

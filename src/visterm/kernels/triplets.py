@@ -308,7 +308,6 @@ def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_t
 
 @njit(cache=True, nogil=True)
 def _score(rows, image, begin, end, q_words, q_weights, W):
-    """Return the score of an image for the words begin .. end-1."""
     score = 0.0
     for e in range(begin, end):
         score += np.float64(q_weights[e]) * np.float64(row_dot(rows, image, W[q_words[e]]))

@@ -285,7 +285,6 @@ def _families(n_tags: int, pairs: Sequence[Pair]) -> NDArray[np.int64]:
 
 
 def _surest_first(pair: Pair) -> tuple[int, float, int, int]:
-    """Return the key to sort pairs by."""
     return (*HOW, NEVER_TOGETHER).index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
 
 
@@ -354,7 +353,6 @@ def _reason(tag: int, best: int, pair: Pair, tags: Sequence[str]) -> str:
 
 
 def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the products of pairs of rows."""
     return np.asarray(np.einsum("ij,ij->i", rows[first], rows[second]), np.float64)
 
 

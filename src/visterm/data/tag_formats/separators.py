@@ -103,7 +103,6 @@ class Splitter:
         self._commas_prevail = n_commas >= n_semicolons and (lists >= tags + n_inside or too_frequent)
 
     def _is_comma_list(self, line: str) -> bool:
-        """Return whether commas separate the tags of a line."""
         if not self._is_mixed or ";" in line or "," not in line:
             return "," in line and ";" not in line
         if self._with_comma.issuperset(_keys(line, ";")):
@@ -199,7 +198,6 @@ _USUAL = frozenset(USUAL)
 
 
 def _has_both(cells: Iterable[str]) -> bool:
-    """Return whether there are cells with ``;`` and cells with commas alone."""
     semicolon = comma = False
     for line in _lines(cells):
         semicolon |= ";" in line

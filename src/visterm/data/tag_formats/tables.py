@@ -136,14 +136,12 @@ def required_column(wanted: Sequence[str], names: Sequence[str], missing: str, a
 
 
 def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
-    """Return the form of a table of tags."""
     images = IMAGE_COLUMNS if image_column is None else [image_column]
     tags = TAGS_COLUMNS if tags_column is None else [tags_column]
     return TableForm((images, tags), '{"file_name": "1.jpg", "tags": ["sea", "sky"]}')
 
 
 def _image_and_tags(form: TableForm, names: Sequence[str], path: Path) -> tuple[str, str]:
-    """Return the columns of file names and of tags."""
     images, tags = form.columns
     return (
         required_column(
@@ -159,7 +157,6 @@ def _image_and_tags(form: TableForm, names: Sequence[str], path: Path) -> tuple[
 
 
 def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
-    """Yield the rows of a file as it is read."""
     try:
         with open_text(path, encoding="utf-8-sig", newline="") as lines:
             head = lines.readline()
@@ -177,7 +174,6 @@ def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
 
 
 def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
-    """Yield the objects of JSON lines."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -246,7 +242,6 @@ def _record(
 
 
 def _text_cell(path: Path, row: Row, name: str) -> str | None:
-    """Return a text of a row; None if there is none."""
     value = row.cells.get(name)
     if value is None or isinstance(value, str):
         return value

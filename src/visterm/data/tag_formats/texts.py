@@ -133,6 +133,5 @@ def _key(path: Path) -> str:
 
 
 def _some(names: Iterable[str]) -> str:
-    """Return the first names of several."""
     listed = list(names)
     return ", ".join(listed[:3]) + (", …" if len(listed) > 3 else "")

@@ -117,7 +117,6 @@ def qname(namespace: str, local: str) -> str:
 
 
 def _parse(text: bytes, where: str) -> Element:
-    """Return the root of an XML text."""
     builder = _Builder(text, where)
     parser = expat.ParserCreate("utf-8", _SEPARATOR)
     parser.buffer_text = True
@@ -138,8 +137,6 @@ def _parse(text: bytes, where: str) -> Element:
 
 
 class _Builder:
-    """Takes what the parser finds."""
-
     def __init__(self, text: bytes, where: str) -> None:
         self.root: Element | None = None
         self._text = text

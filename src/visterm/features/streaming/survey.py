@@ -96,7 +96,6 @@ def draw_positions(shards: Shards, tags: JoinedTags, bit: int, n: int, seed: int
 
 
 def _squares(rows: Any, kept: NDArray[np.bool_]) -> float:
-    """Return the sum of the squares of the rows that are kept."""
     chosen = rows[np.flatnonzero(kept)] if sp.issparse(rows) or not kept.all() else rows
     values = (chosen.data if sp.issparse(chosen) else chosen).reshape(-1)
     return float(np.einsum("i,i->", values, values, dtype=np.float64))

@@ -243,7 +243,6 @@ class Auto(Blend):
         return [self.members_[m] for m in used], [columns[m] for m in used]
 
     def _columns(self) -> list[Columns]:
-        """Return what each member reads."""
         return [Columns(*row) for row in self.columns_.tolist()]
 
     def __sklearn_tags__(self) -> Tags:

@@ -138,7 +138,6 @@ def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Gene
 
 
 def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
-    """Report of drawn tags (n_images, N) whether their image has them."""
     rows = given[images]
     n_tags = np.int64(given.shape[1])
     keys = np.repeat(np.arange(images.size), np.diff(rows.indptr)) * n_tags + rows.indices

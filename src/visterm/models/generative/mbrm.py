@@ -125,7 +125,6 @@ class Mbrm(RelevanceAnnotator):
         return sp.csr_array(given * (smoothing / (smoothing + 1))), frequency / (smoothing + 1)
 
     def _regions(self, X: Any) -> Any:
-        """Return a row a region, in float64."""
         rows = X.astype(np.float64, copy=False)
         if self.regions == 1:
             return rows

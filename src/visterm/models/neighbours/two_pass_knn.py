@@ -94,7 +94,6 @@ class TwoPassKnn(DistanceAnnotator):
         return votes
 
     def _members(self) -> sp.csr_array:
-        """Return the training images of each tag."""
         members = sp.csr_array(self.given_.T)
         members.sort_indices()
         return members

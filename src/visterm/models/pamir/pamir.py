@@ -323,7 +323,6 @@ class Pamir(KernelAnnotator, LinearRanker):
         return found
 
     def _queries_of(self, positives: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
-        """Make queries from the tags of images, weighed by idf."""
         made = queries_of_tags(positives, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
         return Queries(weigh_words(made.words, idf), made.relevant)
 

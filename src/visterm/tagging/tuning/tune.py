@@ -238,7 +238,6 @@ def trials_file(out: str | os.PathLike[str]) -> Path:
 
 
 def _key(data: str, model: Annotator) -> str:
-    """Name a trial by all that it depends on."""
     return key_of(data, {k: v for k, v in model.get_params(deep=False).items() if k != "n_jobs"})
 
 
