@@ -100,25 +100,12 @@ class Corpus:
     ) -> Self:
         """Read a folder of images and its tags.
 
-        A row belongs to the file with its path, or to the one file whose path ends as it does (``1.jpg`` to
-        ``sea/1.jpg``, and ``photos/1.jpg`` to ``1.jpg``). If there is none, a name may differ in capitals from one file
-        that no other row names, or lack its ending; `remarks` counts such rows. Raises DataError if there is no such
-        folder, or no image in it; TagFileError if the tags cannot be understood, a name fits several images, or none of
-        the names fits any.
-
-        Parameters
-        ----------
-        images : path-like
-            The image folder.
-        tags : "auto" or path-like
-            As in `find_tags`.
-        **options
-            ``image_column``, ``tags_column``, ``user_column``, ``separator``: see `TableOptions`.
-
-        Returns
-        -------
-        Corpus
-            In the order of the tag file. Rows without an image and images without a row are listed, not an error.
+        `tags` and the options are those of `find_tags`. A row belongs to the file with its path, or to the one file
+        whose path ends as it does (``1.jpg`` to ``sea/1.jpg``, and ``photos/1.jpg`` to ``1.jpg``). If there is none, a
+        name may differ in capitals from one file that no other row names, or lack its ending; `remarks` counts such
+        rows. The corpus is in the order of the tag file; rows without an image and images without a row are listed, not
+        an error. Raises DataError if there is no such folder, or no image in it; TagFileError if the tags cannot be
+        understood, a name fits several images, or none of the names fits any.
         """
         folder = as_path(images)
         hidden: list[str] = []
@@ -130,20 +117,10 @@ class Corpus:
     def joined(
         cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: EncodedBefore | None = None
     ) -> Self:
-        """Join images with their tags by name, as `read` does.
+        """Join the images of a folder with the tags that were read, by name, as `read` does.
 
-        Raises TagFileError if a name fits several images, or none of the names fits any.
-
-        Parameters
-        ----------
-        folder : Path
-            The image folder.
-        paths : sequence of Path
-            The images in it; they need not be there (any more).
-        read : TagsFound
-            The tags.
-        encoded : EncodedBefore, optional
-            Where the rows of the images are.
+        The files at `paths` need not be there (any more): `encoded` says where the rows of the images are. Raises
+        TagFileError if a name fits several images, or none of the names fits any.
         """
         records = read.records
         matches = list(zip(ImageNames(folder, paths).match([row.image for row in records]), records, strict=True))
@@ -225,16 +202,9 @@ class Corpus:
     def read_names(cls, tags: str | os.PathLike[str], **options: Unpack[TableOptions]) -> Self:
         """Read a table of tags alone, for images that are known only by name or number; no image is looked for.
 
-        The rows of one image are joined: one row a pair of image and tag will do. Splits are those of the tags: an
-        image with tags in two splits has an entry in each. Raises TagFileError if there is no such file, or it cannot
-        be understood.
-
-        Parameters
-        ----------
-        tags : path-like
-            A CSV, TSV or JSON-lines file.
-        **options
-            As in `read`.
+        The table is CSV, TSV or JSON lines; options are those of `read`. The rows of one image are joined: one row a
+        pair of image and tag will do. Splits are those of the tags: an image with tags in two splits has an entry in
+        each. Raises TagFileError if there is no such file, or it cannot be understood.
         """
         rows = merged_by_split(read_tag_table(tags, **options))
         return cls._of_records((row.image for row in rows), rows)
@@ -251,12 +221,8 @@ class Corpus:
     def select(self, split: str) -> Self:
         """Return the images of one split.
 
+        It is "train", "valid" (or "validation", "val", "dev"), "test", another name that the tag file has, or "all".
         Raises UnknownNameError if no image is in that split; the message lists the splits there are.
-
-        Parameters
-        ----------
-        split : str
-            "train", "valid" (or "validation", "val", "dev"), "test", another name that the tag file has, or "all".
         """
         requested = split_name(split)
         if requested == "all":

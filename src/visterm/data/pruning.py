@@ -30,19 +30,10 @@ class Pruned(NamedTuple):
 
 
 def read_stop_tags(path: str | os.PathLike[str]) -> list[str]:
-    """Read tags that are not to be learned.
+    """Read tags that are not to be learned, from a text in UTF-8 with one tag a line.
 
-    Raises TagFileError if it cannot be read, or has no tag.
-
-    Parameters
-    ----------
-    path : path-like
-        UTF-8, one tag a line; empty lines and those that begin with ``#`` do not count.
-
-    Returns
-    -------
-    list of str
-        Cleaned, in the order of the file, each once: capitals do not count.
+    Empty lines and those that begin with ``#`` do not count. Returns the tags cleaned, in the order of the file, each
+    once: capitals do not count. Raises TagFileError if the file cannot be read, or has no tag.
     """
     lines = read_text(Path(path), "file of --stop-tags").splitlines()
     tags = [clean_tag(line) for line in lines if not line.lstrip().startswith("#")]

@@ -134,18 +134,8 @@ class AnyEncoder(Estimator, ABC):
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
         """Encode the images that can be read and, by an encoder of names, that it knows; list the others.
 
-        Raises DataError if the encoder reads names, and is given pixels.
-
-        Parameters
-        ----------
-        images : sequence
-            As in `fit`.
-        progress : Progress
-
-        Returns
-        -------
-        Encoded
-            Rows, the positions of their images, and the images skipped with reasons.
+        Returns the rows, the positions of their images, and the images skipped with reasons. Raises DataError if the
+        encoder reads names, and is given pixels.
         """
         if not hasattr(self, "fitted_") and self._learns():
             check_fitted(self)

@@ -83,21 +83,11 @@ class OpenClip(NetworkEncoder):
     def word_vectors(self, words: Sequence[str], *, templates: Sequence[str] = TEMPLATES) -> NDArray[np.float32]:
         """Return the text tower's vector of each word: for models that score tags by vectors of their words.
 
-        No `fit` is needed. A word's vector is the mean over what the templates make of it, each of length 1. Raises
+        Words are tags, too, as people write them; ``{}`` stands for the word in the `templates`. No `fit` is needed. A
+        word's vector is the mean over what the templates make of it, each of length 1, and does not depend on the other
+        words. The result is float32 of shape (n_words, width), rows of length 1 as wide as those of images. Raises
         DataError if there is no word; UserError if there is no template, or one has no ``{}``; StorageError if the
         weights, or the tokenizer that some towers take from the hub, are not on this machine.
-
-        Parameters
-        ----------
-        words : sequence of str
-            Words or tags, as people write them.
-        templates : sequence of str
-            Texts in which ``{}`` stands for the word.
-
-        Returns
-        -------
-        ndarray of float32, shape (n_words, width)
-            Of length 1 each; the width is that of the image rows. A word's vector does not depend on the others.
         """
         if isinstance(words, str) or len(words) == 0:
             raise DataError(f"words is {words!r}; expected a list of at least one word.")

@@ -39,17 +39,9 @@ class Compared(NamedTuple):
 def compare_pairs(values: Sequence[Any]) -> list[Compared]:
     """Compare every two of several models by Wilcoxon's test, with p-values corrected by Holm's method.
 
-    Raises ShapeError if the lengths differ; DataError if a value is defined for one model only.
-
-    Parameters
-    ----------
-    values : sequence of array-like, shape (n,)
-        Values of one measure of each model on the same images or queries; NaN in all where it is not defined.
-
-    Returns
-    -------
-    list of Compared
-        In the order (0, 1), (0, 2), ..., (1, 2), ...; nothing of one model.
+    `values` has an array of shape (n,) for each model: one measure on the same images or queries, NaN in all where it
+    is not defined. Pairs come in the order (0, 1), (0, 2), ..., (1, 2), ...; there are none of one model. Raises
+    ShapeError if the lengths differ; DataError if a value is defined for one model only.
     """
     pairs = list(combinations(range(len(values)), 2))
     tests = [signed_ranks(values[a], values[b]) for a, b in pairs]

@@ -95,19 +95,10 @@ def gains_of(ranks: Ranks, R: Any) -> NDArray[np.float64]:
 def measure_queries(ranks: Ranks, R: Any = None) -> dict[str, NDArray[np.float64]]:
     """Return the measures that the PAMIR paper reports, query by query (section V-A), NaN where nothing is relevant.
 
-    Parameters
-    ----------
-    ranks : Ranks
-        As `rank_queries` gives them.
-    R : array-like or sparse, shape (n_queries, n_images), optional
-        What they were given for, to measure by grades of relevance too.
-
-    Returns
-    -------
-    dict of str to ndarray of float64, shape (n_queries,)
-        ``AvgP``, average precision; ``BEP``, precision among as many images as are relevant; ``P10``, precision among
-        the first ten. With `R` that is graded also ``nDCG10``, the discounted gain of the first ten as a share of the
-        largest possible, with the relevances as gains (Järvelin, Kekäläinen 2002; trec_eval's ndcg_cut).
+    These are ``AvgP``, average precision; ``BEP``, precision among as many images as are relevant; ``P10``, precision
+    among the first ten: float64 of shape (n_queries,). With `R`, (n_queries, n_images), which `rank_queries` ranked
+    for, also ``nDCG10`` if it is graded: the discounted gain of the first ten as a share of the largest possible, with
+    the relevances as gains (Järvelin, Kekäläinen 2002; trec_eval's ndcg_cut).
     """
     found = {"AvgP": ranks.average_precision(), "BEP": ranks.r_precision(), "P10": ranks.precision(TOP)}
     return found if R is None or not is_graded(R) else {**found, "nDCG10": ranks.graded_ndcg(TOP, gains_of(ranks, R))}
@@ -116,19 +107,11 @@ def measure_queries(ranks: Ranks, R: Any = None) -> dict[str, NDArray[np.float64
 def kinds_of_queries(
     n_words: NDArray[np.int64], n_relevant: NDArray[np.int64], seen: NDArray[np.bool_] | None = None
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return which queries are of which kind (PAMIR, Tables X, XI and XII).
+    """Return which queries are of which kind (PAMIR, Tables X, XI and XII), each as bool of shape (n_queries,).
 
-    Parameters
-    ----------
-    n_words, n_relevant : ndarray of int64, shape (n_queries,)
-    seen : ndarray of bool, shape (n_queries,), optional
-        Whether an image that was learned from is relevant to the query too.
-
-    Returns
-    -------
-    dict of str to ndarray of bool, shape (n_queries,)
-        ``all``; ``easy`` (3 or more relevant images) and ``difficult`` (fewer); ``one word`` and ``several words``;
-        with `seen` also ``seen`` and ``test only``. Kinds without a query are there too.
+    The kinds are ``all``; ``easy`` (3 or more relevant images) and ``difficult`` (fewer); ``one word`` and ``several
+    words``; with `seen` also ``seen`` and ``test only``: it says whether an image that was learned from is relevant to
+    the query too. Kinds without a query are there too.
     """
     kinds = {
         "all": np.ones(n_words.size, np.bool_),

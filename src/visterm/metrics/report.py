@@ -56,11 +56,8 @@ def measure(
 ) -> dict[str, NDArray[np.float64]]:
     """Return the values that `evaluate` averages, to compare two models image by image.
 
-    Returns
-    -------
-    dict of str to ndarray of float64
-        One value an image, or a tag (``word_``, ``tag_p``, ``tag_r``), NaN where nothing is relevant;
-        shape (1,) for ``tag_f1`` and ``n_plus``, which are no means.
+    These are float64 with one value an image, or a tag (``word_``, ``tag_p``, ``tag_r``), NaN where nothing is
+    relevant; shape (1,) for ``tag_f1`` and ``n_plus``, which are no means.
     """
     return _measure(scores, Judgements.of(Y, exclude), metrics, siblings)
 

@@ -32,22 +32,11 @@ class LinearScores(Annotator):
     """An annotator whose scores are ``x · w_tag + b_tag``; a new one writes `_scorer`."""
 
     def explain(self, x: Any, tag: int) -> FeatureShares:
-        """Return what each feature contributes to a tag's score.
+        """Return what each feature of an image `x`, (1, n_features), contributes to the score of a tag (a column).
 
-        Raises ShapeError if `x` is not one image; UserError if there is no such tag, or the score is not linear after
-        all: that of an `Ensemble` with another model in it.
-
-        Parameters
-        ----------
-        x : array-like or sparse, shape (1, n_features)
-            One image.
-        tag : int
-            Column of the tag in `Y`.
-
-        Returns
-        -------
-        FeatureShares
-            They sum to the score of `decision_function`, up to its rounding to float32.
+        The shares sum to the score of `decision_function`, up to its rounding to float32. Raises ShapeError if `x` is
+        not one image; UserError if there is no such tag, or the score is not linear after all: that of an `Ensemble`
+        with another model in it.
         """
         check_fitted(self)
         x = self._check_features(x)

@@ -92,15 +92,9 @@ class Explanation:
 def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
     """Describe what each feature and each place of a photo gave to a tag's score.
 
-    Raises UnknownNameError if the tag is not in the vocabulary; ImageError if the image cannot be read; UserError if
-    the model's scores are no sums over features, or the encoder's rows no sums over places.
-
-    Parameters
-    ----------
-    tagger : Run
-        Its model must be linear in the features, and its encoder know places.
-    image : path-like or ndarray of uint8, shape (height, width, 3)
-    tag : str
+    The run's model must be linear in the features, and its encoder know places. Raises UnknownNameError if the tag is
+    not in the vocabulary; ImageError if the image cannot be read; UserError if the model's scores are no sums over
+    features, or the encoder's rows no sums over places.
     """
     check_explains(tagger)
     index = tagger.vocabulary.index(tag)

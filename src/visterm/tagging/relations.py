@@ -107,10 +107,7 @@ class WordRelations(NamedTuple):
     def kinds(self, vocabulary: Vocabulary) -> NDArray[Any]:
         """Return the columns of tags and of other tags that they are a kind of, over any number of steps of is-a.
 
-        Returns
-        -------
-        ndarray of int64, shape (n_pairs, 2)
-            Sorted, each pair once; steps may lead over words that are no tags.
+        int64 of shape (n_pairs, 2), sorted, each pair once; steps may lead over words that are no tags.
         """
         above: defaultdict[str, set[str]] = defaultdict(set)
         for child, parent in self.is_a:

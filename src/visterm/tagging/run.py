@@ -136,13 +136,8 @@ class Run:
     def take_encoder(self, encoder: AnyEncoder, requested: str) -> None:
         """Go on with the fitted encoder of features, if this run may have any, or asked for just this one.
 
-        Raises EncoderMismatchError if this run asked for another one.
-
-        Parameters
-        ----------
-        encoder : AnyEncoder
-        requested : str
-            The fingerprint that the encoder had before it was fitted.
+        `requested` is the fingerprint that the encoder had before it was fitted. Raises EncoderMismatchError if this
+        run asked for another one.
         """
         if not self.any_encoder and self.encoder.fingerprint not in (requested, encoder.fingerprint):
             raise EncoderMismatchError(

@@ -86,19 +86,9 @@ class Pair(NamedTuple):
 def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Progress = SILENT) -> list[Alias]:
     """Suggest which tags mean the same, surest reasons first.
 
-    Raises DataError if images are given and none can be read.
-
-    Parameters
-    ----------
-    tagger : Run
-    corpus : Corpus, optional
-        Images with their tags, of which those of the split "train" are used if there are splits. See `alias_pairs`.
-    progress : Progress
-
-    Returns
-    -------
-    list of Alias
-        Each tag of a group but the most frequent one, with that one and the reason, for people to correct.
+    With a corpus, its images are looked at, of which those of the split "train" are used if there are splits; see
+    `alias_pairs`. Returns each tag of a group but the most frequent one, with that one and the reason, for people to
+    correct. Raises DataError if images are given and none can be read.
     """
     V = tag_vectors(tagger)
     if corpus is None:

@@ -135,18 +135,8 @@ class WordPlaces:
     def place(self, model: Annotator, words: Sequence[str]) -> Placed:
         """Look up the vectors of words, and move them as training moved those of the tags (equations 3 and 4).
 
-        Raises StorageError if the file of vectors is gone or has changed; MissingExtraError if a package is needed that
-        is not installed.
-
-        Parameters
-        ----------
-        model : Annotator
-        words : sequence of str
-
-        Returns
-        -------
-        Placed
-            Nothing is found where the model or the source knows no words but tags.
+        Nothing is found where the model or the source knows no words but tags. Raises StorageError if the file of
+        vectors is gone or has changed; MissingExtraError if a package is needed that is not installed.
         """
         vectors, found = self._vectors(model, words)
         if not found.any():
@@ -166,16 +156,8 @@ class WordPlaces:
     ) -> tuple[WordPlaces, Added]:
         """Return the places with more words, which keep their relations to the tags and to each other.
 
-        Raises UserError if the model or the source knows no words but tags, or `file` is another file.
-
-        Parameters
-        ----------
-        model : Annotator
-        vocabulary : Vocabulary
-            The tags.
-        words : iterable of str
-        file : path-like, optional
-            Where the file of word vectors is now.
+        `file` is where the file of word vectors is now. Raises UserError if the model or the source knows no words but
+        tags, or `file` is another file.
         """
         if why := self.why_not(model):
             raise UserError(why)

@@ -131,20 +131,11 @@ class DeepTagger(DeepSettings, EpochAnnotator):
             del self._together
 
     def tag_rows_from(self, vectors: Any) -> Floats:
-        """Return rows for words that are no tags, to search with as with those of tags.
+        """Return rows (n_words, dim) for words that are no tags, to search with as with those of tags.
 
-        Where the vectors of the tags have moved in training, words follow them (`move_words`, about the means). Raises
-        UserError if the model was fitted without `word_vectors`: then words have no place among its tags; ShapeError if
-        they have another width.
-
-        Parameters
-        ----------
-        vectors : array-like, shape (n_words, dim)
-            Of the same kind as `word_vectors`.
-
-        Returns
-        -------
-        ndarray of float32, shape (n_words, dim)
+        `vectors`, (n_words, dim), are of the same kind as `word_vectors`. Where the vectors of the tags have moved in
+        training, words follow them (`move_words`, about the means). Raises UserError if the model was fitted without
+        `word_vectors`: then words have no place among its tags; ShapeError if they have another width.
         """
         check_fitted(self)
         if self.vector_scale_ is None:

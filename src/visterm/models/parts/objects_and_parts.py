@@ -193,13 +193,7 @@ class ObjectsAndParts(EmbeddingRanker):
         return ranks_of_pairs(A, B, self.pair_scores(words=words, offset=offset), objects, parts, self.n_jobs)
 
     def relation_scores(self, wholes: Any) -> Floats:
-        """Return f_L of wholes and all tags: how much each is a part of them, shape (n, n_tags).
-
-        Parameters
-        ----------
-        wholes : array-like of int, shape (n,)
-            Tags.
-        """
+        """Return f_L of wholes (n,) and all tags: how much each is a part of them, shape (n, n_tags)."""
         check_fitted(self)
         tags = np.atleast_1d(np.asarray(wholes))
         as_whole, as_part = self._relation_vectors()

@@ -63,14 +63,9 @@ def tune(
     progress: Progress = SILENT,
     **request: Any,
 ) -> Tuned:
-    """Try settings of a model on validation rows, fit the best on all rows, and write the run; see `tune_run`.
+    """Try settings of a model on validation rows, fit the best on all rows, and write the run: see `tune_run`.
 
-    Parameters
-    ----------
-    images, tags, **request
-        Fields of `FitRequest`, `out` among them.
-    grid, n_random, metric, say, progress
-        As in `tune_run`.
+    `images`, `tags` and the request are fields of `FitRequest`, `out` among them.
     """
     fields = FitRequest(images=images, tags=tags, **request)
     return tune_run(fields, grid=grid, n_random=n_random, metric=metric, say=say, progress=progress)
