@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 from visterm.core.vocabulary import Vocabulary
+from visterm.library.export import writing
 from visterm.library.export.items import ExportItem, Predicted
 from visterm.library.export.writing import CatalogueNotes, export_tags, make_target, undo_tags
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.tags import Tags
 
-CHUNK = 3
+writing.CHUNK = 3
 PREDICTED = ("sea", "sky")
 STEPS = ("fsync", "replace", "unlink", "mkdir")
 

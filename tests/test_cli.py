@@ -186,6 +186,7 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
 
     done = visterm("index", run, photos, "-o", tmp_path / "catalogue", cwd=tmp_path)
     assert done.returncode == 3
+    assert "index photos: 100 in " in done.stderr
     assert len((tmp_path / "catalogue" / "skipped.jsonl").read_text().splitlines()) == 10
 
 

@@ -9,7 +9,7 @@ import pytest
 from visterm.core.errors import StorageError
 from visterm.core.types import Tag
 from visterm.core.vocabulary import Vocabulary
-from visterm.demo.drawn import queries_of, read_drawn_library
+from visterm.demo.drawn import queries_of
 from visterm.demo.run import FEWEST, HEADER, Search, meaning_of, run_demo, shown_searches, shown_tags
 from visterm.evaluation.html_report import Report
 from visterm.tagging.tagger import Tagger
@@ -30,7 +30,7 @@ def test_it_writes_a_library_a_run_a_catalogue_and_a_report(demo):
     assert sorted(path.name for path in folder.iterdir()) == [
         "catalogue", "library", "manifest.json", "report.html", "run",
     ]  # fmt: skip
-    assert len(read_drawn_library(folder / "library").pictures) == 120
+    assert len((folder / "library" / "truth.jsonl").read_text("utf-8").splitlines()) == 120
     assert len(Tagger.load(folder / "run", n_jobs=1).vocabulary) > 50
     assert [row[0] for row in demo.rows] == ["wsabie", "knn", "ridge", "prior"]
     assert all(len(row) == len(HEADER) for row in demo.rows)

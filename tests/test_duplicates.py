@@ -172,7 +172,7 @@ def test_the_command_shows_groups_with_the_keeper_first(tmp_path, capsys, monkey
     with pytest.raises(SystemExit):
         main()
     printed = capsys.readouterr()
-    assert (printed.out, "No pictures look the same." in printed.err) == ("", True)
+    assert (printed.out, "No photos look the same." in printed.err) == ("", True)
 
 
 def test_a_photo_in_a_store_that_nobody_named_is_skipped_and_the_others_are_compared(tmp_path):
@@ -253,6 +253,6 @@ def test_the_command_lists_series_last_and_does_not_call_them_dispensable(tmp_pa
     save_catalogue(dated(tmp_path / "photos"), tmp_path / "catalogue")
     code, out, err = visterm("duplicates catalogue", tmp_path)
     assert (code, out) == (0, "series       IMG_1.jpg  96 x 96\n             IMG_2.jpg  96 x 96\n")
-    assert "No pictures look the same. 1 group of shots of a series or screenshots" in err
+    assert "No photos look the same. 1 group of shots of a series or screenshots" in err
     _, out, _ = visterm("duplicates catalogue --json", tmp_path)
     assert (json.loads(out)["kind"], len(json.loads(out)["images"])) == ("series", 2)

@@ -15,7 +15,7 @@ from tiny_scenes import scene
 from visterm import Tagger
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.data.corpus import Corpus
-from visterm.evaluation.evaluate import evaluate_tagger, evaluate_taggers
+from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.evaluate_run import write_report
 from visterm.evaluation.html_report import SMALL_THUMBNAIL, Report, data_uri
 from visterm.evaluation.query_evaluation import evaluate_queries
@@ -135,7 +135,7 @@ def test_a_run_alone_has_the_values_that_it_always_had(taggers, held_out):
     X, kept, _ = tagger.encoder.encode(held_out.images)
     Y = tagger.vocabulary.encode([held_out.tags[i] for i in kept])
     expected = np.nanmean(average_precisions(tagger.model.decision_function(X), Y))
-    assert evaluate_tagger(tagger, held_out, ["map"]).values["map"] == pytest.approx(expected)
+    assert evaluate_taggers([tagger], held_out, ["map"]).mean("map") == pytest.approx(expected)
 
 
 def test_runs_with_other_tags_are_compared_on_those_that_all_know(taggers, held_out):

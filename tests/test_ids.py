@@ -16,7 +16,7 @@ from visterm.core.progress import SILENT
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.evaluation.evaluate import evaluate_tagger
+from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import average_precisions
 from visterm.models.base import Annotator
@@ -161,7 +161,7 @@ def test_python_takes_names_and_numbers_and_tags_side_by_side(pairs):
     assert [tagger.vocabulary.tags[i] for i in np.flatnonzero(known)] == sorted(told[7])
     names = [str(image) for image, _ in pairs[1]]
     held = Corpus.of(names, names, [[tag] for _, tag in pairs[1]])
-    assert evaluate_tagger(tagger, held, ["map"]).values["map"] > 0.9
+    assert evaluate_taggers([tagger], held, ["map"]).mean("map") > 0.9
 
 
 def test_new_tags_can_only_be_requested_of_images_known_by_number(small_library):

@@ -211,6 +211,13 @@ def test_numbers_are_rounded_and_never_minus_zero():
     assert [percent(value) for value in (-0.004, 0.004, 0.996, 0.5)] == [">−1 %", "<1 %", ">99 %", "50 %"]
 
 
+def test_the_history_shows_the_first_letters_of_runs_and_their_whole_names_as_titles(client, catalogue):
+    run, before = "0123456789abcdef", "fedcba9876543210"
+    catalogue.stored.history.note("use run", run=run, before=before)
+    page = client.get("/library").text
+    assert f'run <span title="{run}">0123456789ab</span>, before <span title="{before}">fedcba987654</span>' in page
+
+
 def test_the_history_shows_rounded_measures_and_names_them(client, catalogue):
     catalogue.stored.history.note("fit", before=0.5346944876462122, after=0.61)
     html = client.get("/library").text

@@ -177,8 +177,12 @@ def test_a_file_that_is_not_there_is_named_before_any_image_is_looked_for(option
 
 def test_another_encoder_than_that_of_the_features_is_refused_before_its_network_is_looked_for(refusal):
     features = Path(__file__).parent / "data" / "written_before" / "features"
-    message = refusal(f"fit {features} --tags nowhere.csv --encoder onnx:x -o out")
-    assert f"--encoder onnx:x conflicts with {features}: these features were made by the encoder 'visterms'." in message
+    for command in ("fit", "tune --grid dim=4,8"):
+        message = refusal(f"{command} {features} --tags nowhere.csv --encoder onnx:x -o out")
+        assert (
+            f"--encoder onnx:x conflicts with {features}: these features were made by the encoder 'visterms'."
+            in message
+        )
 
 
 def test_the_line_of_a_trial_ends_with_the_figure_of_the_table(command, photos):

@@ -25,5 +25,12 @@ def test_a_setting_that_cannot_be_is_refused_before_anything_is_written(line, me
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_help_names_the_argument_and_what_stands_for_values(tmp_path):
+    said = visterm("reproduce --help", tmp_path)[1]
+    assert said.startswith("Usage: visterm reproduce [OPTIONS] PAPER\n")
+    assert "--encoder NAME" in said
+    assert "<" not in said
+
+
 def test_the_help_lists_the_command_in_one_line(tmp_path):
     assert "Run a paper's comparison again" in visterm("--help", tmp_path)[1]

@@ -71,7 +71,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "search": ("search", "Find photos by words, a similar photo, or filters."),
         "union": ("index", "Join several catalogues, to search them as one."),
         "use": ("catalogue_runs", "Search a catalogue with another of its runs."),
-        "duplicates": ("duplicates", "Find pictures that look the same; nothing is deleted."),
+        "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },
     "Look inside": {
@@ -161,7 +161,7 @@ class CommandLine(PlainEpilog, TyperGroup):
         if name in (installed := _installed()):
             module, _, attribute = installed[name].partition(":")
             app: Typer = getattr(import_module(module), attribute)
-            return name, get_command(app), args[1:]
+            return name, with_metavars(get_command(app)), args[1:]
         if name in PACKAGE_COMMANDS:
             package = PACKAGE_COMMANDS[name].package
             raise MissingExtraError(
@@ -178,20 +178,17 @@ def own_command(name: str) -> Any:
     kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)
     app = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command(name, epilog=in_lines(examples), cls=kind)(getattr(module, name))
-    command = get_command(app)
+    return with_metavars(get_command(app))
+
+
+def with_metavars(command: Any) -> Any:
+    """Return a command whose options and arguments say what stands for their values: ``PATH``, ``N``, ``IMAGES``."""
     for param in command.params:
         if param.metavar is None and not getattr(param, "is_flag", False):
-            param.metavar = _metavar(param)
+            kinds, described = {"int": "N", "float": "NUMBER", "path": "PATH"}, param.display_type(None).lower()
+            usual = METAVARS.get(param.name, next((kinds[kind] for kind in kinds if kind in described), "TEXT"))
+            param.metavar = param.name.upper() if param.param_type_name == "argument" else usual
     return command
-
-
-def _metavar(param: Any) -> str:
-    """Return what stands for the value of an option or argument in a help text: ``PATH``, ``N``, ``IMAGES``."""
-    if param.param_type_name == "argument":
-        return str(param.name.upper())
-    kinds = {"int": "N", "float": "NUMBER", "path": "PATH"}
-    described = param.display_type(None).lower()
-    return METAVARS.get(param.name, next((kinds[kind] for kind in kinds if kind in described), "TEXT"))
 
 
 def _installed() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`visterm duplicates`: the pictures of a catalogue that look the same, and which of them to keep."""
+"""`visterm duplicates`: the photos of a catalogue that look the same, and which of them to keep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from visterm.library.duplicates import DuplicateGroup
 
 EXAMPLES = (
-    ("visterm duplicates catalogue", "list groups of similar pictures"),
+    ("visterm duplicates catalogue", "list groups of similar photos"),
     ("visterm duplicates catalogue --distance 0", "only rescaled copies"),
 )
 
@@ -28,15 +28,15 @@ def duplicates(
         typer.Option(
             min=0,
             max=12,
-            help="How much pictures may differ, in bits of 64: 0 for rescaled copies only, 10 for less similar ones.",
+            help="How much photos may differ, in bits of 64: 0 for rescaled copies only, 10 for less similar ones.",
         ),
     ] = 6,
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Find pictures that look the same; nothing is deleted.
+    """Find photos that look the same; nothing is deleted.
 
-    The picture to keep comes first in its group. Shots of a series and screenshots look alike and are no copies:
+    The photo to keep comes first in its group. Shots of a series and screenshots look alike and are no copies:
     their groups come last, and you choose.
     """
     from visterm.library.duplicates import find_duplicates
@@ -57,8 +57,8 @@ def duplicates(
             show(f"{'' if place else alike.kind:11}  {image.name}  {image.width} x {image.height}")
     n_copies = sum(len(group.copies) for group in found.groups)
     n_groups = count_of(len(found.groups), "group")
-    copies = f"{n_groups}, {count_of(n_copies, 'picture')} that you need not keep; nothing was deleted."
-    say(copies if found.groups else "No pictures look the same.")
+    copies = f"{n_groups}, {count_of(n_copies, 'photo')} that you need not keep; nothing was deleted."
+    say(copies if found.groups else "No photos look the same.")
     if found.alike:
         n_alike = count_of(len(found.alike), "group")
         say(f"{n_alike} of shots of a series or screenshots, which look alike and are no copies.")

@@ -47,7 +47,9 @@ def encode(
             min=1, help="About how many photos go into one file; if stopped, at most one file is lost [default: 512]."
         ),
     ] = None,
-    seed: options.Seed = 0,
+    seed: Annotated[
+        int, options.model_option(min=0, help="The same seed and photos give the same features.", show_default=True)
+    ] = 0,
     json: options.Json = False,
     jobs: options.Jobs = None,
     ray: options.Ray = None,

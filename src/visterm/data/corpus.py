@@ -17,7 +17,7 @@ from visterm.data.image_folders import hidden_remarks, images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
 from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
-from visterm.data.tag_formats.record import TagRecord, TagsFound, merged_by_image, merged_by_split, record, split_name
+from visterm.data.tag_formats.record import TagRecord, TagsFound, merged_by_image, record, split_name
 
 LEFT_OUT = "Left out: "  # How the remark on images without tags begins
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
@@ -206,7 +206,7 @@ class Corpus:
         pair of image and tag will do. Splits are those of the tags: an image with tags in two splits has an entry in
         each. Raises TagFileError if there is no such file, or it cannot be understood.
         """
-        rows = merged_by_split(read_tag_table(tags, **options))
+        rows = merged_by_image(read_tag_table(tags, **options), split_by_split=True)
         return cls._of_records((row.image for row in rows), rows)
 
     def __len__(self) -> int:

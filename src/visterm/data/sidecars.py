@@ -12,16 +12,11 @@ from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import is_alive, whole_file
 from visterm.data.embedded import embedded_keywords, union
-from visterm.data.image_folders import SUFFIXES
+from visterm.data.image_folders import RAW, SUFFIXES
 from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
 
 SUFFIX = ".xmp"
 MOST_BYTES = GB  # Bytes of a file that is read whole, to be written again with changes
-RAW = frozenset(
-    {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dng", ".erf", ".fff", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef"}
-    | {".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
-)
-"""Suffixes of cameras' own files, to which a ``photo.xmp`` may belong."""
 _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGNORECASE | re.DOTALL)
 """Names of what `replace_file` writes first, with the number of its process."""
 

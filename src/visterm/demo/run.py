@@ -165,7 +165,13 @@ def _report(tagger: Tagger, catalogue: Catalogue, test: _Test, table: list[list[
     )
     report.legend("means the same", "something else")
     tags = shown_tags(tagger.vocabulary, tagger.facts["images"], N_TAGS)
-    report.neighbours([(tag, _beside(tagger, tag)) for tag in tags])
+    beside = {tag: tagger.neighbours(tag, N_BESIDE) for tag in tags}
+    report.neighbours(
+        [
+            (tag, [(near.tag, near.score, meaning_of(near.tag) == tag) for near in found])
+            for tag, found in beside.items()
+        ]
+    )
     return report
 
 
@@ -186,10 +192,6 @@ def _annotated(tagger: Tagger, test: _Test) -> list[tuple[ImageLike, Sequence[Ta
         )
         for i, item in zip(chosen, annotated, strict=True)
     ]
-
-
-def _beside(tagger: Tagger, tag: str) -> list[tuple[str, float, bool]]:
-    return [(near.tag, near.score, meaning_of(near.tag) == tag) for near in tagger.neighbours(tag, N_BESIDE)]
 
 
 class Search(NamedTuple):

@@ -39,8 +39,7 @@ def learn_codebook(
 
     It starts from distinct points drawn at random; where there are fewer of them, there are fewer words. A word that
     loses all its points takes over one of those that lie furthest from their words. It ends after `iterations` Lloyd
-    steps, or when no point changes its word. Progress shows each step, with the mean squared distance, as `task`;
-    `n_jobs` changes nothing but time.
+    steps, or when no point changes its word. Progress shows each step as `task`; `n_jobs` changes nothing but time.
     """
     codebook = _distinct(points, n_words, rng)
     norms = np.square(points, dtype=np.float64).sum(axis=1)
@@ -59,7 +58,7 @@ def learn_codebook(
             worst_off = np.argsort(-distances, kind="stable")[: len(empty)]
             sums[empty], counts[empty] = points[worst_off], 1
             codebook = (sums / counts[:, None]).astype(np.float32)
-            progress.advance(note=f"mean squared distance {distances.mean():.4g}")
+            progress.advance()
     return codebook
 
 

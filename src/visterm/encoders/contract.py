@@ -139,7 +139,7 @@ class AnyEncoder(Estimator, ABC):
         """
         if not hasattr(self, "fitted_") and self._learns():
             check_fitted(self)
-        with reported(progress, "encode", len(images)):
+        with reported(progress, "encode photos", len(images)):
             unknown = self.unknown_images(images)
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
             progress.advance(len(unknown))

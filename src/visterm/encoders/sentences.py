@@ -19,23 +19,23 @@ WIDTH = 384
 AT_ONCE = 256  # Texts that the network is shown together; its own measure of lengths puts like with like
 
 
-def sentence_vectors(tags: Sequence[str], *, device: str = "cpu") -> WordVectors:
+def sentence_vectors(tags: Sequence[str]) -> WordVectors:
     """Return the vectors of unit length, 384 numbers, that all-MiniLM-L6-v2 has for tags, each read as one text.
 
     Any word has one; the network does not tell capitals apart. The same tag has the same vector to about six digits
-    whatever other tags are there: texts of a batch are padded to the longest of them. `device` is named as torch does.
+    whatever other tags are there: texts of a batch are padded to the longest of them.
     Raises MissingExtraError if the extra ``text`` is not installed.
     """
     words = [clean_tag(tag) for tag in tags]
     if not words:
         return WordVectors([], np.empty((0, WIDTH), np.float32))
-    rows = _network(device).encode(words, batch_size=AT_ONCE, convert_to_numpy=True, show_progress_bar=False)
+    rows = _network().encode(words, batch_size=AT_ONCE, convert_to_numpy=True, show_progress_bar=False)
     return WordVectors(words, np.ascontiguousarray(rows, np.float32))
 
 
 @cache
-def _network(device: str) -> Any:
-    """Load the network once for each device: that takes seconds."""
+def _network() -> Any:
+    """Load the network once: that takes seconds."""
     try:
         from visterm.encoders.torch_loading import torch_library
 
@@ -47,7 +47,7 @@ def _network(device: str) -> Any:
             "Install it with: pip install 'visterm[text]'; or give a file of word vectors."
         ) from error
     with _quiet():
-        return package.load_model(device=device)
+        return package.load_model(device="cpu")
 
 
 @contextmanager

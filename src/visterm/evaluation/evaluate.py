@@ -32,19 +32,6 @@ SIBLING_METRIC = "psib@5"  # Measured beside the others, if none are named, wher
 NO_MEANS = ("tag_f1", "n_plus")  # Metrics of all tags together, which no image and no tag has a value of
 
 
-class Evaluation(NamedTuple):
-    """Metric values of one tagger, and what to know of them."""
-
-    values: dict[str, float]
-    # Tags that people gave, and how many of them the run does not know
-    given: int
-    unknown: int
-    learned: int
-    """Images named as images that the run learned from; 0 where images are known by number, as all are then."""
-    skipped: list[Skipped]  # The images that could not be read
-    with_siblings: int | None = None  # As `AnnotationEvaluation` has it
-
-
 @dataclass(frozen=True)
 class AnnotationEvaluation:
     """What was measured of each tagger, image by image and tag by tag."""
@@ -110,23 +97,6 @@ def is_mean(metric: str) -> bool:
     """Return whether a metric is the mean of values of images or of tags, so that it has an interval."""
     [(found, _)] = check_metrics(metric).values()
     return found.name not in NO_MEANS
-
-
-def evaluate_tagger(
-    tagger: Tagger,
-    corpus: Corpus,
-    metrics: Sequence[str] = DEFAULT_METRICS,
-    *,
-    isa: Path | None = None,
-    progress: Progress = SILENT,
-) -> Evaluation:
-    """Measure annotation and search of a tagger on a corpus that it has not learned from.
-
-    Parameters and errors are those of `evaluate_taggers`.
-    """
-    found = evaluate_taggers([tagger], corpus, metrics, isa=isa, progress=progress)
-    values = {name: found.mean(name) for name in metrics}
-    return Evaluation(values, found.given, found.unknown, found.learned[0], found.skipped, found.with_siblings)
 
 
 def evaluate_taggers(

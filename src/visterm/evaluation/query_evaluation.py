@@ -22,9 +22,9 @@ from visterm.data.query_files import QueryRow
 from visterm.data.tag_queries import relevant_images
 from visterm.evaluation.compared_runs import encode_for_all, queries_from_file, queries_from_tags
 from visterm.features.training_rows import HELD_OUT, LEARNED
-from visterm.metrics.comparison import Compared, compare_pairs, difference_of, interval_of
+from visterm.metrics.comparison import Compared, compare_pairs, interval_of
 from visterm.metrics.queries import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
-from visterm.metrics.significance import Difference, Interval, SignedRanks, signed_ranks
+from visterm.metrics.significance import Interval
 from visterm.tagging.part_settings import check_combination
 from visterm.tagging.tagger import Tagger
 
@@ -64,16 +64,6 @@ class QueryEvaluation:
         A single query has an interval of no width; no query at all is a `DataError`.
         """
         return interval_of(self._of_kind(measure, kind, tagger))
-
-    def difference(self, measure: str, kind: str = "all", taggers: tuple[int, int] = (0, 1)) -> Difference:
-        """Return the first tagger's mean minus the second's, and its 95 % bootstrap interval over queries."""
-        first, second = (self._of_kind(measure, kind, tagger) for tagger in taggers)
-        return difference_of(first, second)
-
-    def compare(self, measure: str, kind: str = "all", taggers: tuple[int, int] = (0, 1)) -> SignedRanks:
-        """Compare two taggers query by query with Wilcoxon's signed rank test."""
-        first, second = (self._of_kind(measure, kind, tagger) for tagger in taggers)
-        return signed_ranks(first, second)
 
     def compare_all(self, measure: str, kind: str = "all") -> list[Compared]:
         """Compare every two taggers, with p-values corrected for the number of pairs."""

@@ -194,7 +194,7 @@ def _own_encoder(
 def _collect(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
     """Return the shards; refuse them if an image is in none and not skipped, or if rows are of two kinds."""
     done = []
-    with reported(progress, "encode", sum(map(len, parts))):
+    with reported(progress, "encode photos", sum(map(len, parts))):
         for names, shard in zip(parts, shards, strict=True):
             found = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
             if found != len(names):

@@ -79,7 +79,7 @@ class Indexing:
             )
             done = replace(done, kept=len(photos.items) - len(found.moved) - len(found.new) - len(found.changed))
             work = sorted([*found.new, *found.changed])
-            with reported(progress, "index", len(work)):
+            with reported(progress, "index photos", len(work)):
                 done = self._encode_all(photos, found, work, done, chunk_size, job, progress)
             filled = self._writer.fill(chunk_size, job, progress)
             done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)

@@ -118,7 +118,7 @@ class RowWriter:
         others = sorted(set(image_ids) - set(self.features.in_order(image_ids)))
         if not others:
             return
-        with reported(progress, "encode", len(others)):
+        with reported(progress, "encode photos", len(others)):
             for start in range(0, len(others), chunk_size):
                 if job.cancelled:
                     break

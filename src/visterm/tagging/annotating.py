@@ -102,7 +102,7 @@ def annotate_each(
             return
         names, items = as_images([images] if is_name(run.encoder, images) else images)
         run.encoder.refuse_unknown(items, only_if_all=True)
-        progress.start("annotate", len(items))
+        progress.start("tag photos", len(items))
         for start in range(0, len(items), CHUNK):
             X, kept, skipped = run.encoder.encode(items[start : start + CHUNK], progress=Steps(progress))
             yield from tags.of(Chunk([names[start + place] for place in kept], X, skipped))

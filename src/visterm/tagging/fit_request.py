@@ -16,7 +16,7 @@ from visterm.data.query_files import QueryRow
 from visterm.data.word_vectors import WordVectors
 from visterm.features.training_rows import Photos
 from visterm.tagging.part_settings import DEFAULT_MODEL, with_device
-from visterm.tagging.relations import RelationSources, WordRelations
+from visterm.tagging.relations import RelationSources, WordRelations, is_wordnet
 
 Place: TypeAlias = "str | os.PathLike[str]"
 
@@ -110,7 +110,13 @@ class FitRequest:
         Raises UserError if one of the sources is not there, has no meaning beside the others, or relations are given as
         well.
         """
-        found = RelationSources(self.part_of, self.isa, self.tag_synsets, self.inherit).with_wordnet(self.wordnet)
+        if self.wordnet is not None and not is_wordnet(self.wordnet):
+            raise UserError(
+                f"--wordnet {self.wordnet} is no folder; expected that of WordNet's files, or 'wordnet' for the usual "
+                "places. A CSV of relations is given by --part-of or --isa."
+            )
+        part_of, is_a = self.part_of or self.wordnet, self.isa or self.wordnet
+        found = RelationSources(part_of, is_a, self.tag_synsets, self.inherit)
         found.check()
         if found.any and self.relations is not None:
             raise UserError("The relations are given twice: as relations, and as sources of them. Leave one out.")

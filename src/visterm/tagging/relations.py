@@ -211,18 +211,6 @@ class RelationSources(NamedTuple):
         """Return whether there are any."""
         return self.part_of is not None or self.isa is not None
 
-    def with_wordnet(self, wordnet: Source | None) -> RelationSources:
-        """Return the sources with WordNet in place of those that are not named.
-
-        Raises UserError if it is not the folder of WordNet.
-        """
-        if wordnet is not None and not is_wordnet(wordnet):
-            raise UserError(
-                f"--wordnet {wordnet} is no folder; expected that of WordNet's files, or 'wordnet' for the usual "
-                "places. A CSV of relations is given by --part-of or --isa."
-            )
-        return self._replace(part_of=self.part_of or wordnet, isa=self.isa or wordnet)
-
     def check(self) -> None:
         """Refuse sources that are not there, and settings without a meaning, before any long work.
 

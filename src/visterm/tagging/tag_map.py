@@ -28,10 +28,10 @@ class PlacedTag(NamedTuple):
     images: int  # Training images that have it
 
 
-def tag_map(model: Annotator, vocabulary: Vocabulary, *, seed: int = 0) -> list[PlacedTag]:
+def tag_map(model: Annotator, vocabulary: Vocabulary) -> list[PlacedTag]:
     """Place at most the `MOST_TAGS` most frequent tags of a run in a plane by t-SNE of their vectors' directions.
 
-    They come in the order of the vocabulary; the same seed gives the same map. t-SNE keeps neighbours together;
+    They come in the order of the vocabulary; the same model gives the same map. t-SNE keeps neighbours together;
     distances between far groups mean little (van der Maaten, Hinton 2008, Visualizing Data using t-SNE). Raises
     UserError if the model has no vectors of tags.
     """
@@ -43,13 +43,13 @@ def tag_map(model: Annotator, vocabulary: Vocabulary, *, seed: int = 0) -> list[
         )
     placed = np.sort(np.argsort(-vocabulary.counts, kind="stable")[:MOST_TAGS])
     with one_blas_thread():  # with more it took 5 to 12 times as long on a busy machine
-        places = _in_a_plane(np.asarray(V, np.float64)[placed], seed)
+        places = _in_a_plane(np.asarray(V, np.float64)[placed])
     counts = vocabulary.counts[placed].tolist()
     tags = [vocabulary.tags[i] for i in placed]
     return [PlacedTag(tag, x, y, n) for tag, (x, y), n in zip(tags, places.tolist(), counts, strict=True)]
 
 
-def _in_a_plane(V: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+def _in_a_plane(V: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return places in the unit square, shape (n_tags, 2)."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
@@ -58,9 +58,9 @@ def _in_a_plane(V: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     directions = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     if np.ptp(directions, axis=0).max() == 0:
         return np.full((n, 2), 0.5)
-    flat = PCA(min(COMPONENTS, *directions.shape), random_state=seed).fit_transform(directions)
+    flat = PCA(min(COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
     if n > 3:  # t-SNE needs more points than neighbours
-        flat = TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=seed, n_jobs=1).fit_transform(flat)
+        flat = TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(flat)
     if flat.shape[1] < 2:
         flat = np.column_stack([flat, np.zeros(n)])
     flat = np.asarray(flat[:, :2], np.float64)

@@ -14,9 +14,10 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.relations import is_a_relations, sibling_sets
 from visterm.data.wordnet import WordNet
-from visterm.demo.drawn import GROUPS, IS_A, draw_library, read_drawn_library
+from visterm.demo.drawn import GROUPS, IS_A, draw_library
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.sources import Source
+from visterm_research.data.drawn_library import read_drawn_library
 from visterm_research.data.drawn_tags import draw_visterms
 from visterm_research.data.mulan import read_mulan
 

@@ -14,7 +14,7 @@ from PIL import Image
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.core.progress import SILENT, Progress
-from visterm.demo.drawn.library import drawn_folder, in_threads, is_drawn, split_of, write_csv, write_mark
+from visterm.demo.drawn.library import DrawnFolder, drawn_folder, in_threads, is_drawn, split_of, write_csv, write_mark
 from visterm.demo.drawn.scene import Box, Scene, draw_scene
 from visterm.demo.drawn.things import IS_A, PART_OF, THINGS
 
@@ -47,22 +47,11 @@ class CropPair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnCrops:
-    """Crops of drawn scenes: where they lie and what they show."""
+class DrawnCrops(DrawnFolder):
+    """Crops of drawn scenes, with one tag each: where they lie and what they show."""
 
-    folder: Path  # Holds ``images/`` and the files below
     crops: tuple[Crop, ...]  # In the order of their names
     pairs: tuple[CropPair, ...]  # Of every part that was cut out, with its object
-
-    @property
-    def images(self) -> Path:
-        """The folder of the crops."""
-        return self.folder / "images"
-
-    @property
-    def tags_file(self) -> Path:
-        """One tag for each crop: file_name, tags, split."""
-        return self.folder / "tags.csv"
 
     @property
     def part_of_file(self) -> Path:

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.vocabulary import Vocabulary, tag_key
-from visterm.demo.drawn import read_drawn_library
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Problem, Rows
+from visterm_research.data.drawn_library import read_drawn_library
 from visterm_research.papers import read_paper
 from visterm_research.ugc.measures import K, harmonic
 from visterm_research.ugc.methods import FAST0TAG, FIXED, FULL, PROPOSED, SAMPLED_FAST0TAG, SAMPLED_FIXED

@@ -56,22 +56,15 @@ def without_minus(tag: str) -> str:
     return tag.lstrip("- ")
 
 
-def merged_by_image(records: Iterable[TagRecord]) -> list[TagRecord]:
+def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = False) -> list[TagRecord]:
     """Join the records of one image, in the order of the first of each.
 
-    Raises TagFileError if an image is in two splits.
+    With `split_by_split`, those of one split: for images whose tags, not they themselves, are in the splits. Raises
+    TagFileError if an image is in two splits otherwise.
     """
-    groups: dict[str, list[TagRecord]] = {}
-    for new in records:
-        groups.setdefault(new.image, []).append(new)
-    return [_joined(group) for group in groups.values()]
-
-
-def merged_by_split(records: Iterable[TagRecord]) -> list[TagRecord]:
-    """Join the records of one image in one split: for images whose tags, not they themselves, are in the splits."""
     groups: dict[tuple[str, str | None], list[TagRecord]] = {}
     for new in records:
-        groups.setdefault((new.image, new.split), []).append(new)
+        groups.setdefault((new.image, new.split if split_by_split else None), []).append(new)
     return [_joined(group) for group in groups.values()]
 
 

@@ -1,6 +1,6 @@
 """A photo library drawn from a seed, in which all is known: objects, parts, relations, and which tag means which."""
 
-from visterm.demo.drawn.library import DrawnLibrary, DrawnPicture, draw_library, read_drawn_library
+from visterm.demo.drawn.library import DrawnLibrary, DrawnPicture, draw_library
 from visterm.demo.drawn.people import GROUPS, SPELLINGS, NoiseSettings, Spellings
 from visterm.demo.drawn.scene import DrawnObject, Part, Scene, draw_scene
 from visterm.demo.drawn.things import IS_A, NOUNS, PART_OF, TRUE_TAGS, Query, ancestors, implied, queries_of
@@ -25,5 +25,4 @@ __all__ = [
     "draw_scene",
     "implied",
     "queries_of",
-    "read_drawn_library",
 ]

@@ -21,7 +21,7 @@ from visterm.core.persist import whole_folder
 from visterm.core.progress import SILENT, Progress, track
 from visterm.core.threads import resolve_jobs
 from visterm.demo.drawn.people import GROUPS, NoiseSettings, person_behind
-from visterm.demo.drawn.scene import Box, DrawnObject, Part, draw_scene
+from visterm.demo.drawn.scene import DrawnObject, draw_scene
 from visterm.demo.drawn.things import IS_A, PART_OF, TRUE_TAGS, Query, implied, queries_of
 
 T = TypeVar("T")
@@ -60,22 +60,28 @@ class DrawnPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnLibrary:
-    """A drawn library: where it lies and what is in it."""
+class DrawnFolder:
+    """A folder of drawn images with their tags."""
 
     folder: Path  # Holds ``images/`` and the files below
-    pictures: tuple[DrawnPicture, ...]  # In the order of their names
-    queries: tuple[Query, ...]  # Of all splits
 
     @property
     def images(self) -> Path:
-        """The folder of the pictures."""
+        """The folder of the images."""
         return self.folder / "images"
 
     @property
     def tags_file(self) -> Path:
-        """The tags as people gave them: file_name, tags, split."""
+        """The tags as they are given: file_name, tags, split."""
         return self.folder / "tags.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLibrary(DrawnFolder):
+    """A drawn library: where it lies and what is in it."""
+
+    pictures: tuple[DrawnPicture, ...]  # In the order of their names
+    queries: tuple[Query, ...]  # Of all splits
 
     @property
     def true_tags_file(self) -> Path:
@@ -126,23 +132,6 @@ def draw_library(
     return DrawnLibrary(target, pictures, queries)
 
 
-def read_drawn_library(folder: str | os.PathLike[str]) -> DrawnLibrary:
-    """Read back what `draw_library` wrote (the pictures stay on disk).
-
-    Raises StorageError if no drawn library lies at `folder`.
-    """
-    path = Path(folder)
-    if not is_drawn(path, KIND):
-        raise StorageError(f"There is no drawn library at {path}. Draw one with draw_library(folder).")
-    with open(path / "truth.jsonl", encoding="utf-8") as lines:
-        pictures = tuple(_picture(json.loads(line)) for line in lines)
-    with open(path / "queries.csv", encoding="utf-8", newline="") as file:
-        queries = tuple(
-            Query(tuple(row["words"].split(";")), row["split"], int(row["n_relevant"])) for row in csv.DictReader(file)
-        )
-    return DrawnLibrary(path, pictures, queries)
-
-
 def in_threads(draw: Callable[[int], T], n_scenes: int, n_jobs: int | None, progress: Progress) -> Iterator[T]:
     """Yield ``draw(0)`` .. ``draw(n_scenes - 1)`` in order, drawn in a few threads."""
     with ThreadPoolExecutor(resolve_jobs(n_jobs)) as pool:
@@ -178,25 +167,6 @@ def _write_tables(folder: Path, pictures: Sequence[DrawnPicture], queries: Itera
     with open(folder / "truth.jsonl", "w", encoding="utf-8", newline="\n") as file:
         for picture in pictures:
             file.write(json.dumps(asdict(picture), ensure_ascii=False, sort_keys=True) + "\n")
-
-
-def _picture(record: dict[str, Any]) -> DrawnPicture:
-    objects = tuple(
-        DrawnObject(
-            item["name"],
-            _box(item["box"]),
-            tuple(Part(part["name"], _box(part["box"])) for part in item["parts"]),
-            tuple(item["attributes"]),
-        )
-        for item in record.pop("objects")
-    )
-    given, tags, (width, height) = tuple(record.pop("given")), tuple(record.pop("tags")), record.pop("size")
-    return DrawnPicture(given=given, tags=tags, size=(width, height), objects=objects, **record)
-
-
-def _box(numbers: Sequence[int]) -> Box:
-    left, top, right, bottom = numbers
-    return left, top, right, bottom
 
 
 def split_of(index: int) -> str:

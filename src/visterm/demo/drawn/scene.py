@@ -156,7 +156,8 @@ def _truth(canvas: Canvas, labels: NDArray[np.int32]) -> tuple[tuple[DrawnObject
         layer = canvas.layers[number]
         box = (found[1].start, found[0].start, found[1].stop, found[0].stop)
         for key in {(layer.thing, -1), (layer.thing, layer.part)}:
-            boxes[key] = _around(boxes[key], box) if key in boxes else box
+            a = boxes.get(key, box)
+            boxes[key] = min(a[0], box[0]), min(a[1], box[1]), max(a[2], box[2]), max(a[3], box[3])
             seen[key] = seen.get(key, 0) + int(areas[number])
     whole = labels.size
     objects: list[DrawnObject] = []
@@ -177,17 +178,8 @@ def _truth(canvas: Canvas, labels: NDArray[np.int32]) -> tuple[tuple[DrawnObject
         objects.append(DrawnObject(subject.name, boxes[index, -1], tuple(parts), attributes))
         if share >= tag_share:
             tags.update((subject.name, *implied(subject.name), *attributes))
-    tags.update(_moods(canvas.mood, {thing.name for thing in objects}))
+    mood = canvas.mood
+    tags.update({mood.hour, mood.weather} - {"day", "clear"})
+    if SEASONAL[mood.season] & {thing.name for thing in objects}:  # something that bears the marks of the season
+        tags.add(mood.season)
     return tuple(objects), tuple(sorted(tags))
-
-
-def _moods(mood: Mood, seen: set[str]) -> set[str]:
-    """Return what the picture shows of hour, weather and season: a season needs something that bears its marks."""
-    said = {mood.hour, mood.weather}
-    if seen & SEASONAL[mood.season]:
-        said.add(mood.season)
-    return said - {"day", "clear"}
-
-
-def _around(a: Box, b: Box) -> Box:
-    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from visterm.core.errors import UserError
 from visterm.demo.drawn import buildings, creatures, plants, vehicles
 from visterm.demo.drawn.animals import QUADRUPEDS
 from visterm.demo.drawn.canvas import NAMED, Sketch
+
+PER_LENGTH = 150  # Queries of two words, and of three, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,28 +185,21 @@ class Query:
         return " ".join(f'"{word}"' if " " in word else word for word in self.words)
 
 
-def queries_of(
-    tags: Iterable[Sequence[str]], *, split: str = "", max_words: int = 3, per_length: int = 150
-) -> tuple[Query, ...]:
-    """List the queries of one to `max_words` words that pictures can answer, given the true tags of each.
+def queries_of(tags: Iterable[Sequence[str]], *, split: str = "") -> tuple[Query, ...]:
+    """List the queries of one to three words that pictures can answer, given the true tags of each.
 
     All single tags but colours are queries; of pairs and triples those that the most evenly spread choice of
-    `per_length` takes, from the frequent to the rare. Words of which one follows from another ("oak tree", "forest
+    `PER_LENGTH` takes, from the frequent to the rare. Words of which one follows from another ("oak tree", "forest
     tree") make no query; nor do colours, which are said of the thing that was painted, while a searcher may see them
-    anywhere. Raises UserError if `max_words` is not 1, 2 or 3.
+    anywhere.
     """
-    if max_words not in (1, 2, 3):
-        raise UserError(f"max_words is {max_words!r}; expected 1, 2 or 3.")
     lists = [sorted(set(words) - NAMED.keys()) for words in tags]
     found: list[Query] = []
-    for length in range(1, max_words + 1):
+    for length in (1, 2, 3):
         counts = Counter(words for listed in lists for words in combinations(listed, length))
-        ranked = sorted((-count, words) for words, count in counts.items() if not _nested(words))
-        if length > 1 and len(ranked) > per_length:
-            ranked = [ranked[i * len(ranked) // per_length] for i in range(per_length)]
+        above = {words: {kind for word in words for kind in implied(word)} for words in counts}
+        ranked = sorted((-count, words) for words, count in counts.items() if above[words].isdisjoint(words))
+        if length > 1 and len(ranked) > PER_LENGTH:
+            ranked = [ranked[i * len(ranked) // PER_LENGTH] for i in range(PER_LENGTH)]
         found += [Query(words, split, -count) for count, words in ranked]
     return tuple(found)
-
-
-def _nested(words: tuple[str, ...]) -> bool:
-    return any(above in words for word in words for above in implied(word))

@@ -34,7 +34,7 @@ def stored_chunks(
     check_encoder(encoder, shards)
     refuse_names_twice(shards)
     groups = groups_of(shards)
-    progress.start("annotate", shards.n_rows)
+    progress.start("tag photos", shards.n_rows)
     with closing(read_ahead(lambda number: chunk_of(shards, groups[number]), len(groups))) as chunks:
         for chunk in chunks:
             yield chunk

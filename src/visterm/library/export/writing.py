@@ -107,7 +107,7 @@ def export_tags(
     def write(item: ExportItem) -> Change | None:
         return target.export(item, item.wanted(run, above), dry_run=dry_run)
 
-    return _each("export", items, write, target, progress, notes, dry_run=dry_run)
+    return _each("export photos", items, write, target, progress, notes, dry_run=dry_run)
 
 
 def undo_tags(

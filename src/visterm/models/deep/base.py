@@ -163,8 +163,8 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         """Return the `Objective` of training on these tags (n_images, n_tags)."""
 
     def _words_move(self) -> bool:
-        """Return whether the vectors of the tags learn."""
-        return False
+        """Return whether the vectors of the tags learn: where a model can fix them, by its setting."""
+        return not getattr(self, "fixed_vectors", True)
 
     def _work_a_tag(self, n_tags: int) -> int:
         """Return how many vectors of tags an image is multiplied with in training."""

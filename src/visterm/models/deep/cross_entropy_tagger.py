@@ -41,6 +41,3 @@ class CrossEntropyTagger(DeepTagger):
         advice = "Use sampled_tagger, or a smaller batch_size."
         check_size(n_bytes, MAX_STEP_BYTES, f"A step of {self.batch_size} images and {Y.shape[1]} tags", advice)
         return FullObjective(Y)
-
-    def _words_move(self) -> bool:
-        return not self.fixed_vectors

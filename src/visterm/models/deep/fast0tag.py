@@ -62,8 +62,5 @@ class Fast0Tag(DeepTagger):
             return FullObjective(Y, rank=True)
         return SampledObjective(draws_for(self, Y, self._dim()), rank=True)
 
-    def _words_move(self) -> bool:
-        return not self.fixed_vectors
-
     def _work_a_tag(self, n_tags: int) -> int:
         return n_tags if self.all_pairs else self.positives + self.negatives

@@ -68,8 +68,5 @@ class SampledTagger(DeepTagger):
 
         return SampledObjective(draws_for(self, Y, self._dim()), alpha=self.alpha, printed=self.printed)
 
-    def _words_move(self) -> bool:
-        return not self.fixed_vectors
-
     def _work_a_tag(self, n_tags: int) -> int:
         return self.positives + self.negatives

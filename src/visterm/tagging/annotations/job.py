@@ -149,7 +149,7 @@ def annotate_pieces(
     Raises UserError if the executor has no machines; StorageError if a worker does not find the run or the images, or
     an image is missing in the end.
     """
-    progress.start("annotate", sum(piece.n for piece in every.pieces))
+    progress.start("tag photos", sum(piece.n for piece in every.pieces))
     try:
         job = _job(tagger, wanted, device, every)
         for piece, found in zip(every.pieces, executor.run(job, every.pieces, progress), strict=True):
@@ -241,7 +241,7 @@ def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, every: Pieces) 
 def _all_done(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:
     """Collect the parts, and see that each image has a line or is among the skipped."""
     done = []
-    progress.start("annotate", sum(piece.n for piece in pieces))
+    progress.start("tag photos", sum(piece.n for piece in pieces))
     try:
         for piece, part in zip(pieces, parts, strict=True):
             _refuse_missing(piece, len(part.skipped) + (part.entry.rows if part.entry else 0))

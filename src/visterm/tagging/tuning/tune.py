@@ -19,7 +19,7 @@ from visterm.core.wording import count_of
 from visterm.features.training_rows import Photos, TrainingRows, training_rows
 from visterm.metrics import check_metrics
 from visterm.models.base import Annotator
-from visterm.tagging.fit_input import Cleaning, read_images
+from visterm.tagging.fit_input import Cleaning, check_encoder_of_features, read_images
 from visterm.tagging.fit_request import FitRequest, Place
 from visterm.tagging.part_settings import make_model
 from visterm.tagging.tagger import Tagger
@@ -154,6 +154,7 @@ class _Search:
             if getattr(request, name) != getattr(FitRequest(), name):
                 raise UserError(f"{name} is not for tuning. Leave it out, and fit with the best settings afterwards.")
         check_target(out, "run")
+        check_encoder_of_features(request.images, request.encoder)
         check_metrics([metric], siblings=False)
         self.valid = VALID_SHARE if request.valid is None else request.valid
         check_number(self.valid, "valid", above=0, below=1)
