@@ -47,45 +47,24 @@ class EncodedBefore(Protocol):
 
 @dataclass(frozen=True)
 class Corpus:
-    """Images with what is known of each; the lists that belong to images have one entry each.
+    """Images with what is known of each; the lists that belong to images have one entry each."""
 
-    Attributes
-    ----------
-    images : list of paths or uint8 arrays (height, width, 3)
-    names : list of str
-        As in the tag file, or paths inside the image folder.
-    tags, negatives : list of lists of str
-        Given, and explicitly not there.
-    splits : list of str or None
-        "train", "valid", "test" or another name; None where nothing is said.
-    missing : list of str
-        Names in the tag file that no image file has.
-    untagged : list of str
-        Image files that the tag file does not name, as paths inside the image folder.
-    without_tags : str
-        How many these are of how many, and why, for people; empty where there are none.
-    folder : Path or None
-        The image folder, where there is one.
-    remarks : list of str
-        A line each: where "auto" found the tags, and what of the tags and of the images did not meet.
-    encoded : EncodedBefore or None
-        Where the rows of the images are, if they were encoded before.
-    users : list of str or None
-        Whose the images are; None where nothing is said. Where it is left out, nothing is said of any.
-    """
-
-    images: list[ImageLike]
-    names: list[str]
+    images: list[ImageLike]  # Paths, or uint8 arrays (height, width, 3)
+    names: list[str]  # As in the tag file, or paths inside the image folder
+    # Tags that are given, and those that are explicitly not there
     tags: list[list[str]]
     negatives: list[list[str]]
-    splits: list[str | None]
-    missing: list[str] = field(default_factory=list)
+    splits: list[str | None]  # "train", "valid", "test" or another name; None where nothing is said
+    missing: list[str] = field(default_factory=list)  # Names in the tag file that no image file has
     untagged: list[str] = field(default_factory=list)
-    without_tags: str = ""
-    folder: Path | None = None
+    """Image files that the tag file does not name, as paths inside the image folder."""
+    without_tags: str = ""  # How many these are of how many, and why, for people; empty where there are none
+    folder: Path | None = None  # The image folder, where there is one
     remarks: list[str] = field(default_factory=list)
-    encoded: EncodedBefore | None = None
+    """A line each: where "auto" found the tags, and what of the tags and of the images did not meet."""
+    encoded: EncodedBefore | None = None  # Where the rows of the images are, if they were encoded before
     users: list[str | None] = field(default_factory=list)
+    """Whose the images are; None where nothing is said. Where it is left out, nothing is said of any."""
 
     def __post_init__(self) -> None:
         if not self.users:

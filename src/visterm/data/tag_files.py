@@ -100,7 +100,14 @@ def find_tags(
             found = found or read_keyword_tags(folder, files)
         if found.records:
             return found
-    raise NoTagsError(_nothing_found(folder, tables_only=columns_named))
+    looked_for = [f"a table ({' or '.join(METADATA)})"]
+    if not columns_named:
+        looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)"]
+        looked_for += ["one folder per tag (beach/1.jpg)", "keywords in the images"]
+    raise NoTagsError(
+        f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
+        "If the tags are in another file, name it (--tags FILE)."
+    )
 
 
 def read_tag_table(source: str | os.PathLike[str], **options: Unpack[TableOptions]) -> list[TagRecord]:
@@ -200,15 +207,3 @@ def _below(parent: Path, row: TagRecord) -> TagRecord:
     top = split_name(parent.parts[0]) if parent.parts else None
     split = row.split or (top if top in STANDARD else None)
     return row._replace(image=(parent / row.image).as_posix(), split=split)
-
-
-def _nothing_found(folder: Path, *, tables_only: bool) -> str:
-    """Report that no tags were found, and what was looked for."""
-    looked_for = [f"a table ({' or '.join(METADATA)})"]
-    if not tables_only:
-        looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)"]
-        looked_for += ["one folder per tag (beach/1.jpg)", "keywords in the images"]
-    return (
-        f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
-        "If the tags are in another file, name it (--tags FILE)."
-    )

@@ -109,7 +109,15 @@ class Chain(NestedEncoder):
         """
         check_fitted(self)
         photo = read_image(image, max_side=self._max_side)
-        return stacked_places([_places_of(part, photo) for part in self.parts_], self.factors_)
+        found: list[Places] = []
+        for part in self.parts_:
+            if not isinstance(part, HasPlaces):
+                raise UserError(
+                    f"The chain's encoder '{ENCODERS.name_of(part)}' does not know which places of a picture its "
+                    "numbers come from. Fit without it to have scores explained."
+                )
+            found.append(part.places(photo))
+        return stacked_places(found, self.factors_)
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
@@ -163,17 +171,6 @@ class Chain(NestedEncoder):
         if weights.shape != (n,) or not np.isfinite(weights).all() or (weights <= 0).any():
             raise UserError(right)
         return weights
-
-
-def _places_of(part: AnyEncoder, photo: Pixels) -> Places:
-    """Return the row of one encoder by places; refuse an encoder that knows none."""
-    if not isinstance(part, HasPlaces):
-        raise UserError(
-            f"The chain's encoder '{ENCODERS.name_of(part)}' does not know which places of a picture its numbers come "
-            "from. Fit without it to have scores explained."
-        )
-    found: Places = part.places(photo)
-    return found
 
 
 def _lengths(rows: Matrix) -> NDArray[np.float64]:

@@ -134,7 +134,12 @@ def evaluate_taggers(
     undefined: dict[str, str] = {}
     for ranker in rankers:
         measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings)
-        undefined = _undefined(measured, optional, judgements)
+        undefined = {}  # of the metrics that may be left out, those that have nothing to average, and why
+        for name in optional:
+            try:
+                means({name: measured[name]}, judgements)
+            except DataError as error:
+                undefined[name] = str(error)
         if len(undefined) < len(measured):
             measured = {name: array for name, array in measured.items() if name not in undefined}
         means(measured, judgements)  # refuses what has nothing to average
@@ -150,19 +155,6 @@ def evaluate_taggers(
         with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
         undefined=undefined,
     )  # fmt: skip
-
-
-def _undefined(
-    values: dict[str, NDArray[np.float64]], optional: Sequence[str], judgements: Judgements
-) -> dict[str, str]:
-    """Report of the metrics that may be left out which have nothing to average, and why."""
-    found: dict[str, str] = {}
-    for name in optional:
-        try:
-            means({name: values[name]}, judgements)
-        except DataError as error:
-            found[name] = str(error)
-    return found
 
 
 def _columns(tagger: Tagger, vocabulary: Vocabulary) -> NDArray[np.int64] | None:

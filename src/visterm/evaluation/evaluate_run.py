@@ -44,62 +44,30 @@ OF_TAGS = "tags"  # In place of a file of queries: queries are made from tags
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateRequest:
-    """What to measure, on what, and what to write. Each option of ``visterm evaluate`` is a field.
-
-    Attributes
-    ----------
-    runs : sequence of path
-        The run to measure; then others, compared with it on the images that all can read.
-    images : path, several, or None
-        A folder of images, or features folders; None where the tag file names the images.
-    tags : path
-        A tag file, or ``"auto"``.
-    split : str, optional
-        Measure on these rows only. None: on those of the split "test", if there are splits.
-    image_column, tags_column, separator : str, optional
-        How the tag file is written, see `Corpus.read`.
-    metrics : sequence of str, optional
-        Names from ``visterm metrics``; None: the usual ones.
-    isa : Path, optional
-        Which tags are siblings, for ``psib@k``: a CSV of child,parent, or WordNet's folder.
-    bands : bool
-        Measure rare and frequent tags apart, too.
-    precision : float, optional
-        Measure the tags given for this expected precision, too.
-    queries : path, optional
-        Measure searches instead: ``"tags"`` for queries made from tags, or a query file.
-    max_words : int
-        Words of queries made from tags, at most; 0: as many as an image has tags.
-    combine : {"sum", "product", "confidence"}
-        How the scores of words are combined.
-    report : path, optional
-        The folder of a page with tables, curves and pictures.
-    intervals : bool
-        Whether the summary of a single run has intervals, which take some time; a report always has.
-    memory : int, optional
-        Bytes that may be used: features that take more are streamed.
-    n_jobs : int, optional
-        Threads; None is all cores.
-    """
+    """What to measure, on what, and what to write. Each option of ``visterm evaluate`` is a field."""
 
     runs: Sequence[str | os.PathLike[str]]
-    images: Any = None
-    tags: str | os.PathLike[str] = "auto"
-    split: str | None = None
+    """The run to measure; then others, compared with it on the images that all can read."""
+    images: Any = None  # A folder of images, or features folders; None where the tag file names the images
+    tags: str | os.PathLike[str] = "auto"  # A tag file, or ``"auto"``
+    split: str | None = None  # Measure on these rows only; None: on those of the split "test", if there are splits
+    # How the tag file is written, see `Corpus.read`
     image_column: str | None = None
     tags_column: str | None = None
     separator: str | None = None
-    metrics: Sequence[str] | None = None
-    isa: Path | None = None
-    bands: bool = False
-    precision: float | None = None
+    metrics: Sequence[str] | None = None  # Names from ``visterm metrics``; None: the usual ones
+    isa: Path | None = None  # Which tags are siblings, for ``psib@k``: a CSV of child,parent, or WordNet's folder
+    bands: bool = False  # Measure rare and frequent tags apart, too
+    precision: float | None = None  # Measure the tags given for this expected precision, too
     queries: str | os.PathLike[str] | None = None
-    max_words: int = 3
-    combine: str = "sum"
-    report: Path | None = None
+    """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
+    max_words: int = 3  # Words of queries made from tags, at most; 0: as many as an image has tags
+    combine: str = "sum"  # How the scores of words are combined: "sum", "product" or "confidence"
+    report: Path | None = None  # The folder of a page with tables, curves and pictures
     intervals: bool = True
-    memory: int | None = None
-    n_jobs: int | None = None
+    """Whether the summary of a single run has intervals, which take some time; a report always has."""
+    memory: int | None = None  # Bytes that may be used: features that take more are streamed
+    n_jobs: int | None = None  # Threads; None is all cores
 
     def check(self) -> None:
         """Refuse options that do not go together, before any image is read.

@@ -32,21 +32,15 @@ Source = str | os.PathLike[str]
 class WordRelations(NamedTuple):
     """Relations between words, as they were given; those with words that are no tags too.
 
-    Attributes
-    ----------
-    part_of : sequence of (part, whole)
-    is_a : sequence of (child, parent)
-    senses : TagSenses or None
-        How tags were matched with WordNet; None where the relations are from files, or of a run that was opened.
-
     Examples
     --------
     >>> tagger.fit("photos", tags="tags.csv", relations=WordRelations([("wheel", "car")]))  # doctest: +SKIP
     """
 
-    part_of: Sequence[tuple[str, str]] = ()
-    is_a: Sequence[tuple[str, str]] = ()
+    part_of: Sequence[tuple[str, str]] = ()  # Part and whole
+    is_a: Sequence[tuple[str, str]] = ()  # Child and parent
     senses: TagSenses | None = None
+    """How tags were matched with WordNet; None where the relations are from files, or of a run that was opened."""
 
     @classmethod
     def read(
@@ -189,22 +183,13 @@ def is_wordnet(source: Source | None) -> bool:
 
 
 class RelationSources(NamedTuple):
-    """Where relations among tags are read from.
+    """Where relations among tags are read from."""
 
-    Attributes
-    ----------
-    part_of, isa : path-like, optional
-        As `WordRelations.read` takes them.
-    tag_synsets : path-like, optional
-        A CSV of tag,synset: which meaning tags have in WordNet.
-    inherit : int, optional
-        Over how many steps of is-a wholes inherit parts of WordNet; None: over 1.
-    """
-
+    # As `WordRelations.read` takes them
     part_of: Source | None = None
     isa: Source | None = None
-    tag_synsets: Source | None = None
-    inherit: int | None = None
+    tag_synsets: Source | None = None  # A CSV of tag,synset: which meaning tags have in WordNet
+    inherit: int | None = None  # Over how many steps of is-a wholes inherit parts of WordNet; None: over 1
 
     @property
     def any(self) -> bool:

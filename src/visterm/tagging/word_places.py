@@ -50,20 +50,11 @@ class Placed(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What became of words that were to be added to a dictionary.
-
-    Attributes
-    ----------
-    added : list of str
-    there : list of str
-        Those that are tags or aliases, or were added before.
-    without : list of str
-        Those without a vector.
-    """
+    """What became of words that were to be added to a dictionary."""
 
     added: list[str]
-    there: list[str]
-    without: list[str]
+    there: list[str]  # Those that are tags or aliases, or were added before
+    without: list[str]  # Those without a vector
 
 
 class WordPlaces:

@@ -38,55 +38,39 @@ class Material(IntEnum):
     SKIN = 20
 
 
-STRENGTH: dict[Material, float] = {
-    Material.FOLIAGE: 0.20,
-    Material.NEEDLES: 0.22,
-    Material.GRASS: 0.13,
-    Material.SAND: 0.05,
-    Material.WATER: 0.10,
-    Material.FUR: 0.065,
-    Material.WOOL: 0.11,
-    Material.BRICK: 0.11,
-    Material.STONE: 0.10,
-    Material.PLANKS: 0.10,
-    Material.TILES: 0.14,
-    Material.ROCK: 0.13,
-    Material.CLOUD: 0.04,
-    Material.SNOW: 0.03,
-    Material.ASPHALT: 0.06,
-    Material.BARK: 0.16,
-    Material.FEATHERS: 0.07,
-    Material.SCALES: 0.12,
-    Material.METAL: 0.02,
-    Material.SKIN: 0.05,
+LOOKS: dict[Material, tuple[float, tuple[float, float] | None]] = {
+    Material.FOLIAGE: (0.20, (1.2, 1.2)),
+    Material.NEEDLES: (0.22, (1.3, 0.4)),
+    Material.GRASS: (0.13, (1.9, 0.35)),
+    Material.SAND: (0.05, (0.45, 0.8)),
+    Material.WATER: (0.10, (0.6, 3.5)),
+    Material.FUR: (0.065, None),
+    Material.WOOL: (0.11, (0.9, 0.9)),
+    Material.BRICK: (0.11, None),
+    Material.STONE: (0.10, (2.2, 2.6)),
+    Material.PLANKS: (0.10, None),
+    Material.TILES: (0.14, None),
+    Material.ROCK: (0.13, None),
+    Material.CLOUD: (0.04, (7.0, 10.0)),
+    Material.SNOW: (0.03, (1.5, 4.0)),
+    Material.ASPHALT: (0.06, (0.4, 0.4)),
+    Material.BARK: (0.16, (3.0, 0.6)),
+    Material.FEATHERS: (0.07, (0.7, 1.6)),
+    Material.SCALES: (0.12, None),
+    Material.METAL: (0.02, (0.6, 6.0)),
+    Material.SKIN: (0.05, (1.5, 1.5)),
 }
-"""Standard deviation of the brightness that a material adds, as a share of its colour."""
-
-NOISE: dict[Material, tuple[float, float]] = {
-    Material.FOLIAGE: (1.2, 1.2),
-    Material.NEEDLES: (1.3, 0.4),
-    Material.GRASS: (1.9, 0.35),
-    Material.SAND: (0.45, 0.8),
-    Material.WATER: (0.6, 3.5),
-    Material.WOOL: (0.9, 0.9),
-    Material.STONE: (2.2, 2.6),
-    Material.CLOUD: (7.0, 10.0),
-    Material.SNOW: (1.5, 4.0),
-    Material.ASPHALT: (0.4, 0.4),
-    Material.BARK: (3.0, 0.6),
-    Material.FEATHERS: (0.7, 1.6),
-    Material.METAL: (0.6, 6.0),
-    Material.SKIN: (1.5, 1.5),
-}
-"""Materials that are smoothed noise: standard deviations of the smoothing down and across, in pixels."""
+"""Standard deviation of the brightness that a material adds, as a share of its colour; and of those that are smoothed
+noise, the standard deviations of the smoothing down and across, in pixels."""
 
 
 @cache
 def tile(material: Material) -> NDArray[np.float32]:
     """Return the texture of a material: mean 0, times its strength; shape (TILE, TILE)."""
     rng = np.random.default_rng(1000 + int(material))
-    if material in NOISE:
-        texture = _noise(rng, NOISE[material])
+    strength, smoothing = LOOKS.get(material, (0.0, None))
+    if smoothing is not None:
+        texture = _noise(rng, smoothing)
     elif material is Material.FUR:
         texture = _slanted(_noise(rng, (2.0, 0.4)))
     elif material is Material.ROCK:
@@ -102,7 +86,7 @@ def tile(material: Material) -> NDArray[np.float32]:
     else:
         return np.zeros((TILE, TILE), np.float32)
     texture = (texture - texture.mean()) / texture.std()
-    shades: NDArray[np.float32] = np.clip(texture * STRENGTH[material], -0.6, 0.6).astype(np.float32)
+    shades: NDArray[np.float32] = np.clip(texture * strength, -0.6, 0.6).astype(np.float32)
     return shades
 
 

@@ -122,7 +122,9 @@ class PartWork:
             progress.advance(piece.n)
             return done
         done = self._tagged(piece, content, progress)
-        write_whole(note, json_text(_as_json(done)).encode())
+        entry = None if done.entry is None else asdict(done.entry)
+        skipped = [item.as_dict() for item in done.skipped]
+        write_whole(note, json_text({"entry": entry, "skipped": skipped}).encode())
         return done
 
     def _tagged(self, piece: Piece, content: Sequence[str | None], progress: Progress) -> PartDone:
@@ -169,10 +171,3 @@ class PartWork:
     def _digest(self, images: Sequence[str], content: Sequence[str | None]) -> str:
         parts = json.dumps([self._asked, list(images), list(content)])
         return hashlib.sha256(parts.encode()).hexdigest()[:24]
-
-
-def _as_json(done: PartDone) -> dict[str, Any]:
-    return {
-        "entry": None if done.entry is None else asdict(done.entry),
-        "skipped": [item.as_dict() for item in done.skipped],
-    }
