@@ -78,8 +78,7 @@ def queries_of_tags(
     image, they are sampled: every tag is a query still, and each image gives all its larger sets or, if it has many, as
     many random ones as any other. Queries are sorted by the number of words, then by the words.
     """
-    if max_words is not None:
-        check_count(max_words, "max_words", "or None for as many as an image has")
+    check_count(max_words, "max_words", "or None for as many as an image has")
     check_count(max_subsets, "max_subsets")
     positive_tags = as_csr(check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y)) > 0)
     sizes = np.diff(positive_tags.indptr)

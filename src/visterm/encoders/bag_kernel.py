@@ -323,8 +323,7 @@ class BagKernel(Encoder):
             if value not in known:
                 raise UnknownNameError(unknown(name, str(value), known))
         self._visterms()._check_params()
-        if self.gamma is not None:
-            check_number(self.gamma, "gamma", above=0, otherwise="or None")
+        check_number(self.gamma, "gamma", above=0, otherwise="or None")
         check_count(self.degree, "degree")
         check_count(self.gaussians, "gaussians")
         check_number(self.offset, "offset", least=0)

@@ -190,8 +190,7 @@ class KernelPca(NestedEncoder):
     def _check_params(self) -> None:
         for name in ("dim", "landmarks", "batch_size"):
             check_count(getattr(self, name), name)
-        if self.gamma is not None:
-            check_number(self.gamma, "gamma", above=0, otherwise="or None")
+        check_number(self.gamma, "gamma", above=0, otherwise="or None")
         if self.kernel not in KERNELS:
             raise UnknownNameError(unknown("kernel", str(self.kernel), list(KERNELS)))
 

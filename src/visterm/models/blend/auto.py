@@ -200,10 +200,8 @@ class Auto(Blend):
     def _check_settings(self) -> None:
         check_blocks(self.blocks)
         check_number(self.valid_share, "valid_share", least=0, below=1)
-        if self.lift is not None:
-            check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
-        if self.budget is not None:
-            check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
+        check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
+        check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
 
     def _fit_monitored(
         self,

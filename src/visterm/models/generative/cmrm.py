@@ -74,12 +74,9 @@ class Cmrm(CountingAnnotator, RelevanceAnnotator):
     random_state: RandomState = 0
 
     def _check_settings(self) -> None:
-        if self.length is not None:
-            check_number(self.length, "length", above=0, otherwise="or None to take the features as they are")
-        if self.alpha is not None:
-            check_number(self.alpha, "alpha", least=0, below=1, otherwise="or None to have it chosen")
-        if self.beta is not None:
-            check_number(self.beta, "beta", above=0, below=1, otherwise="or None to have it chosen")
+        check_number(self.length, "length", above=0, otherwise="or None to take the features as they are")
+        check_number(self.alpha, "alpha", least=0, below=1, otherwise="or None to have it chosen")
+        check_number(self.beta, "beta", above=0, below=1, otherwise="or None to have it chosen")
 
     def _learn_images(self, X: Matrix, sharpness: float) -> Counts:
         counts = as_counts(X, self.length)

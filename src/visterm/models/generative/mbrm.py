@@ -83,8 +83,7 @@ class Mbrm(RelevanceAnnotator):
     def _check_settings(self) -> None:
         check_count(self.regions, "regions")
         for name in ("bandwidth", "mu"):
-            if getattr(self, name) is not None:
-                check_number(getattr(self, name), name, above=0, otherwise="or None to have it chosen")
+            check_number(getattr(self, name), name, above=0, otherwise="or None to have it chosen")
 
     def _check_learned(self) -> None:
         super()._check_learned()

@@ -109,8 +109,7 @@ class FastTag(LinearAnnotator):
 
     def _check_settings(self) -> None:
         for name, below in (("alpha", np.inf), ("corruption", 1), ("trust", np.inf)):
-            if getattr(self, name) is not None:
-                check_number(getattr(self, name), name, above=0, below=below, otherwise="or None to have it chosen")
+            check_number(getattr(self, name), name, above=0, below=below, otherwise="or None to have it chosen")
 
     def _choose(
         self, chosen: PenaltyChoice, given: sp.csr_array, together: Doubles, predicted: Doubles

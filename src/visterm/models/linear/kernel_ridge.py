@@ -94,10 +94,8 @@ class KernelRidge(Annotator):
 
     def _check_settings(self) -> None:
         check_count(self.landmarks, "landmarks")
-        if self.gamma is not None:
-            check_number(self.gamma, "gamma", above=0, otherwise="or None to have it chosen")
-        if self.alpha is not None:
-            check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
+        check_number(self.gamma, "gamma", above=0, otherwise="or None to have it chosen")
+        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()

@@ -96,5 +96,4 @@ class Ridge(LinearAnnotator):
         self._keep(fitted.weights, fitted.intercept, X)
 
     def _check_settings(self) -> None:
-        if self.alpha is not None:
-            check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")
+        check_number(self.alpha, "alpha", above=0, otherwise="or None to have it chosen")

@@ -135,8 +135,7 @@ class Svm(KernelAnnotator):
 
     def _check_settings(self) -> None:
         self._check_kernel()
-        if self.C is not None:
-            check_number(self.C, "C", above=0, otherwise="or None to have it chosen for each tag")
+        check_number(self.C, "C", above=0, otherwise="or None to have it chosen for each tag")
         check_number(self.valid_share, "valid_share", least=0, below=1)
 
     def _image_rows(self, X: Matrix) -> Matrix:

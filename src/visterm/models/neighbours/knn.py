@@ -89,10 +89,8 @@ class VotingAnnotator(Annotator):
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def _check_settings(self) -> None:
-        if self.n_neighbors is not None:
-            check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
-        if self.power is not None:
-            check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
+        check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
+        check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
 
     def _prepare(self, rng: np.random.Generator) -> None:
         """Make what finds the neighbours in `rows_`, for models that need more than the rows."""

@@ -69,10 +69,8 @@ class TwoPassKnn(DistanceAnnotator):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if self.n_neighbors is not None:
-            check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
-        if self.bandwidth is not None:
-            check_number(self.bandwidth, "bandwidth", least=0, otherwise="or None to have it chosen")
+        check_count(self.n_neighbors, "n_neighbors", "or None to have it chosen")
+        check_number(self.bandwidth, "bandwidth", least=0, otherwise="or None to have it chosen")
 
     def _image_rows(self, X: Matrix) -> Matrix:
         members = self._members()

@@ -100,8 +100,7 @@ class KernelAnnotator(LinearAnnotator):
         known = ["linear", *KEPT_KERNELS, "precomputed"]
         if self.kernel not in known:
             raise UnknownNameError(unknown("kernel", str(self.kernel), known))
-        if self.gamma is not None:
-            check_number(self.gamma, "gamma", above=0, otherwise="or None")
+        check_number(self.gamma, "gamma", above=0, otherwise="or None")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
