@@ -150,8 +150,7 @@ def open_timm(name: str, path: str, size: tuple[int, int] | None) -> torch.nn.Mo
         model = _loaded(name, weights, config, built)
         model.pretrained_cfg.pop("state_dict", None)  # a second copy of all weights
         model.reset_classifier(0)
-    network: torch.nn.Module = model
-    return network
+    return model
 
 
 def _loaded(name: str, weights: dict[str, torch.Tensor], config: Any, built: dict[str, Any]) -> Any:

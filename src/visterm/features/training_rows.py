@@ -175,8 +175,7 @@ def with_row_remarks(encoder: AnyEncoder, corpus: Corpus) -> Corpus:
 def _match_names(encoder: AnyEncoder, corpus: Corpus) -> NamesMatched | None:
     """Match the images with the rows that an encoder has on file; None for other encoders, and without images."""
     match_names = getattr(encoder, "match_names", None)
-    found: NamesMatched | None = None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
-    return found
+    return None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
 
 
 def _refuse_if_no_row(match: NamesMatched | None, corpus: Corpus) -> None:

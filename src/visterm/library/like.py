@@ -74,5 +74,4 @@ def _row_of(tagger: Tagger, image: Any) -> Matrix:
     X, _, skipped = tagger.encoder.encode([image])
     if skipped:
         raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
-    row: Matrix = tagger.model.image_rows(X)
-    return row
+    return tagger.model.image_rows(X)

@@ -109,8 +109,7 @@ def _worth(confidences: list[float | None], before: list[float | None]) -> NDArr
     p = np.clip(p, 1e-9, 1 - 1e-9)
     earlier = np.array([now if then is None else then for now, then in zip(p, before, strict=True)], np.float64)
     entropy = -(p * np.log2(p) + (1 - p) * np.log2(1 - p))
-    worth: NDArray[np.float64] = entropy + np.abs(p - earlier)
-    return worth
+    return entropy + np.abs(p - earlier)
 
 
 def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:

@@ -88,8 +88,7 @@ def is_graded(R: Any) -> bool:
 def gains_of(ranks: Ranks, R: Any) -> NDArray[np.float64]:
     """Return the relevance, in R (n_queries, n_images), of each relevant image of rankings that `rank_queries` gave."""
     found = sp.csr_array(as_csr(R))[ranks.lists, ranks.items]
-    gains: NDArray[np.float64] = np.asarray(found.todense() if sp.issparse(found) else found, np.float64).ravel()
-    return gains
+    return np.asarray(found.todense() if sp.issparse(found) else found, np.float64).ravel()
 
 
 def measure_queries(ranks: Ranks, R: Any = None) -> dict[str, NDArray[np.float64]]:

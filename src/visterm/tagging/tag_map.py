@@ -65,5 +65,4 @@ def _in_a_plane(V: NDArray[np.float64]) -> NDArray[np.float64]:
         flat = np.column_stack([flat, np.zeros(n)])
     flat = np.asarray(flat[:, :2], np.float64)
     low, high = flat.min(axis=0), flat.max(axis=0)
-    between: NDArray[np.float64] = np.where(high > low, (flat - low) / np.where(high > low, high - low, 1.0), 0.5)
-    return between
+    return np.where(high > low, (flat - low) / np.where(high > low, high - low, 1.0), 0.5)

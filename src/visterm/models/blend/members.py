@@ -32,8 +32,7 @@ def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Gene
     """
     seed = int(rng.integers(2**31))
     if isinstance(member, Annotator):
-        copy: Annotator = clone(member)
-        return copy
+        return clone(member)
     pair = isinstance(member, list | tuple) and len(member) == 2
     if not (pair and isinstance(member[0], str) and isinstance(member[1], dict)):
         raise UserError(f'A member of {whose} is {member!r}; expected a pair such as ("wsabie", {{"dim": 100}}).')

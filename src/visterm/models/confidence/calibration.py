@@ -39,8 +39,7 @@ class Bend(NamedTuple):
         x = np.asarray(odds, np.float64)
         if self == Bend():
             return x
-        bent: Doubles = self.high * np.logaddexp(0, x) - self.low * np.logaddexp(0, -x) + self.shift
-        return bent
+        return self.high * np.logaddexp(0, x) - self.low * np.logaddexp(0, -x) + self.shift
 
 
 class HeldOutChances(NamedTuple):
@@ -114,8 +113,7 @@ class Calibration(NamedTuple):
 
     def confidences(self, scores: Any, tags: Any = None) -> Doubles:
         """Return P(tag | image) for scores of all tags, shape (..., n_tags), or of those of `tags`, of any shape."""
-        found: Doubles = np.exp(log_sigmoid(self.odds(scores, tags)))
-        return found
+        return np.exp(log_sigmoid(self.odds(scores, tags)))
 
     def log_confidences(self, scores: Any, tags: Any, signs: Any, certain: NDArray[np.bool_] | None = None) -> Doubles:
         """Return the log of P(all words, no excluded one | image), by which search ranks images: float64, (n_images,).
@@ -201,5 +199,4 @@ def doubted(odds: Doubles, doubt: Any) -> Doubles:
 
 def log_sigmoid(odds: Doubles) -> Doubles:
     """Return the logs of the probabilities whose log odds are given."""
-    logs: Doubles = -np.logaddexp(0, -odds)
-    return logs
+    return -np.logaddexp(0, -odds)

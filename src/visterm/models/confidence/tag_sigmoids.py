@@ -122,8 +122,7 @@ def _step(cases: Cases, curves: Doubles, centre: Doubles, prior: float) -> Doubl
     rest = _logistic(curves[:, 1])
 
     def total(values: Doubles) -> Doubles:
-        sums: Doubles = np.bincount(cases.tags, values, minlength=len(curves)).astype(np.float64)
-        return sums
+        return np.bincount(cases.tags, values, minlength=len(curves)).astype(np.float64)
 
     down = np.stack([total(errors * cases.votes), total(errors) + cases.rest * rest], axis=1)
     down += prior * (curves - centre)
@@ -135,5 +134,4 @@ def _step(cases: Cases, curves: Doubles, centre: Doubles, prior: float) -> Doubl
 
 
 def _logistic(values: Doubles) -> Doubles:
-    shares: Doubles = np.exp(-np.logaddexp(0, -values))
-    return shares
+    return np.exp(-np.logaddexp(0, -values))

@@ -194,15 +194,13 @@ def _newton(gradients: NDArray[np.float32], curvature: NDArray[np.float64], held
     """
     damping = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
     curvature[np.diag_indices_from(curvature)] += damping + held
-    steps: NDArray[np.float32] = np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
-    return steps
+    return np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
 
 
 def _curvature(partners: Partners) -> NDArray[np.float64]:
     """Bound the curvature of the sum for one word by σ' ≤ 1/4, as if its partners stayed; shape (width, width)."""
     V = partners.new.astype(np.float64)
-    bound: NDArray[np.float64] = (V.T * partners.weights.astype(np.float64)) @ V / 4
-    return bound
+    return (V.T * partners.weights.astype(np.float64)) @ V / 4
 
 
 def _joined(

@@ -32,8 +32,7 @@ class TorchDataParallel:
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum over the processes; gradients go back through it."""
-        found: torch.Tensor = _Total.apply(values)
-        return found
+        return _Total.apply(values)
 
     def gathered(self, rows: torch.Tensor, n: int) -> torch.Tensor:
         """Return the rows of all parts of a batch of n, in the processor's memory."""

@@ -110,8 +110,7 @@ class DistanceAnnotator(Annotator):
 
     def _sample(self, rng: np.random.Generator, most: int) -> Ids:
         """Draw some training images, in order; all where there are no more."""
-        rows: Ids = np.sort(rng.permutation(self.rows_.shape[0])[:most])
-        return rows
+        return np.sort(rng.permutation(self.rows_.shape[0])[:most])
 
     def _slices(self) -> list[slice]:
         return read_blocks(self.blocks, self.rows_.shape[1])

@@ -197,8 +197,7 @@ class ObjectsAndParts(EmbeddingRanker):
         check_fitted(self)
         tags = np.atleast_1d(np.asarray(wholes))
         as_whole, as_part = self._relation_vectors()
-        found: Floats = as_whole[self._known_tags(tags, len(tags))] @ as_part.T
-        return found
+        return as_whole[self._known_tags(tags, len(tags))] @ as_part.T
 
     def pair_scores(self, *, words: bool = True, offset: float = 0.0) -> Floats:
         """Return what pairs of tags add to a score whatever the images show, shape (n_tags, n_tags): whole, part.
