@@ -100,7 +100,6 @@ def taken_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def _as_iso(value: object) -> str | None:
-    """Return a date of EXIF in ISO 8601; None if it is none."""
     found = _MOMENT.match(value.strip()) if isinstance(value, str) else None
     if found is None:
         return None
@@ -120,7 +119,6 @@ def _of_all(look: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:
 
 
 def _stamp(path: Path) -> object:
-    """Return what changes when a file or object is written again."""
     remote = as_remote(path)
     if remote is not None:
         return remote.stamp()

@@ -81,7 +81,6 @@ class ExifTool:
         self._process = self._errors = None
 
     def _execute(self, arguments: list[bytes], image: Path) -> bytes:
-        """Run one command, and return what it prints."""
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -104,7 +103,6 @@ class ExifTool:
         return said[: -len(end)]
 
     def _started(self) -> subprocess.Popen[bytes]:
-        """Return the running program, started at the first command."""
         if self._process is None:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
             command = [self._program, "-config", "", "-stay_open", "True", "-@", "-"]

@@ -88,7 +88,6 @@ def read_features(
 
 
 def _read_matrix(file: Path) -> Any:
-    """Read a file of NumPy, SciPy or svmlight, by its ending."""
     what, advice = KINDS.get(file.suffix, ("svmlight", "Write it with sklearn.datasets.dump_svmlight_file."))
     try:
         if file.suffix in KINDS:
@@ -220,7 +219,6 @@ def _read_names(file: Path) -> list[str]:
 
 
 def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
-    """Return the rows with their names, if they fit each other."""
     if rows.ndim != 2 or rows.dtype.kind not in NUMBERS:
         raise not_a_matrix(file, rows.dtype, rows.shape)
     if rows.shape[0] != len(names):

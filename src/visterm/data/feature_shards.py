@@ -179,7 +179,6 @@ def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDAr
 
 
 def _check_lists(found: pa.DataType, what: str, tests: tuple[Callable[[Any], bool], ...], expected: str) -> None:
-    """Refuse a column of anything but lists of one sort of numbers."""
     kind = found.storage_type if isinstance(found, pa.BaseExtensionType) else found
     if not is_list(kind) or not any(test(kind.value_type) for test in tests):
         raise ShapeError(f"{what} has the type {found}; expected lists of {expected}.")

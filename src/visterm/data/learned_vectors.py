@@ -93,7 +93,6 @@ def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[n
 
 
 def _skipgram_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return vectors by skip-gram with negative sampling."""
     from visterm.kernels.skipgram import skipgram_epoch
 
     counts = np.asarray(Y.sum(axis=0), np.float64)

@@ -108,7 +108,6 @@ def refuse_itself(word: str, other: str, place: str, relation: str) -> None:
 
 
 def _delimiter(path: Path) -> str:
-    """Return what stands between the cells of a file."""
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 

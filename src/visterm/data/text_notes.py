@@ -86,7 +86,6 @@ class TextNotes:
             self._append(TextNote(text.name, [], [], False, None, ""))
 
     def _append(self, note: TextNote) -> None:
-        """Write a note at the end of the file."""
         fields = note._asdict()
         if note.done:
             del fields["done"]  # as all visterms read it

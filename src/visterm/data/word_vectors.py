@@ -152,7 +152,6 @@ def _rows_of(vectors: WordVectors, tag: str) -> list[int]:
 
 
 def _open(path: Path) -> VectorSource:
-    """Open a file by what is in it."""
     if not path.is_file():
         raise DataError(
             f"The file of word vectors {path} {why_no_file(path)}; expected GloVe, word2vec, fastText or safetensors."

@@ -119,7 +119,6 @@ class BestMatches:
         return float(self._compare(one, one)[0, 0])
 
     def _compare(self, x: _Tile, y: _Tile) -> Doubles:
-        """Compare bags with others, shape (n_x, n_y)."""
         out = np.empty((len(x[1]) - 1, len(y[1]) - 1))
         best_matches(np.matmul(x[0], y[0].T), x[2], y[2], x[1], y[1], *self._settings, out)
         return out

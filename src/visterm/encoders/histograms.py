@@ -195,7 +195,6 @@ class Histograms(Encoder):
         return np.concatenate(blocks)
 
     def _bank(self) -> FilterBank:
-        """Return the filters whose responses textons are patterns of."""
         return FilterBank(self.orientations, tuple(float(sigma) for sigma in self.sigmas))
 
     def _finders(self) -> list[TextonFinder]:

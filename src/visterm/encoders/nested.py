@@ -67,7 +67,6 @@ class NestedEncoder(Encoder):
             part.check_settings()
 
     def _fit_parts(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
-        """Fit the encoders inside, each by itself."""
         parts = self._make_parts()
         for part in parts:
             part.fit(images, skip_unreadable=skip_unreadable, progress=progress)
@@ -140,7 +139,6 @@ class NestedEncoder(Encoder):
         return found
 
     def _looks_at_pixels(self) -> bool:
-        """Return whether an encoder inside reads pixels."""
         return any(
             part._looks_at_pixels() if isinstance(part, NestedEncoder) else isinstance(part, Encoder)
             for part in self.parts_

@@ -246,7 +246,6 @@ def _metrics(request: EvaluateRequest, say: Say) -> list[str]:
 def _say_what_was_left_out(
     found: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say
 ) -> None:
-    """Report which metrics and tags do not count."""
     for reason in found.undefined.values():
         say(f"Left out: {reason}")
     if found.unknown:
@@ -257,7 +256,6 @@ def _say_what_was_left_out(
 
 
 def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int, say: Say) -> None:
-    """Warn of images that runs are measured on and have learned from."""
     for name, n_learned in zip(names, learned, strict=True):
         if n_learned:
             say(

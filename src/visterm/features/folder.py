@@ -273,12 +273,10 @@ class FeatureFolder:
         return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
 
     def _files_of(self, name: str) -> list[Path]:
-        """List the files of a folder inside."""
         return list((self.path / name).glob("*"))
 
 
 def _is_whole(file: Path, entry: ShardEntry) -> bool:
-    """Return whether a file has the bytes that were written."""
     return file.is_file() and file_hash(file) == entry.sha256
 
 

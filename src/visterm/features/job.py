@@ -217,6 +217,5 @@ def facts_of_encoder(encoder: AnyEncoder) -> dict[str, Any]:
 
 
 def _in_words(encoder: AnyEncoder) -> str:
-    """Return name and settings of an encoder for messages."""
     facts = facts_of_encoder(encoder)
     return f"'{facts['encoder']}' with {', '.join(f'{k}={v}' for k, v in facts['settings'].items()) or 'no settings'}"

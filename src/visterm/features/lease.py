@@ -117,7 +117,6 @@ class Lease:
 
 
 def _is_abandoned(found: dict[str, Any]) -> bool:
-    """Return whether the process that wrote a lease is gone."""
     try:
         pid, renewed = int(found["pid"]), float(found["renewed"])
     except (KeyError, TypeError, ValueError):
@@ -131,7 +130,6 @@ def _is_abandoned(found: dict[str, Any]) -> bool:
 
 
 def _in_words(found: dict[str, Any] | None) -> str:
-    """Return which process wrote a lease, for messages."""
     if found is None:
         return "it is unknown which"
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(found.get("since", 0))))

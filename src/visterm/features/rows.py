@@ -90,7 +90,6 @@ class StoredRows:
         return stack_rows(found)[back]
 
     def _shard(self, number: int) -> Shard:
-        """Return a shard, read or still in memory."""
         if number in self._held:
             self._held.move_to_end(number)
             return self._held[number]
@@ -101,6 +100,5 @@ class StoredRows:
         return self._held[number]
 
     def _check(self, number: int) -> None:
-        """Refuse a shard that is missing or was changed."""
         if not self.is_whole(number):
             raise self._folder.damaged(self._contents.shards[number])

@@ -180,7 +180,6 @@ class ShardWork:
         return shard, skipped, len(places) - len(old)
 
     def _write(self, shard: Shard) -> ShardEntry:
-        """Write a shard, unless the folder has it from before."""
         file = self._file_name(shard.names, shard.sha256)
         entry = self._known.entry(file)
         if entry is None:
@@ -210,7 +209,6 @@ class ShardWork:
         return None
 
     def _file_name(self, names: Sequence[str], sha256: Sequence[str | None]) -> str:
-        """Return the file name of the shard of some images, by the encoder, their names and their contents."""
         return f"part-{self._digest(names, sha256)}.parquet"
 
     def _digest(self, names: Sequence[str], sha256: Sequence[str | None]) -> str:

@@ -128,7 +128,6 @@ class Features:
         return Corpus.joined(self.images, [self.images / name for name in names], found, encoded=self)
 
     def _found(self, name: str) -> StoredRow:
-        """Return what is stored of an image; refuse a name that is not there."""
         if name not in self._stored:
             raise DataError(
                 f"The image '{name}' is not among the {count_of(len(self._stored), 'image')} of {self.path}. "

@@ -189,7 +189,6 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
 
 
 def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
-    """Yield the rows of CSV below its header."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None
     try:

@@ -142,7 +142,6 @@ def in_threads(draw: Callable[[int], T], n_scenes: int, n_jobs: int | None, prog
 
 
 def _draw_one(images: Path, index: int, seed: int, noise: NoiseSettings, format: str) -> DrawnPicture:
-    """Draw a scene, save it, and have a person tag it."""
     scene = draw_scene((seed, index))
     suffix, options = _ENCODERS[format]
     name = f"{index:06d}{suffix}"

@@ -55,7 +55,6 @@ def _camera(canvas: Canvas, photo: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _texture(canvas: Canvas, labels: NDArray[np.int32]) -> NDArray[np.float32]:
-    """Return the brightness of each pixel by the texture of its material."""
     materials = np.array([layer.material for layer in canvas.layers], np.int8)[labels]
     brightness = np.ones(labels.shape, np.float32)
     for material in sorted({layer.material for layer in canvas.layers} - {Material.PLAIN}):

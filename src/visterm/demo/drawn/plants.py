@@ -205,7 +205,6 @@ def _crown(
 
 
 def _bare(s: Sketch, bark: RGB, across: float, down: float) -> None:
-    """Draw the branches of a tree without leaves."""
     rng = s.rng
     for i in range(7):
         angle = pi * (0.14 + 0.72 * i / 6)

@@ -350,7 +350,6 @@ def _idf(positives: sp.csr_array) -> Floats:
 
 
 def _checked(Q: Any, R: Any, X: Any) -> Queries:
-    """Check weights of words and relevant images against each other and against the images."""
     weights, relevant = as_csr(Q), as_csr(R)
     relevant = as_csr(relevant.multiply(relevant > 0))
     for name, matrix in (("Q", weights), ("R", relevant)):
