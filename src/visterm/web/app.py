@@ -70,7 +70,7 @@ def create_app(
     app.state.service = service
     for kind in (HTTPException, RequestValidationError, VistermError):
         app.add_exception_handler(kind, answer_error)
-    for part in (about, search, images, tags, jobs):
+    for part in (search, images, about, tags, jobs):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(label_studio)
     app.include_router(login)

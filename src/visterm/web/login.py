@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from html import escape
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from visterm.web.pages.render import render
 from visterm.web.security import COOKIE, local_address, logged_in
 from visterm.web.service import service_of
 
 router = APIRouter(include_in_schema=False)
 
 WRONG_SECONDS = 0.5  # Delay after a wrong token, so that nobody finds one by trying
-_FORM = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>visterm: log in</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="stylesheet" href="/static/visterm.css"></head><body><main>
-<h1>visterm</h1>
-{message}
-<form method="post" action="/login">
-<input type="hidden" name="next" value="{next}">
-<p><label for="token">Token</label>
-<input id="token" name="token" type="password" autocomplete="current-password" required autofocus></p>
-<p><button>Log in</button></p>
-</form></main></body></html>
-"""
 
 
 @router.get("/login")
@@ -46,7 +33,7 @@ async def log_in(request: Request) -> Response:
     if not access.token or (isinstance(token, str) and access.is_token(token.strip())):
         return logged_in(access, local_address(address if isinstance(address, str) else "/"))
     await asyncio.sleep(WRONG_SECONDS)
-    return _page(address if isinstance(address, str) else "/", '<p role="alert">This token is wrong.</p>', 401)
+    return _page(address if isinstance(address, str) else "/", wrong=True)
 
 
 @router.post("/logout")
@@ -57,7 +44,6 @@ async def log_out() -> Response:
     return answer
 
 
-def _page(address: str, message: str = "", status: int = 200) -> Response:
+def _page(address: str, *, wrong: bool = False) -> Response:
     """Return the form."""
-    text = _FORM.format(message=message, next=escape(local_address(address), quote=True))
-    return Response(text, status, {"cache-control": "no-store"}, "text/html; charset=utf-8")
+    return render("login.html", 401 if wrong else 200, wrong=wrong, next=local_address(address))

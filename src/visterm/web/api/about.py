@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from visterm.core.errors import StorageError
 from visterm.web.errors import Refused, json_answer
 from visterm.web.metrics import CONTENT_TYPE
+from visterm.web.pages.render import render
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
 from visterm.web.service import VERSION, service_of
 
@@ -57,54 +57,7 @@ async def metrics(request: Request) -> Response:
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """List the addresses of the API, as a page without scripts."""
-    described: dict[str, Any] = request.app.openapi()
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8"><title>visterm: API</title>',
-        '<meta name="viewport" content="width=device-width, initial-scale=1"></head><body><main>',
-        f"<h1>{escape(described['info']['title'])} {escape(described['info']['version'])}: API</h1>",
-        f"<p>{escape(described['info'].get('description', ''))} For programs: "
-        '<a href="/api/v1/openapi.json">openapi.json</a>.</p>',
-    ]
-    for path, methods in described["paths"].items():
-        for method, operation in methods.items():
-            parts += _operation(path, method, operation)
-    page = "\n".join([*parts, "</main></body></html>"])
-    return Response(page, media_type="text/html; charset=utf-8")
-
-
-def _operation(path: str, method: str, operation: dict[str, Any]) -> list[str]:
-    """Return one operation as HTML: what it does, its parameters, its body and its answers."""
-    lines = [
-        f"<h2><code>{escape(method.upper())} {escape(path)}</code></h2>",
-        f"<p>{escape(operation['summary'])} {escape(operation.get('description', ''))}</p>",
-    ]
-    parameters = operation.get("parameters", [])
-    if parameters:
-        lines.append("<table><thead><tr><th>parameter<th>type<th>description</tr></thead><tbody>")
-        lines += [_parameter(parameter) for parameter in parameters]
-        lines.append("</tbody></table>")
-    body = operation.get("requestBody", {}).get("content", {})
-    if body:
-        kinds = ", ".join(f"{kind}: {_type(content.get('schema', {}))}" for kind, content in body.items())
-        lines.append(f"<p>Body: {escape(kinds)}</p>")
-    answers = ", ".join(
-        f"{status} {answer.get('description', '')}" for status, answer in operation["responses"].items()
-    )
-    lines.append(f"<p>Answers: {escape(answers)}</p>")
-    return lines
-
-
-def _parameter(parameter: dict[str, Any]) -> str:
-    """Return one parameter as a row of a table."""
-    schema = parameter.get("schema", {})
-    description = parameter["description"]
-    if "default" in schema:
-        description += f" Default: {schema['default']}."
-    if parameter.get("required"):
-        description += " Required."
-    name = f"{parameter['name']} ({parameter['in']})"
-    return f"<tr><td><code>{escape(name)}</code><td>{escape(_type(schema))}<td>{escape(description)}</tr>"
+    return render("api.html", described=request.app.openapi(), type_of=_type)
 
 
 def _type(schema: dict[str, Any]) -> str:

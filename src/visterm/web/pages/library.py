@@ -163,6 +163,7 @@ def _values(service: Service) -> dict[str, Any]:
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:
     """Count photos and tags, under the names that the page shows."""
+    catalogue.refresh()
     value = catalogue.stored.database.value
     images = "SELECT count(*) FROM images WHERE state = 'here'"
     return {

@@ -120,7 +120,7 @@ async def map_page(request: Request, service: Shared, drawn: bool = False) -> Re
 
 def _counts(catalogue: Catalogue) -> list[TagCount]:
     """Count the tags, unless nothing has changed since that was done."""
-    return catalogue.stored.database.keep("counts", catalogue.tags)
+    return catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
 
 
 def _has_tag_vectors(catalogue: Catalogue) -> bool:
