@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -252,6 +253,36 @@ def test_a_damaged_run_is_told_in_one_line(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 2
     assert re.fullmatch(r"visterm: .*model\.safetensors.*\n", ended.stderr), ended.stderr
+
+
+def test_a_killed_worker_does_not_open_a_catalogue_that_was_put_in_place_of_the_first(tmp_path):
+    folder = make_tiny_catalogue(tmp_path).folder
+    command = [sys.executable, "-m", "visterm", "serve", str(folder), "--port", "0", "--workers", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            service = Service(process, int(re.search(r":(\d+) ", process.stderr.readline())[1]))
+            connections = [service.connect(), service.connect()]
+            folder.rename(tmp_path / "old")
+            shutil.copytree(tmp_path / "old", folder)
+            first, second = service.workers()
+            os.kill(first, signal.SIGKILL)
+            connections = [connection for connection in connections if status_of(connection) != 0]
+            assert len(connections) == 1
+            assert status_of(connections[0], "/search?q=dots") == 503
+            connections[0].close()
+            os.kill(second, signal.SIGKILL)
+            assert process.wait(PATIENCE) == 2
+            assert "was replaced by another" in process.stderr.read()
+        finally:
+            process.kill()
+
+
+def status_of(connection, path="/tags"):
+    try:
+        return ask(connection, "GET", path)[0]
+    except (OSError, http.client.HTTPException):
+        connection.close()
+        return 0
 
 
 def test_limits_hold_for_the_sum_of_all_processes():

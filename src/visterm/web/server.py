@@ -136,6 +136,7 @@ class Server(uvicorn.Server):
             self._n_taken.own += 1
             client = socket.socket(fileno=descriptor)
             client.setblocking(False)
+            client.set_inheritable(False)
             task = loop.create_task(loop.connect_accepted_socket(lambda: protocol(**state, _loop=loop), client))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

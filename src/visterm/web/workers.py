@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from visterm.core.errors import StorageError, UserError
+from visterm.core.errors import ReplacedError, StorageError, UserError
 from visterm.core.threads import resolve_jobs
 from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
@@ -38,6 +38,7 @@ ACCEPTED_AT_ONCE = 64
 FULL_SECONDS = 1.0  # How long nothing is accepted once too many files are open
 SHORT_LIFE = 10.0  # Seconds; a worker that ends sooner is started again more and more slowly
 LONGEST_PAUSE = 5.0
+SHARED_MEMORY = "/dev/shm"
 
 
 def default_workers(catalogue: str | os.PathLike[str]) -> int:
@@ -67,7 +68,7 @@ def run_workers(
     """
     path = Path(catalogue).absolute()
     stored = StoredCatalogue.open(path)
-    with listening(host, port) as bound, tempfile.TemporaryDirectory(prefix="visterm") as metrics:
+    with listening(host, port) as bound, tempfile.TemporaryDirectory(prefix="visterm", dir=_memory()) as metrics:
         bound.setblocking(False)
         settings = {
             "catalogue": str(path),
@@ -94,13 +95,13 @@ class _Supervisor:
         self._bound = bound
         self._stored = stored
         n_workers = settings["n_workers"]
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the service runs
+        self._file = tempfile.TemporaryFile(dir=_memory())  # noqa: SIM115  # open as long as the service runs
         figures = Figures(n_workers + 1, n_workers, self._file.fileno())
         self._writing = Work("jobs", 1, 1)
         self._runner = JobRunner(Path(settings["catalogue"]), stored.jobs, self._writing, figures, self._send_news)
         self._workers = [_Worker(number, figures) for number in range(n_workers)]
         self._ending = asyncio.Event()
-        self._accepting = False
+        self._started = False
 
     async def run(self, started: Callable[[], None]) -> None:
         """Serve until a signal ends it; call `started` once all workers answer. Raises what a worker could not open."""
@@ -116,6 +117,7 @@ class _Supervisor:
             ends: list[asyncio.Future[Any]] = [ending, *self._keeping]
             await asyncio.wait([ready, *ends], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
+                self._started = True
                 started()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -138,15 +140,20 @@ class _Supervisor:
             await worker.ready.wait()
 
     async def _keep(self, worker: _Worker) -> None:
-        """Keep a worker running. Raises UserError if it could not open the catalogue, and nobody else answers."""
+        """Keep a worker running. Raises UserError if it can't open the catalogue when the service starts."""
         pause = 0.0
         while not self._ending.is_set():
-            self._stored.database.check_in_place()  # those that run answer that it was replaced; no other may be used
             began = time.monotonic()
-            await worker.run(self._settings | {"figures": self._file.fileno()}, self._hear)
+            try:
+                self._stored.database.check_in_place()  # a new worker must not open another catalogue than the others
+                await worker.run(self._settings | {"figures": self._file.fileno()}, self._hear)
+            except ReplacedError as error:
+                if not any(other.ready.is_set() for other in self._workers):
+                    raise
+                worker.failed = str(error)
             if self._ending.is_set():
                 return
-            if worker.failed and not any(other.ready.is_set() for other in self._workers):
+            if worker.failed and not self._started:
                 raise UserError(worker.failed)
             pause = min(max(2 * pause, 0.1), LONGEST_PAUSE) if time.monotonic() - began < SHORT_LIFE else 0.0
             why = worker.failed or f"it ended with status {worker.status}"
@@ -154,7 +161,8 @@ class _Supervisor:
             self._accept(any(other.ready.is_set() for other in self._workers))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause)
-            await asyncio.to_thread(self._stored.jobs.mark_lost)  # what it had written down and could not hand over
+            with suppress(StorageError):
+                await asyncio.to_thread(self._stored.jobs.mark_lost)  # what it had stored and could not hand over
 
     def _hear(self, worker: _Worker, what: str, *arguments: Any) -> None:
         """Do what a worker says."""
@@ -207,7 +215,7 @@ class _Worker:
         self.status = 0
         self._figures = figures
         self._n_open, self._n_taken = figures.now("connections", number), figures.now("taken", number)
-        self._n_sent = 0
+        self._n_sent, self._ended = 0, False
         self._channel: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -242,6 +250,8 @@ class _Worker:
                 assert self._process.stdin is not None
                 line = json.dumps(settings | {"number": self.number, "channel": its.fileno()})
                 self._process.stdin.write(line.encode() + b"\n")
+            if self._ended:  # while it was being started
+                self.end()
             reader, writer = await asyncio.open_connection(sock=ours.dup())
             try:
                 with suppress(ConnectionError):
@@ -256,12 +266,17 @@ class _Worker:
 
     def end(self) -> None:
         """Ask the process to end, and kill it if it doesn't."""
-        process = self._process
+        process, self._ended = self._process, True
         if process is None or process.returncode is not None:
             return
         with suppress(ProcessLookupError):
             process.terminate()
         asyncio.get_running_loop().call_later(END_SECONDS + 2, _kill, process)
+
+
+def _memory() -> str | None:
+    """Return where small files lie in memory: writing to a map of a file on a full disk ends a process."""
+    return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
