@@ -55,7 +55,7 @@ def test_nothing_that_was_committed_is_lost_however_often_the_writer_is_killed(t
     made.close()
     rng = np.random.default_rng(4)
     left: set[int] = set()
-    for _ in range(4):
+    for _ in range(3):
         said = kill_after(rng.uniform(0.02, 0.25), folder, kind)
         catalogue = StoredCatalogue.open(folder)
         n = catalogue.images.count()

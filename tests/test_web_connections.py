@@ -54,11 +54,6 @@ run_server(app, "127.0.0.1", 0, lambda at: print(at, flush=True), header_seconds
 """The whole service, at the number of files that most systems let a process open."""
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return make_tiny_catalogue(tmp_path_factory.mktemp("crowded"))
-
-
 @contextmanager
 def serving(folder, *, held=0, header_seconds=FOREVER):
     """Run a server that may open few files, of which some are open; give its address and the file of its log."""
@@ -81,6 +76,18 @@ def running(folder, program, *arguments):
             with suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE)
             process.kill()
+
+
+BODIES = 2**24
+"""Bytes of bodies that the service takes at once."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """The whole service: its address, the file of its log, and its process number."""
+    folder = tmp_path_factory.mktemp("crowded")
+    with running(folder, SERVICE, make_tiny_catalogue(folder / "tiny").folder, BODIES) as service:
+        yield service
 
 
 def connect(address, request, source="127.0.0.1"):
@@ -116,8 +123,9 @@ def test_more_unfinished_requests_than_files_may_be_open_leave_the_service_answe
         assert log.stat().st_size < 2000, log.read_text()
 
 
-def test_1100_unfinished_requests_at_1024_files_leave_the_whole_service_answering(tmp_path, tiny, many_files):
-    with running(tmp_path, SERVICE, tiny.folder, 2**28) as (address, log, _), ExitStack() as crowd:
+def test_1100_unfinished_requests_at_1024_files_leave_the_whole_service_answering(service, many_files):
+    address, log, _ = service
+    with ExitStack() as crowd:
         for _ in range(1100):
             crowd.enter_context(connect(address, UNFINISHED))
         for path in ("health", "search?q=dots", "images/1/thumbnail"):
@@ -126,20 +134,20 @@ def test_1100_unfinished_requests_at_1024_files_leave_the_whole_service_answerin
         assert log.read_text() == ""  # not even a connection that could not be accepted
 
 
-def test_bodies_that_are_held_open_take_the_memory_of_their_budget_and_others_are_answered(tmp_path, tiny):
-    budget, sent = 2**24, 2**23
+def test_bodies_that_are_held_open_take_the_memory_of_their_budget_and_others_are_answered(service):
+    address, _, pid = service
     headers = "host: 127.0.0.1\r\ncontent-type: image/png\r\ncontent-length: 16777216\r\n\r\n"
-    with running(tmp_path, SERVICE, tiny.folder, budget) as (address, _, pid), ExitStack() as crowd:
+    with ExitStack() as crowd:
         before = peak_megabytes(pid)
         for _ in range(64):
             holding = crowd.enter_context(connect(address, f"POST /api/v1/annotate HTTP/1.1\r\n{headers}".encode()))
             with suppress(OSError):  # refused before all of it was sent
-                holding.sendall(bytes(sent))
+                holding.sendall(bytes(2**23))
         with connect(address, b"GET /api/v1/metrics HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n", "127.0.0.2") as other:
             told = b"".join(iter(lambda: other.recv(2**16), b"")).decode()
         assert told.startswith("HTTP/1.1 200 ")
         figures = dict(line.rsplit(" ", 1) for line in told.splitlines() if line.startswith("visterm_"))
-        assert 0 < float(figures["visterm_body_bytes"]) <= budget
+        assert 0 < float(figures["visterm_body_bytes"]) <= BODIES
         assert float(figures['visterm_refused_total{kind="body"}']) > 0
         assert peak_megabytes(pid) - before < 256  # 64 bodies of 8 MB are twice that
 
