@@ -23,9 +23,8 @@ from search import streams
 from visterm.core.threads import resolve_jobs
 from visterm.store import segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.current_rows import CurrentRows
+from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.images import Record
-from visterm.store.parts import ArrayPart
 
 WIDTH = 100
 K = 10

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from reference import pamir as reference
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.threads import one_blas_thread
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_queries import queries_of_tags

@@ -31,9 +31,8 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.models.pamir.pamir import Pamir
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.current_rows import CurrentRows
+from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.images import Record
-from visterm.store.parts import ArrayPart
 from visterm.tagging.tagger import Tagger
 
 QUERY = "snow tree"

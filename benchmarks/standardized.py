@@ -26,7 +26,7 @@ from harness.runs import machine, options, say, write
 from numpy.typing import NDArray
 
 from planted import plant_corpus
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_formats.tables import read_table

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 from visterm import Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.cli.evaluation_tables import show_bands
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary

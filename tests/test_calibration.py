@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from planted import plant_corpus
 from reference.calibration import confidence, expected_f1
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.cli.output import likeliest_first, percent
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from visterm import Catalogue, Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.core.errors import DataError, StorageError, TagFileError, UserError
 from visterm.data.contents import taken_of
 from visterm.library.encoded_features import CatalogueFeatures

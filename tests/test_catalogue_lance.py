@@ -142,7 +142,7 @@ with catalogue.transaction():
 def test_a_search_goes_on_with_the_rows_that_it_began_with(made, monkeypatch):
     monkeypatch.setattr(lance_rows, "KEPT_BYTES", 0)
     made.add(records(2), [[1.0, 0.0], [2.0, 0.0]])
-    before = made._rows.current()
+    before = made.current_rows()
     made.add(records(1), [[3.0, 0.0]])
     made.set_rows([0], [[9.0, 0.0]])
     assert before.search([1.0, 0.0], 0).scores.tolist() == [[2, 1]]

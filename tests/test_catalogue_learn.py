@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import Silent
 from visterm.library import learn as learning

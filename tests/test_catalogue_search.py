@@ -9,17 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from PIL import Image
 from typer.testing import CliRunner
 
 from tiny_catalogue import make_tiny_catalogue
 from tiny_catalogues import draw_photo, draw_photos, fit_run
 from visterm import Catalogue, Tagger
-from visterm.cli.commands import app
-from visterm.core.errors import DataError, EncoderMismatchError, UserError
+from visterm.cli.command_line import app
+from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, UserError
 from visterm.store.catalogue import Origin
 from visterm.store.filters import Filter
 from visterm.store.images import Record
+from visterm.tagging.run_files import open_run
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +43,42 @@ def visterm(*arguments):
     return done.exit_code, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def test_a_search_by_words_does_not_read_the_encoder(catalogue, tmp_path, monkeypatch):
+def test_a_search_by_words_reads_neither_the_encoder_nor_the_model(catalogue, tmp_path, monkeypatch):
     expected = catalogue.search("red", 3).hits
     monkeypatch.setattr("visterm.tagging.run.read_encoder", None)
+    monkeypatch.setattr("visterm.tagging.run.read_model", None)
     assert Catalogue.load(tmp_path / "catalogue").search("red", 3).hits == expected
+
+
+@pytest.mark.parametrize("model", ["wsabie", "ensemble", "knn", "ridge"])  # dense, dense or sparse, identity, dense
+def test_words_have_the_same_rows_before_and_after_the_model_is_read(model, tmp_path):
+    run = fit_run(tmp_path / "photos", draw_photos(tmp_path / "photos"), tmp_path / "run", model=model)
+    tagger = open_run(Tagger, run, 1)
+    tags = np.array([3, 0, 3], np.int32)
+    before = tagger.tag_rows(tags)
+    assert "model" not in vars(tagger)
+    Q = sp.csr_array(np.eye(len(tagger.vocabulary), dtype=np.float32)[tags])
+    expected = Tagger.load(run).model.query_rows(Q)
+    assert tagger.model.n_tags_ == Q.shape[1]
+    for rows in (before, tagger.tag_rows(tags)):
+        assert type(rows) is type(expected)
+        np.testing.assert_array_equal(sp.csr_array(rows).toarray(), sp.csr_array(expected).toarray())
+
+
+@pytest.mark.parametrize(
+    ("damaged", "match"),
+    [
+        (lambda V: V.astype(np.float64), r"model.safetensors: \['tag_rows_'\] is an array of float64"),
+        (lambda V: V[1:], r"model.safetensors: \['tag_rows_'\] is .*expected an array .*n_tags_ = 6"),
+        (lambda V: np.where(V > 0, np.float32("nan"), V), r"\['tag_rows_'\] has infinity or NaN"),
+    ],
+)
+def test_tag_rows_that_are_none_are_refused_though_their_checksum_is_right(damaged, match, catalogue, tmp_path):
+    other = Tagger.load(catalogue.stored.run_folder)
+    other.model.tag_rows_ = damaged(other.model.tag_rows_)
+    other.save(catalogue.stored.run_folder)
+    with pytest.raises(CorruptFileError, match=match):
+        Catalogue.load(tmp_path / "catalogue")
 
 
 def test_another_run_in_the_place_of_the_catalogues_own_is_refused(catalogue, tmp_path):

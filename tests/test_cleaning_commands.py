@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from visterm import Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS
 from visterm.tagging.part_settings import move_encoder, with_device

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.core.errors import UserError
-from visterm.core.query_weights import log_probabilities, part_signs
+from visterm.core.queries import log_probabilities, part_signs
 from visterm.library.catalogue import Catalogue
 from visterm.metrics.queries import rank_queries
 from visterm.tagging.tagger import Tagger

@@ -9,7 +9,7 @@ from ir_measures import IPrec, Qrel, ScoredDoc
 from scipy.stats import wilcoxon
 
 from visterm.core.errors import DataError
-from visterm.core.query_weights import LEAST
+from visterm.core.queries import LEAST
 from visterm.metrics import compare_pairs, rank_queries
 from visterm.metrics.comparison import difference_of, holm, interval_of
 from visterm.metrics.queries import best_images

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tiny_catalogues import draw_photos, fit_run
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.cli.completion import tags_of
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.library.catalogue import Catalogue
@@ -77,7 +77,7 @@ def test_nothing_is_completed_or_said_without_a_run_or_a_catalogue(completed, tm
 
 def test_completion_imports_nothing_heavy(place):
     code = (
-        "import json, sys; from visterm.cli import commands, completion; from pathlib import Path; "
+        "import json, sys; from visterm.cli import command_line, completion; from pathlib import Path; "
         f"completion.model_names(), completion.metric_names(), completion.tags_of(Path({str(place / 'catalogue')!r})); "
         "print(json.dumps(sorted(sys.modules)))"
     )

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from remote_photos import content, picture
 from test_cli import lines, visterm
 from visterm import Catalogue, Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.cli.progress import Bars
 from visterm.core.errors import (
     CorruptFileError,

@@ -13,7 +13,7 @@ from planted import plant_corpus
 from test_cli import visterm
 from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, TagFileError, UserError
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow

@@ -20,7 +20,7 @@ from visterm.library.union import CatalogueUnion
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
 from visterm.store.filters import Filter
-from visterm.store.tags import SAID
+from visterm.store.searched import SAID
 from visterm.tagging.tag_lookup import Completions
 
 N = 12

@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from visterm import Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.cli.info import _in_minutes
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.library.info import describe, training_history

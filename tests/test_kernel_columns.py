@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planted import plant_corpus
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from planted import plant_corpus
 from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write, write_table
 from visterm import Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, UserError, VistermError
 from visterm.data.one_pass import BoundedCounts, Reservoir
 from visterm.data.tag_files import read_tag_table

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from planted import plant_corpus
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import queries_of_tags
 from visterm.metrics.queries import rank_queries
 from visterm.models.abilities import LearnsQueries

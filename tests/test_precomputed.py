@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from test_cli import lines
 from visterm import Catalogue, Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.core.errors import (
     DataError,
     EncoderMismatchError,

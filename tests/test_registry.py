@@ -65,7 +65,7 @@ def test_every_entry_loads_and_knows_its_own_name(registry, name):
 @pytest.mark.parametrize("command", [["--help"], ["models"], ["encoders"], ["metrics"], ["--version"]])
 def test_light_commands_load_nothing_heavy(command):
     code = (
-        "import sys\nfrom visterm.cli.commands import app\n"
+        "import sys\nfrom visterm.cli.command_line import app\n"
         f"try: app({command!r})\nexcept SystemExit: pass\n"
         "heavy = {'numba', 'sklearn', 'torch', 'onnxruntime', 'scipy'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
@@ -78,7 +78,7 @@ def test_light_commands_load_nothing_heavy(command):
 def test_a_search_and_an_annotation_load_no_library_that_they_do_not_need(command, tmp_path):
     folder = shutil.copytree(WRITTEN, tmp_path / "written")
     code = (
-        "import sys\nfrom visterm.cli.commands import app\n"
+        "import sys\nfrom visterm.cli.command_line import app\n"
         f"try: app({command!r})\nexcept SystemExit as ended: assert not ended.code, ended.code\n"
         "heavy = {'sklearn', 'pandas', 'pyarrow', 'torch', 'scipy.optimize', 'scipy.stats'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"

@@ -13,7 +13,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm.core.errors import CorruptFileError
 from visterm.data.feature_shards import read_shard, shard_bytes
 from visterm.library.info import check
-from visterm.store import row_sums
+from visterm.store import stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
 
@@ -24,7 +24,7 @@ SPARSE = sp.csr_array(np.where(DENSE > 0.5, DENSE, 0))
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(row_sums, "BLOCK_BYTES", 64)  # four dense rows
+    monkeypatch.setattr(stored_rows, "BLOCK_BYTES", 64)  # four dense rows
 
 
 def catalogue(folder, U):
@@ -73,7 +73,7 @@ def test_opening_samples_some_blocks(tmp_path, small_blocks, monkeypatch):
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(CorruptFileError, match=r"rows.f32: rows .* Restore"):
         StoredCatalogue.open(stored.folder)
-    monkeypatch.setattr(row_sums, "SAMPLED", 0)
+    monkeypatch.setattr(stored_rows, "SAMPLED", 0)
     StoredCatalogue.open(stored.folder).close()
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from reference.queries import tag_queries
 from visterm.core.errors import ShapeError, UserError
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_queries import Queries, queries_of_tags, relevant_images
 

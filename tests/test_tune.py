@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from planted import plant_corpus
 from visterm import Tagger
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.cli.options import choices
 from visterm.core.errors import CorruptFileError, DivergedError, StorageError, UserError
 from visterm.core.progress import SILENT

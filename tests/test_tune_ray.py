@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ray_trials import model_that, parts, trials_of
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.cluster import RayExecutor
 from visterm.core.errors import DataError, DivergedError, UserError
 from visterm.core.progress import SILENT

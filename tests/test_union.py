@@ -17,9 +17,8 @@ from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
 from visterm.core.executor import LocalShards
 from visterm.library.union import CatalogueUnion
-from visterm.store.current_rows import CurrentRows
+from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.filters import Filter
-from visterm.store.parts import ArrayPart
 from visterm.store.searched import ShardedRows
 
 N = 28

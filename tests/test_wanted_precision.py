@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planted import plant_corpus
-from visterm.cli.commands import app
+from visterm.cli.command_line import app
 from visterm.core.errors import UserError
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.report.tables import precision_summary

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.executor import LocalShards
-from visterm.store import lance_rows, lance_table, parts, row_index, segment_indexes
+from visterm.store import current_rows, lance_rows, lance_table, row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
 from visterm.store.searched import ShardedRows
@@ -133,7 +133,7 @@ def brute_force(q, U, k):
 @kinds
 @pytest.mark.parametrize("k", [1, 7, 100])
 def test_finds_what_brute_force_finds_ties_by_the_smaller_id(tmp_path, build, kind, k, monkeypatch):
-    monkeypatch.setattr(parts, "BLOCK_BYTES", 4 * 64 * 9)  # several blocks of rows, and of queries
+    monkeypatch.setattr(current_rows, "BLOCK_BYTES", 4 * 64 * 9)  # several blocks of rows, and of queries
     U, Q = whole_numbers(100, 6), whole_numbers(70, 6, seed=1)
     store = build(tmp_path, kind(U))
     for queries in (Q, sp.csr_array(Q)):

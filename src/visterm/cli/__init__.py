@@ -12,7 +12,7 @@ def main() -> None:
     """Run the command line; the entry point of the `visterm` program."""
     import typer
 
-    from visterm.cli.commands import app
+    from visterm.cli.command_line import app
     from visterm.core.errors import VistermError
 
     usage_error: Any = typer.BadParameter.__base__  # click's UsageError, whichever click typer brings

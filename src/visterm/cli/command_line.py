@@ -7,9 +7,9 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
-from typer import Typer, echo
+from typer import Exit, Option, Typer, echo
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
@@ -300,3 +300,32 @@ def words_last(args: Sequence[str], takes_value: Mapping[str, bool], others: Col
                 return options  # the error is then that the value is missing
             options.append(waiting.pop(0))
     return [*options, "--", *words] if words else options
+
+
+app = Typer(
+    name="visterm",
+    cls=CommandLine,
+    help="Learn a photo library's own tags, tag new photos with them, and find photos by words.",
+    epilog=in_lines(
+        (
+            ("visterm demo", "see it work on drawn pictures"),
+            ("visterm fit PHOTOS --tags tags.csv -o run", "learn your own tags"),
+        )
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
+    rich_markup_mode=None,
+)
+
+
+@app.callback(invoke_without_command=True)
+def visterm(
+    version: Annotated[bool, Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    """Learn a photo library's own tags, tag new photos with them, and find photos by words."""
+    if version:
+        import visterm
+
+        echo(f"visterm {visterm.__version__}")
+        raise Exit()

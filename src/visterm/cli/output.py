@@ -41,7 +41,8 @@ def emit(value: dict[str, Any]) -> None:
     """Print one JSON object as one line, in ASCII where standard output is not UTF-8."""
     from visterm.core.jsonlines import json_text
 
-    print(printable_json(json_text(value, ascii_only=_encoding() != "utf-8")), flush=True)
+    utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
+    print(printable_json(json_text(value, ascii_only=not utf8)), flush=True)
 
 
 def show(line: str) -> None:
@@ -155,11 +156,8 @@ def say_not_read(folders: Iterable[str | os.PathLike[str]]) -> dict[str, int]:
 
 def _as_shown(text: str) -> str:
     """Return a text with what cannot be seen, or cannot be written on standard output, replaced."""
-    return printable(text).encode(_encoding(), "replace").decode(_encoding())
-
-
-def _encoding() -> str:
-    return codecs.lookup(sys.stdout.encoding or "utf-8").name
+    encoding = sys.stdout.encoding or "utf-8"
+    return printable(text).encode(encoding, "replace").decode(encoding)
 
 
 def _numeric(cell: str) -> bool:

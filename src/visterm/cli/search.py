@@ -54,28 +54,27 @@ def search(
 
     The percentage is the chance that a photo shows what you look for.
     """
-    from visterm.library.search_request import SearchRequest, opened_for_search, search_run
+    from visterm.library.search_request import SearchRequest, search_run
     from visterm.store.filters import Filter
 
     among = Filter(
         tags=tuple(tag or ()), without=tuple(without or ()), predicted=tuple(predicted or ()), folder=folder,
-        taken_from=which.date_in(from_, "--from"), taken_to=which.date_in(to, "--to"),
-        min_bytes=which.bytes_in(min_size, "--min-size"), max_bytes=which.bytes_in(max_size, "--max-size"),
+        taken_from=None if from_ is None else which.date_in(from_, "--from"),
+        taken_to=None if to is None else which.date_in(to, "--to"),
+        min_bytes=None if min_size is None else which.bytes_in(min_size, "--min-size"),
+        max_bytes=None if max_size is None else which.bytes_in(max_size, "--max-size"),
         file_type=type_, unreviewed=unreviewed,
     )  # fmt: skip
     request = SearchRequest(
         words=words, like=like, k=k, combine=combine, cutoff=cutoff, min_confidence=min_confidence,
         expand=expand or (), groups=groups, among=among,
     )  # fmt: skip
-    request.check()
-    with opened_for_search(catalogue, options.executor_of(ray, None), say) as opened:
-        searched = search_run(opened, request)
-        unknown = opened.unknown_filters(request.among) if request.among and not searched.found.hits else []
-        _show(request, searched, unknown, scores=scores, json=json)
+    searched = search_run(catalogue, request, executor=options.executor_of(ray, None), say=say)
+    _show(request, searched, scores=scores, json=json)
 
 
-def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, scores: bool, json: bool) -> None:
-    """Print what was found; say on standard error what is to be known of it, such as `unknown` values of filters."""
+def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: bool) -> None:
+    """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
     found = searched.found
     if found.unknown:
         say(f"Not tags of the run, left out of the search: {', '.join(found.unknown)}")
@@ -84,15 +83,15 @@ def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, sco
     listed = request.words is None and request.like is None
     for hit in found.hits if scores or json else likeliest_first(found.hits):
         if listed and json:
-            emit({"image": hit.image, "id": hit.id, "path": hit.path} | _place(hit))
-        elif listed:
-            show(_named(hit))
+            place = {} if hit.catalogue is None else {"catalogue": hit.catalogue}
+            emit({"image": hit.image, "id": hit.id, "path": hit.path} | place)
         elif json:
             emit(hit.as_dict() | ({"confidence": None, "untrained": list(found.untrained)} if found.untrained else {}))
         else:
-            show(_line(hit, scores or request.like is not None))
+            show(_line(hit, (scores and not listed) or request.like is not None))
     if not found.hits:  # so that it is not taken for a search that failed
-        for line in unknown or ["No photo passes these filters." if request.among else "No photo was found."]:
+        nothing = "No photo passes these filters." if request.among else "No photo was found."
+        for line in searched.unknown_filters or [nothing]:
             say(line)
     if found.n_likely is not None:
         more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
@@ -111,19 +110,14 @@ def _show(request: SearchRequest, searched: Searched, unknown: list[str], *, sco
 
 
 def _line(hit: Hit, scores: bool) -> str:
-    """Return a photo with its confidence, if it has one, its score, if that is shown, and whether it was tagged so."""
+    """Return a photo with its confidence, if it has one, its score, if that is shown, and whether it was tagged so.
+
+    Of several catalogues it names the photo's own, by the path from here.
+    """
     numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
     numbers += [f"{hit.score:6.3f}"] if scores else []
-    return "  ".join([*numbers, _named(hit), *(["(tagged by hand)"] if hit.source else [])])
-
-
-def _place(hit: Hit) -> dict[str, str]:
-    return {} if hit.catalogue is None else {"catalogue": hit.catalogue}
-
-
-def _named(hit: Hit) -> str:
-    """Return the name of an image, and of several catalogues its own, by the path from here."""
-    if hit.catalogue is None:
-        return hit.image
-    catalogue, here = Path(hit.catalogue), Path.cwd().resolve()
-    return f"{hit.image}  ({catalogue.relative_to(here) if catalogue.is_relative_to(here) else catalogue})"
+    name = hit.image
+    if hit.catalogue is not None:
+        catalogue, here = Path(hit.catalogue), Path.cwd().resolve()
+        name += f"  ({catalogue.relative_to(here) if catalogue.is_relative_to(here) else catalogue})"
+    return "  ".join([*numbers, name, *(["(tagged by hand)"] if hit.source else [])])

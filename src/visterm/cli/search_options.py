@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from visterm.cli.completion import one_tag, words_of_a_query
-from visterm.cli.options import in_range
 from visterm.core.errors import UserError
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|b|kb|mb|gb|tb|kib|mib|gib)", re.IGNORECASE)
@@ -40,12 +39,7 @@ Combine = Annotated[
 ]
 Cutoff = Annotated[bool, search_option("--cutoff", help="Stop where few more photos are likely to match.")]
 MinConfidence = Annotated[
-    float | None,
-    search_option(
-        "--min-confidence",
-        help="Show photos with at least this confidence (0-1).",
-        callback=in_range("--min-confidence", least=0, below=1),
-    ),
+    float | None, search_option("--min-confidence", help="Show photos with at least this confidence (0-1).")
 ]
 Expand = Annotated[
     list[str] | None,
@@ -83,20 +77,18 @@ Type = Annotated[str | None, among_option("--type", help="Files of this type: jp
 Unreviewed = Annotated[bool, among_option("--unreviewed", help="Photos that nobody has reviewed.")]
 
 
-def bytes_in(text: str | None, option: str) -> int | None:
+def bytes_in(text: str, option: str) -> int:
     """Return the bytes of a size as typed, such as 1MB. Raises UserError if it is none."""
-    if text is None:
-        return None
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise UserError(f"{option} is {text!r}, not a size; expected bytes, or such as 500kB, 1MB or 2.5MiB.")
     return round(float(found[1]) * _UNITS[found[2].lower()])
 
 
-def date_in(text: str | None, option: str) -> str | None:
+def date_in(text: str, option: str) -> str:
     """Return a date as typed, such as 2024-05. Raises UserError if it is none."""
     from visterm.store.filters import is_date
 
-    if text is None or is_date(text.strip()):
-        return text and text.strip()
+    if is_date(text.strip()):
+        return text.strip()
     raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")

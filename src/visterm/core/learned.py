@@ -21,7 +21,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,22 +43,23 @@ BOUNDS = {
 """Bounds that a kind may declare: in words, and what is right of a number and the bound."""
 
 
+@dataclass
 class Sizes:
-    """The sizes that the words in an estimator's declarations stand for, as far as they are known.
+    """The sizes that the words in declarations stand for, as far as they are known.
 
-    Its whole numbers are known by the names of their attributes; other words get the size that they first have.
+    Whole numbers of the `estimator` are known by the names of their attributes; words that are not yet `known` get the
+    size that they first have.
     """
 
-    def __init__(self, estimator: Any) -> None:
-        self._estimator = estimator
-        self._found: dict[str, int] = {}
+    known: dict[str, int] = field(default_factory=dict)
+    estimator: Any = None
 
     def of(self, size: Size) -> int | None:
         """Return the number that is meant, or None if any is right."""
         if not isinstance(size, str):
             return size
         word, _, more = size.partition(" + ")
-        value: Any = self._found.get(word, getattr(self._estimator, word, None))
+        value: Any = self.known.get(word, getattr(self.estimator, word, None))
         is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
         return int(value) + int(more or 0) if is_whole else None
 
@@ -70,7 +71,7 @@ class Sizes:
             known = self.of(size)
             if isinstance(size, str) and known is None:
                 word, _, more = size.partition(" + ")
-                self._found[word] = found - int(more or 0)
+                self.known[word] = found - int(more or 0)
             elif known not in (None, found):
                 return False
         return True
@@ -113,34 +114,35 @@ class Array(Kind):
     ascending: bool = field(default=False, kw_only=True)
     empty: bool = field(default=False, kw_only=True)
 
+    canonical: bool = field(default=True, kw_only=True)
+    forms: ClassVar[tuple[str, ...]] = ("an array",)
+
     def check(self, value: Any, sizes: Sizes) -> None:
         """Refuse another type, another shape, or numbers out of range."""
-        self._check_form(value, isinstance(value, np.ndarray), "an array", sizes)
-        self._check_numbers(value, sizes)
+        is_csr = sp.issparse(value) and value.format == "csr"
+        form = "a CSR matrix" if is_csr else "an array" if isinstance(value, np.ndarray) else ""
+        shape = getattr(value, "shape", ())
+        if not (form in self.forms and value.dtype == self.dtype and sizes.fit(shape, self.shape)):
+            what = form if form in self.forms else " or ".join(self.forms)
+            raise DataError(f"is {_in_words(value)}; expected {what} of {self.dtype} {sizes.in_words(self.shape)}")
+        if 0 in shape and not self.empty:
+            raise DataError(f"is empty, {_in_words(value)}; expected at least 1 row and column")
+        numbers = value.data if is_csr else value
+        if not all_finite(numbers):
+            raise DataError("has infinity or NaN; expected finite numbers")
+        if is_csr and self.canonical:
+            again = sp.csr_array((value.data, value.indices, value.indptr), value.shape)  # which trusts no flag
+            if not again.has_canonical_format:
+                raise DataError("has columns out of order or twice in a row; expected each once, in ascending order")
+        if numbers.size and any(bound is not None for bound in (self.least, self.above, self.below, self.most)):
+            for number in (numbers.min(), numbers.max()):
+                _check_range(number.item(), sizes, self)
         if self.ascending and bool((np.diff(value) < 0).any()):
             raise DataError("has numbers that fall; expected them in ascending order")
         if self.permuted:
             rows = np.sort(np.atleast_2d(value), axis=1)
             if not np.array_equal(rows, np.broadcast_to(np.arange(rows.shape[1]), rows.shape)):
                 raise DataError(f"is no permutation; expected each number from 0 to {rows.shape[1] - 1} once a row")
-
-    def _check_form(self, value: Any, right: bool, what: str, sizes: Sizes) -> None:
-        """Refuse another type or shape; `right` says whether the class of the value is right."""
-        shape = getattr(value, "shape", ())
-        if not (right and value.dtype == self.dtype and sizes.fit(shape, self.shape)):
-            raise DataError(f"is {_in_words(value)}; expected {what} of {self.dtype} {sizes.in_words(self.shape)}")
-        if 0 in shape and not self.empty:
-            raise DataError(f"is empty, {_in_words(value)}; expected at least 1 row and column")
-
-    def _check_numbers(self, numbers: Any, sizes: Sizes) -> None:
-        """Refuse numbers that are not finite, or out of the declared bounds."""
-        if numbers.size == 0:
-            return
-        if not all_finite(numbers):
-            raise DataError("has infinity or NaN; expected finite numbers")
-        if any(bound is not None for bound in (self.least, self.above, self.below, self.most)):
-            for number in (numbers.min(), numbers.max()):
-                _check_range(number.item(), sizes, self)
 
 
 @dataclass(frozen=True)
@@ -150,27 +152,14 @@ class Csr(Array):
     `canonical` is False for matrices whose columns may be in any order.
     """
 
-    canonical: bool = field(default=True, kw_only=True)
-
-    def check(self, value: Any, sizes: Sizes) -> None:
-        """Refuse another type, another shape, or numbers out of range."""
-        self._check_form(value, sp.issparse(value) and value.format == "csr", "a CSR matrix", sizes)
-        self._check_numbers(value.data, sizes)
-        again = sp.csr_array((value.data, value.indices, value.indptr), value.shape)  # which trusts no flag
-        if self.canonical and not again.has_canonical_format:
-            raise DataError("has columns out of order or twice in a row; expected each once, in ascending order")
+    forms: ClassVar[tuple[str, ...]] = ("a CSR matrix",)
 
 
 @dataclass(frozen=True)
 class DenseOrCsr(Csr):
     """An array or a CSR matrix."""
 
-    def check(self, value: Any, sizes: Sizes) -> None:
-        """Refuse another type, another shape, or numbers out of range."""
-        if sp.issparse(value):
-            Csr.check(self, value, sizes)
-        else:
-            Array.check(self, value, sizes)
+    forms: ClassVar[tuple[str, ...]] = ("an array", "a CSR matrix")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +302,7 @@ def check_learned(estimator: Any) -> None:
         names.setdefault(declared_name(name, kinds), []).append(name)
     if None in names:
         raise DataError(f"{names[None][0]} is not declared in `learned` of {type(estimator).__name__}")
-    sizes = Sizes(estimator)
+    sizes = Sizes(estimator=estimator)
     for declared, kind in sorted(kinds.items(), key=lambda pair: not isinstance(pair[1], Array)):  # arrays have sizes
         if kind.required and "*" not in declared and declared not in names:
             raise DataError(f"{declared} of {type(estimator).__name__} is missing")

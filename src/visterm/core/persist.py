@@ -16,8 +16,8 @@ from typing import Any
 
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from visterm.core.errors import (
     CorruptFileError,
@@ -27,7 +27,7 @@ from visterm.core.errors import (
     UnknownNameError,
     UserError,
 )
-from visterm.core.files import GB, open_regular, read_regular_text
+from visterm.core.files import GB, open_regular, read_regular
 from visterm.core.jsonlines import json_text
 from visterm.core.learned import check_learned, learned_attributes
 from visterm.core.packing import csr_of_parts, csr_parts, pack, put_times, unpack, without_times
@@ -128,7 +128,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     is missing or was changed.
     """
     target = as_path(path)
-    if not is_remote(target):
+    if not target.exists() and not is_remote(target):
         _bring_back(target)
     if not target.exists():
         raise StorageError(f"There is no {kind} at {target}. {_how_to_make(kind)}")
@@ -238,18 +238,19 @@ def save_arrays(path: Path, arrays: dict[str, NDArray[Any]], metadata: dict[str,
         path.chmod(stat.S_IMODE(mode))  # safetensors lets nobody else read it, whatever the umask says
 
 
-def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read what `save_arrays` wrote.
+def load_arrays(path: Path, only: str | None = None) -> dict[str, NDArray[Any]]:
+    """Read what `save_arrays` wrote: all of it, or `only` one array, or the parts of one sparse matrix (`csr_parts`).
 
     Raises CorruptFileError if the file cannot be read, or is not whole: its arrays are never larger than the file.
     """
     try:
-        arrays: dict[str, NDArray[Any]] = load_file(path)
+        with safe_open(path, framework="numpy") as file:
+            names = [name for name in file.keys() if only is None or name.partition(":")[0] == only]  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
         raise CorruptFileError(
             f"{path} cannot be read as safetensors: {str(error) or type(error).__name__}. {HOW_TO_MEND}"
         ) from error
-    return arrays
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
@@ -268,7 +269,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read JSON, or say that the file is broken."""
     try:
-        return json.loads(read_regular_text(path, MOST_JSON))
+        return json.loads(read_regular(path, MOST_JSON).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise storage_error(error, path) or CorruptFileError(
             f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}"
@@ -278,11 +279,8 @@ def read_json(path: Path) -> Any:
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
     """Return the kind of a folder that `new_folder` wrote, or None for anything else."""
     try:
-        manifest = json.loads(read_regular_text(as_path(path) / MANIFEST, MOST_JSON))
-    except (OSError, ValueError, RecursionError) as error:
-        refused = storage_error(error, path)
-        if refused is not None:
-            raise refused from error
+        manifest = read_json(as_path(path) / MANIFEST)
+    except CorruptFileError:
         return None
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     return kind if isinstance(kind, str) else None

@@ -58,12 +58,14 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     if U.ndim != 2 or V.ndim != 2 or U.shape[1] != V.shape[1]:
         raise ShapeError(f"U has the shape {U.shape}, V {V.shape}; expected two matrices with as many columns each.")
     chosen = None if among is None else np.ascontiguousarray(among, np.int64)
-    if chosen is not None and (chosen.ndim != 1 or not _ascending_rows(chosen, len(V))):
-        raise DataError(f"among must be ascending rows of V, from 0 to {len(V) - 1}, none of them twice.")
+    if chosen is not None:
+        inside = chosen.ndim == 1 and (not chosen.size or (chosen[0] >= 0 and chosen[-1] < len(V)))
+        if not inside or (np.diff(chosen) <= 0).any():
+            raise DataError(f"among must be ascending rows of V, from 0 to {len(V) - 1}, none of them twice.")
     n, m = len(U), len(V) if chosen is None else len(chosen)
     k = check_k(k, m)
     if n == 0 or k == 0:
-        return _empty_heaps(n, k)
+        return Ranking(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
     n_threads = min(resolve_jobs(n_jobs), 1 + n * m * U.shape[1] // PART_WORK)
     n_parts = min(m, 1 if n_threads == 1 else n_threads * PARTS_PER_THREAD)
     bounds = [m * part // n_parts for part in range(n_parts + 1)]
@@ -78,17 +80,13 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     return Ranking(np.concatenate([f.ids for f in found]), np.concatenate([f.scores for f in found]))
 
 
-def _ascending_rows(rows: NDArray[np.int64], n_rows: int) -> bool:
-    """Return whether numbers rise from 0 or more to less than `n_rows`."""
-    return not rows.size or bool(rows[0] >= 0 and rows[-1] < n_rows and (np.diff(rows) > 0).all())
-
-
 def _best_of_part(
     U: Floats, V: Floats, chosen: NDArray[np.int64] | None, bounds: list[int], k: int, part: int
 ) -> Ranking:
     """Score one part of the tags, or of the chosen ones, tag by tag, and return the heaps of the best."""
     first, stop = bounds[part], bounds[part + 1]
-    heaps = _empty_heaps(len(U), min(k, stop - first))
+    shape = len(U), min(k, stop - first)
+    heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
     if chosen is not None:
         best_of_chosen(U, V, chosen[first:stop], *heaps)
     else:
@@ -100,7 +98,8 @@ def _best_of_part(
 def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -> Ranking:
     """Go over one part of the tags tile by tile, and over the images block by block while the tile is in the cache."""
     first, stop = bounds[part], bounds[part + 1]
-    heaps = _empty_heaps(len(U), min(k, stop - first))
+    shape = len(U), min(k, stop - first)
+    heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
     start_heaps(U, V, first, *heaps)
     width = U.shape[1]
     n_tags = int(np.clip(TILE_FLOATS // max(width, 1), 64, 4096))
@@ -116,11 +115,6 @@ def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -
             np.matmul(U[rows], tile.T, out=block)
             screen_best(block, U[rows], V, start, slack[rows], heaps.ids[rows], heaps.scores[rows])
     return heaps
-
-
-def _empty_heaps(n: int, k: int) -> Ranking:
-    """Return arrays for the k best of n rows."""
-    return Ranking(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
 
 
 def _slack(norms: NDArray[np.float64], width: int) -> Floats:

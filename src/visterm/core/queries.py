@@ -1,16 +1,20 @@
-"""What a typed search means: words, quoted phrases and ``-`` before what must not be there."""
+"""What a typed search means: words, quoted phrases and ``-`` before what must not be there; and what words weigh.
+
+The rarer a word, the more it weighs (normalised idf).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import as_csr
 from visterm.core.errors import UserError
 
 _PIECE = re.compile(
@@ -19,6 +23,14 @@ _PIECE = re.compile(
     r"|[,;-]"
 )
 """A phrase may end with the search instead of a quote; a quote within a word may not stand alone."""
+
+CONFIDENCE = "confidence"
+
+COMBINATIONS = ("sum", "product", CONFIDENCE)
+"""How words may be combined: by the weighted sum of their scores, where these are probabilities by their product, and
+where a run has a calibration by how likely an image is meant."""
+
+LEAST = 1e-9  # Probabilities below this count as this: no single word may keep an image from ever being shown
 
 
 class Word(NamedTuple):
@@ -81,3 +93,51 @@ def split_query(text: str) -> list[list[Word]]:
         else:
             runs.append([])
     return [run for run in runs if run]
+
+
+def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:
+    """Return ``-log`` of the share of captions that have each word, float32 (n_words,) (PAMIR, section IV-A).
+
+    `counts` are the captions that have each word, of `n_captions`. A word that none has counts as in one; of a word
+    that all have the weight is 0.
+    """
+    counts = np.maximum(np.asarray(counts, np.float64), 1)
+    idf: NDArray[np.float32] = np.log(max(float(n_captions), counts.max(initial=1.0)) / counts).astype(np.float32)
+    return idf
+
+
+def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
+    """Weigh the words of queries by their inverse frequencies, each query to unit length (PAMIR, section IV-A).
+
+    `words`, (n_queries, n_words), is 1 where the query has the word, -1 where it asks for images without. Where `idf`
+    is 0 for all words of a query, they weigh alike; a query without words stays empty.
+    """
+    right = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
+    plain = words if right and words.data.all() else as_csr(words)  # most queries come one by one, and are made so
+    owner = np.repeat(np.arange(plain.shape[0]), np.diff(plain.indptr))
+    values = plain.data * np.asarray(idf, np.float32)[plain.indices]
+    silent = np.bincount(owner, values.astype(np.float64) ** 2, plain.shape[0]) == 0
+    values = np.where(silent[owner], plain.data, values)
+    squares = np.bincount(owner, values.astype(np.float64) ** 2, plain.shape[0])
+    lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
+    weights = (values * (1.0 / lengths)[owner]).astype(np.float32)
+    found = sp.csr_array((weights, plain.indices, plain.indptr), shape=plain.shape)
+    return found if weights.all() else as_csr(found)
+
+
+def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:
+    """Return ``[log P, log(1 - P)]``, (n_images, 2 · n_words), of probabilities P(word | image) from `LEAST` on."""
+    P = np.asarray(P, np.float64)
+    logs: NDArray[np.float64] = np.log(np.maximum(np.hstack([P, 1 - P]), LEAST))
+    return logs.astype(np.float32)
+
+
+def part_signs(weights: Any) -> sp.csr_array:
+    """Return weights of words as those of having and of not having them, so that their products with logs are scores.
+
+    ``part_signs(W) @ log_probabilities(P).T`` is ``Σ w log P`` over the words (w > 0) and ``Σ |w| log(1 - P)`` over the
+    others: the log of the product of ``P^w`` and ``(1 - P)^|w|``. `weights` are (n_queries, n_words), the result is
+    CSR, (n_queries, 2 · n_words).
+    """
+    weights = as_csr(weights)
+    return as_csr(sp.hstack([weights.maximum(0), (-weights).maximum(0)], format="csr"))

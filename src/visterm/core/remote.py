@@ -34,10 +34,9 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
     It is typed as the `Path` that it stands in for.
     """
-    remote = as_remote(path)
-    if remote is not None:
-        return cast("Path", remote)
     text = os.fspath(path)
+    if is_remote(path):
+        return cast("Path", RemotePath(text))
     return Path(text[len("file://") :] if text.lower().startswith("file://") else text)
 
 

@@ -7,7 +7,6 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -72,7 +71,18 @@ class Vocabulary:
             first = self._columns.setdefault(tag_key(tag), column)
             if first != column:
                 raise DataError(f"The tags '{self.tags[first]}' and '{tag}' are one tag: case does not count.")
-        self.aliases: dict[str, str] = self._add_aliases(aliases or {})
+        self.aliases: dict[str, str] = {}
+        for alias, of_tag in (aliases or {}).items():
+            known, alias = self._columns.get(tag_key(of_tag)), clean_tag(alias)
+            if known is None:
+                raise DataError(f"'{alias}' is said to be an alias of '{of_tag}', which is no tag.")
+            if self._columns.setdefault(tag_key(alias), known) != known or not alias:
+                raise DataError(f"'{alias}' is said to be an alias of '{of_tag}', but is a tag itself, or empty.")
+            if tag_key(alias) != tag_key(of_tag):
+                self.aliases[alias] = self.tags[known]
+        self._aliases_of: defaultdict[str, list[str]] = defaultdict(list)
+        for alias, of_tag in self.aliases.items():
+            self._aliases_of[of_tag].append(alias)
         self._longest = max((tag.count(" ") + 1 for tag in (*self.tags, *self.aliases)), default=0)
 
     @classmethod
@@ -150,13 +160,6 @@ class Vocabulary:
         """Return all words that mean what a tag or an alias means; of a word that is neither, that word alone."""
         column = self.get(tag)
         return [tag] if column is None else [self.tags[column], *self._aliases_of.get(self.tags[column], ())]
-
-    @cached_property
-    def _aliases_of(self) -> dict[str, list[str]]:
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        for alias, tag in self.aliases.items():
-            found[tag].append(alias)
-        return found
 
     def index(self, tag: str) -> int:
         """Return the column of a tag, or raise `UnknownNameError` with the nearest tag."""
@@ -248,8 +251,25 @@ class Vocabulary:
         runs = split_query(search) if isinstance(search, str) else [[_as_word(entry)] for entry in search]
         found: list[tuple[int, int]] = []
         missing: list[Word] = []
+        others = others or {}
+        longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
         for run in runs:
-            self._match(run, others or {}, found, missing)
+            start = 0
+            while start < len(run):  # cut into tags, the longest first
+                for stop in range(min(len(run), start + longest), start, -1):
+                    key = tag_key(" ".join(word.text for word in run[start:stop]))
+                    if key in self._columns:
+                        found.append((self._columns[key], run[start].sign))
+                    elif key in others:
+                        missing.append(Word(others[key], run[start].sign, quoted=True))
+                    else:
+                        continue
+                    start = stop
+                    break
+                else:
+                    if clean_tag(run[start].text):
+                        missing.append(run[start])
+                    start += 1
         if not found and not missing:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
         return found, missing
@@ -289,45 +309,9 @@ class Vocabulary:
         """Make a vocabulary of what `to_json` returned."""
         return cls(saved["tags"], saved["counts"], saved.get("aliases"))
 
-    def _add_aliases(self, aliases: Mapping[str, str]) -> dict[str, str]:
-        """Let aliases find their tags, and return them with the tags as they are shown."""
-        added = {}
-        for alias, tag in aliases.items():
-            column = self._columns.get(tag_key(tag))
-            alias = clean_tag(alias)
-            if column is None:
-                raise DataError(f"'{alias}' is said to be an alias of '{tag}', which is no tag.")
-            if self._columns.setdefault(tag_key(alias), column) != column or not alias:
-                raise DataError(f"'{alias}' is said to be an alias of '{tag}', but is a tag itself, or empty.")
-            if tag_key(alias) != tag_key(tag):
-                added[alias] = self.tags[column]
-        return added
-
     def _known(self, tags: Iterable[str]) -> list[int]:
         """Return the columns of those tags that have one."""
         return [column for column in map(self.get, tags) if column is not None]
-
-    def _match(
-        self, run: list[Word], others: Mapping[str, str], found: list[tuple[int, int]], missing: list[Word]
-    ) -> None:
-        """Cut a run of words into tags, the longest first, and add them to `found`, other words to `missing`."""
-        start = 0
-        longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
-        while start < len(run):
-            for stop in range(min(len(run), start + longest), start, -1):
-                key = tag_key(" ".join(word.text for word in run[start:stop]))
-                if key in self._columns:
-                    found.append((self._columns[key], run[start].sign))
-                elif key in others:
-                    missing.append(Word(others[key], run[start].sign, quoted=True))
-                else:
-                    continue
-                start = stop
-                break
-            else:
-                if clean_tag(run[start].text):
-                    missing.append(run[start])
-                start += 1
 
 
 def clean_tag(tag: str) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import GB
-from visterm.core.query_weights import inverse_frequencies
+from visterm.core.queries import inverse_frequencies
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.text_files import read_text
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.query_weights import CONFIDENCE
+from visterm.core.queries import CONFIDENCE
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow

@@ -83,7 +83,7 @@ def read_checked(file: Path, kind: Kind) -> dict[str, Any]:
     """Read a JSON file and check that it holds what `kind` says."""
     with refusing(file):
         value: dict[str, Any] = read_json(file)
-        kind.check(value, Sizes(None))
+        kind.check(value, Sizes())
     return value
 
 

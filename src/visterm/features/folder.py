@@ -152,7 +152,7 @@ class FeatureFolder:
         file = open_folder(self.path, self.kind) / MANIFEST
         with refusing(file):
             facts = read_json(file)
-            self.manifest_kind.check(facts, Sizes(None))
+            self.manifest_kind.check(facts, Sizes())
             return self._contents_of(facts, [ShardEntry(**entry) for entry in facts["shards"]])
 
     def skipped(self) -> list[Skipped]:

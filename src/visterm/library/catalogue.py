@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from visterm.core.errors import StorageError, UserError
+from visterm.core.errors import EncoderMismatchError, StorageError, UserError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.persist import new_folder
 from visterm.core.progress import SILENT, Progress
@@ -21,7 +21,7 @@ from visterm.store.images import ImageRecord
 from visterm.store.lance_segment import FILES, lance_uri
 from visterm.store.runs import SHORT
 from visterm.store.tags import Prediction
-from visterm.tagging.run_files import open_run, stored_fingerprint
+from visterm.tagging.run_files import open_run
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Catalogue(Searchable):
         self._n_jobs: int | None = None
         origin = Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)
         self.stored = self.searched = StoredCatalogue(origin)
-        self._use(tagger)
+        self.tagger, self._fingerprint = tagger, tagger.fingerprint
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], tagger: Tagger, *, store: str = FILES) -> Self:
@@ -92,13 +92,18 @@ class Catalogue(Searchable):
 
         Several processes may search one, and give feedback, while one of them indexes or learns; a second one that
         tries to do so gets an error that names the first. Raises StorageError if there is no catalogue at `path`, or it
-        was damaged.
+        was damaged; EncoderMismatchError if its run is not the one that made the rows.
         """
         catalogue = cls.__new__(cls)
         catalogue._n_jobs = n_jobs
         catalogue.stored = catalogue.searched = stored = StoredCatalogue.open(path)
-        catalogue._use(open_run(Tagger, stored.run_folder, n_jobs), stored.run_folder)
-        stored.check_origin(catalogue._fingerprint)
+        catalogue.tagger = tagger = open_run(Tagger, stored.run_folder, n_jobs)
+        catalogue._fingerprint, origin = tagger.fingerprint, stored.origin
+        if catalogue._fingerprint != origin.fingerprint:
+            raise EncoderMismatchError(
+                f"This catalogue was made by {origin.run or 'an unsaved run'} ({origin.fingerprint}), not by this run "
+                f"({catalogue._fingerprint}): their rows cannot be compared. Index the images again with this run."
+            )
         return catalogue
 
     def __len__(self) -> int:
@@ -209,7 +214,7 @@ class Catalogue(Searchable):
         check_has_photos(tagger.encoder)
         found = adopt(tagger, self.stored, chunk_size=chunk_size, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
-            self._use(tagger)
+            self.tagger, self._fingerprint = tagger, tagger.fingerprint
         return found
 
     def _own_run(self, name: str) -> Tagger:
@@ -270,9 +275,9 @@ class Catalogue(Searchable):
     def new_tags(self) -> dict[str, int]:
         """Return the tags of people that the run has not learned yet, with how many photos have each."""
         known = self.tagger.words.dictionary(self.tagger.vocabulary)
-        fresh = {key: name for key, name in self.stored.tags.by_hand().items() if name not in known}
-        said = {name: self.stored.tags.said([key]) for key, name in fresh.items()}
-        return {name: len(of_tag.given) + len(of_tag.accepted) for name, of_tag in said.items()}
+        fresh = {key: name for key, name in self.stored.by_hand().items() if name not in known}
+        said = zip(fresh.values(), self.stored.said([[key] for key in fresh]), strict=True)
+        return {name: len(of_tag.given) + len(of_tag.accepted) for name, of_tag in said}
 
     def tags(self) -> list[TagCount]:
         """List all tags of images and of the run by name: how often given, accepted, rejected and predicted."""
@@ -322,8 +327,8 @@ class Catalogue(Searchable):
         """Open the current run again, where another process or thread has learned one since; return whether it has."""
         if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
             return False
-        folder = self.stored.run_folder
-        self._use(open_run(Tagger, folder, self._n_jobs), folder)
+        tagger = open_run(Tagger, self.stored.run_folder, self._n_jobs)
+        self.tagger, self._fingerprint = tagger, tagger.fingerprint
         return True
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -339,8 +344,3 @@ class Catalogue(Searchable):
             self.stored.write_into(folder)
             self.tagger.save(folder / RUNS / self.tagger.fingerprint)
             write_skipped(folder / SKIPPED, self.skipped)
-
-    def _use(self, tagger: Tagger, folder: Path | None = None) -> None:
-        """Search by a run from now on; the one in a folder may say its fingerprint there."""
-        self.tagger = tagger
-        self._fingerprint = (folder and stored_fingerprint(folder)) or tagger.fingerprint

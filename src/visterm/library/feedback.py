@@ -64,7 +64,7 @@ class TagCount:
 
 def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
     """Return one image, here or gone. Raises DataError if the id is not known."""
-    with stored.database.snapshot():
+    with stored.database.transaction(writes=False):
         record = known_image(stored, image_id)
         run = stored.runs.current()
         verdicts = stored.tags.verdicts(image_id)
@@ -121,7 +121,7 @@ def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
 
 def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount]:
     """List the tags of a catalogue and of its run by name; see `Catalogue.tags`."""
-    with stored.database.snapshot():
+    with stored.database.transaction(writes=False):
         counts = {entry["tag"]: entry for entry in stored.tags.counts()}
         predicted = dict(
             stored.database.rows(

@@ -48,8 +48,10 @@ class HandTagged(NamedTuple):
         ranked = np.concatenate([scores[order], found.scores[0, others]])[: k or None]
         return Ranking(ids[None, :], ranked[None, :].astype(np.float32))
 
-    def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_]:
-        """Return which of the words with weights images have by hand, shape (n_images, n_words)."""
+    def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_] | None:
+        """Return which of the words with weights images have by hand, shape (n_images, n_words); None if no image."""
+        if not self.of_tags:
+            return None
         found = np.zeros((len(ids), n_words), np.bool_)
         for word, tagged in self.of_tags.items():
             found[:, word] = _places(tagged, ids) >= 0

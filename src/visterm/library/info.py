@@ -197,9 +197,9 @@ def _read_described(folder: Path, name: str) -> dict[str, Any]:
     """Read the JSON of an encoder or a model without making one of it; what it learned is for showing only."""
     with refusing(folder / f"{name}.json"):
         described: dict[str, Any] = read_description(folder, name)
-        DESCRIBED.check(described, Sizes(None))
+        DESCRIBED.check(described, Sizes())
         for value in described["values"].values():
-            Record().check(value, Sizes(None))
+            Record().check(value, Sizes())
     return described
 
 

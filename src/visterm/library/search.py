@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_k, check_number
 from visterm.core.errors import UserError
-from visterm.core.queries import Query
-from visterm.core.query_weights import CONFIDENCE, log_probabilities, part_signs
+from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
 from visterm.core.vocabulary import phrases
@@ -28,7 +27,7 @@ from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.filters import Filter
 from visterm.store.images import file_type_of
 from visterm.tagging.part_settings import check_combination
-from visterm.tagging.typed_queries import query_row
+from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
     from visterm.store.searched import Searched, SearchedRows
@@ -126,7 +125,7 @@ class Searchable:
         learned = query.weights.nnz > 0 or query.outside is not None
         calibration = _calibration(tagger, combine, limited=limited and learned)
         rows = self.searched.current_rows()
-        word_rows = tagger.model.tag_rows(query.weights.indices)
+        word_rows = tagger.tag_rows(query.weights.indices)
         ids = None if not among else self._passing(among, rows)
         hand = hand_tagged(self.searched, tagger.vocabulary, query)
         if len(hand.ids):
@@ -145,7 +144,9 @@ class Searchable:
             found, own = Ranking(there[None, :], np.zeros((1, len(there)), np.float32)), np.zeros(len(hand.ids))
             calibration, n_likely = None, max(len(hand.ids), len(there))
         elif combine == "sum":
-            q = _weighed(query, word_rows) if query.outside is None else query_row(tagger.model, query)
+            q: Any = _weighed(query, word_rows)
+            if query.outside is not None:
+                q = q + (query.outside.weights @ query.outside.rows)[None, :]
             found = _NOTHING if 0 < k <= len(hand.ids) else _by_sum(rows, q, k, ids, hand.left_out)
             own = rows.products(q, hand.ids)[:, 0] if len(hand.ids) else np.empty(0)
         else:
@@ -159,7 +160,7 @@ class Searchable:
                 found, n_likely = _likeliest(ids, logs, k, cutoff, min_confidence)
                 hand = hand.among(np.sort(found.ids[0]) if limited else ids)
             else:
-                logs = _log_products(scores, query.weights)
+                logs = (part_signs(query.weights.data[None, :]) @ log_probabilities(scores).T)[0]
                 found, hand = _best(ids, logs, check_k(k, len(logs))), hand.among(ids)
             own = logs[np.searchsorted(ids, hand.ids)]
         if len(hand.ids):
@@ -180,8 +181,8 @@ class Searchable:
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that people gave here are words, too."""
         known = self.tagger.words.dictionary(self.tagger.vocabulary)
-        others = [phrase for phrase in phrases(words) if phrase not in known]
-        return self.tagger.query_weights(words, self.searched.by_hand(others) if others else None)
+        others = [phrase for phrase in phrases(words) if known.get(phrase) is None]
+        return typed_query(self.tagger, words, self.searched.by_hand(others) if others else None)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
         """Find photos that look like another: by the cosine of their rows in the run's space.
@@ -328,7 +329,7 @@ def _log_confidences(
     calibration: Calibration, scores: NDArray[np.float32], query: Query, hand: HandTagged, ids: Ids
 ) -> NDArray[np.float64]:
     """Return the logs of the chances that images are meant; what people said of the words is certain."""
-    certain = hand.certain(ids, query.weights.nnz) if hand.of_tags else None
+    certain = hand.certain(ids, query.weights.nnz)
     return calibration.log_confidences(scores, query.weights.indices, query.weights.data, certain)
 
 
@@ -336,15 +337,9 @@ def _contenders(
     calibration: Calibration, scores: NDArray[np.float32], query: Query, hand: HandTagged, ids: Ids, k: int
 ) -> Ids:
     """Return the places of all images that may be among the k most likely ones, and of those tagged by hand."""
-    certain = hand.certain(ids, query.weights.nnz) if hand.of_tags else None
+    certain = hand.certain(ids, query.weights.nnz)
     kept = calibration.contenders(scores, query.weights.indices, query.weights.data, k, certain)
     return np.union1d(kept, np.searchsorted(ids, hand.among(ids).ids)) if len(hand.ids) else kept
-
-
-def _log_products(P: NDArray[np.float32], weights: sp.csr_array) -> NDArray[np.float32]:
-    """Return the log of the product of the probabilities of each word, shape (n_images,)."""
-    logs: NDArray[np.float32] = (part_signs(weights.data[None, :]) @ log_probabilities(P).T)[0]
-    return logs
 
 
 def _best(ids: Ids, scores: NDArray[Any], k: int) -> Ranking:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from visterm.core.checks import check_number
 from visterm.core.errors import UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.persist import folder_kind
 from visterm.core.progress import Say, silent
-from visterm.core.query_weights import COMBINATIONS
+from visterm.core.queries import COMBINATIONS
 from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.expansion import EXPANSIONS, Group
@@ -62,7 +63,7 @@ class SearchRequest:
         Raises
         ------
         UserError
-            If so, or nothing is searched for.
+            If so, or one is out of its range, or nothing is searched for.
         """
         if self.words is None and self.like is None and not self.among:
             raise UserError(
@@ -73,6 +74,8 @@ class SearchRequest:
                 raise UserError(f"--expand is {how!r}; expected {one_of(EXPANSIONS)}.")
         if self.combine is not None and self.combine not in COMBINATIONS:
             raise UserError(f"--combine is {self.combine!r}; expected {one_of(COMBINATIONS)}.")
+        if self.min_confidence is not None:
+            check_number(self.min_confidence, "--min-confidence", least=0, below=1)
         of_words = {
             "--combine": self.combine, "--cutoff": self.cutoff, "--min-confidence": self.min_confidence,
             "--expand": self.expand, "words": self.words if self.like is not None else None,
@@ -84,48 +87,43 @@ class SearchRequest:
 
 
 class Searched(NamedTuple):
-    """What was found, and what belongs to the words: by kind of relation, in the order that was asked for."""
+    """What was found, and what belongs to it."""
 
     found: Found
-    related: dict[str, list[Group]]
+    related: dict[str, list[Group]]  # Of the words, by kind of relation, in the order that was asked for
+    unknown_filters: list[str]  # Where nothing was found: a sentence for each part of a filter that no image passes
 
 
-def search_run(opened: Catalogue | CatalogueUnion, request: SearchRequest) -> Searched:
-    """Search a catalogue, or several as one.
+def search_run(
+    path: str | os.PathLike[str], request: SearchRequest, *, executor: Executor = LOCAL, say: Say = silent
+) -> Searched:
+    """Do all that ``visterm search`` does: open a catalogue, or a union of several, and search it.
 
-    Raises UserError, UnknownNameError, DataError as `Catalogue.search`, `Catalogue.like` and `Catalogue.expand` do.
+    Several catalogues are searched on the machines of an executor. Raises UserError, UnknownNameError, DataError as
+    `SearchRequest.check`, `Catalogue.search`, `Catalogue.like` and `Catalogue.expand` do; StorageError if neither is at
+    `path`.
     """
-    among, k = request.among, request.k
-    if request.like is not None:
-        return Searched(opened.like(request.like, k, among=among), {})
-    if request.words is None:
-        return Searched(opened.browse(among, k), {})
-    limits: dict[str, Any] = {
-        "combine": request.combine,
-        "cutoff": request.cutoff,
-        "min_confidence": request.min_confidence,
-    }
-    related = {
-        how: opened.expand(request.words, how, k, n_groups=request.groups, among=among, **limits)
-        for how in dict.fromkeys(request.expand)
-    }
-    return Searched(opened.search(request.words, k, among=among, **limits), related)
-
-
-@contextmanager
-def opened_for_search(
-    path: str | os.PathLike[str], executor: Executor = LOCAL, say: Say = silent
-) -> Iterator[Catalogue | CatalogueUnion]:
-    """Open a catalogue, or a union of several; on the machines of an executor where there are several of them.
-
-    Raises StorageError if neither is at `path`.
-    """
-    if folder_kind(path) != UNION:
-        if executor.remote:
+    request.check()
+    with ExitStack() as opening:
+        opened: Catalogue | CatalogueUnion
+        if folder_kind(path) == UNION:
+            opened = opening.enter_context(CatalogueUnion.load(path, executor=executor))
+        else:
+            opened = Catalogue.load(path)
+        if executor.remote and (isinstance(opened, Catalogue) or len(opened.paths) == 1):
             say(SEARCHED_HERE)
-        yield Catalogue.load(path)
-        return
-    with CatalogueUnion.load(path, executor=executor) as opened:
-        if executor.remote and len(opened.paths) == 1:
-            say(SEARCHED_HERE)
-        yield opened
+        words, among, k, related = request.words, request.among, request.k, {}
+        if request.like is not None:
+            found = opened.like(request.like, k, among=among)
+        elif words is None:
+            found = opened.browse(among, k)
+        else:
+            limits: dict[str, Any] = {
+                "combine": request.combine,
+                "cutoff": request.cutoff,
+                "min_confidence": request.min_confidence,
+            }
+            for how in dict.fromkeys(request.expand):
+                related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
+            found = opened.search(words, k, among=among, **limits)
+        return Searched(found, related, opened.unknown_filters(among) if among and not found.hits else [])

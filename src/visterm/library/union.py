@@ -13,7 +13,7 @@ from visterm.core.persist import new_folder, open_folder, read_json, write_json
 from visterm.library.search import Searchable
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.searched import SearchedUnion
-from visterm.tagging.run_files import open_run, stored_fingerprint
+from visterm.tagging.run_files import open_run
 from visterm.tagging.tagger import Tagger
 
 UNION = "union"  # The kind of the folder, and the name of the list in it
@@ -69,7 +69,7 @@ class CatalogueUnion(Searchable):
             first = StoredCatalogue.open(self.paths[0])
             self._opened.callback(first.close)
             self.tagger = open_run(Tagger, first.run_folder, n_jobs)
-            self._fingerprint = stored_fingerprint(first.run_folder) or self.tagger.fingerprint
+            self._fingerprint = self.tagger.fingerprint
             self.refresh()
         except BaseException:
             self.close()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError
-from visterm.core.query_weights import log_probabilities, part_signs
+from visterm.core.queries import log_probabilities, part_signs
 from visterm.core.types import Ranking
 from visterm.kernels.topk import top_k
 from visterm.metrics.blocks import Block, Scores
@@ -45,7 +45,7 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine
         Not 0: the image is left out of the ranking of this query.
     combine : {"sum", "product"} or callable
         "product", of scores that are probabilities: rank by ``Σ weight of word · log P(word | image)`` instead, with
-        the log of ``1 - P`` for words of negative weight (`visterm.core.query_weights`). A callable is given the scores
+        the log of ``1 - P`` for words of negative weight (`visterm.core.queries`). A callable is given the scores
         of images for the words of one query, (n, n_words), their tags and weights, and gives what to rank by, (n,).
 
     Returns

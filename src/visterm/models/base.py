@@ -143,14 +143,6 @@ class Annotator(Estimator, ABC):
         V = self._tag_rows()
         return Q if V is None else (Q @ V if sp.issparse(V) else np.asarray(Q @ V, dtype=np.float32))
 
-    def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
-        """Return the rows of some tags, V[tags], shape (n, width); CSR where V is, or is the identity."""
-        V = self._tag_rows()
-        if V is not None:
-            return V[tags]
-        parts = np.ones(len(tags), np.float32), tags, np.arange(len(tags) + 1)
-        return sp.csr_array(parts, shape=(len(tags), self.n_tags_))
-
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Return all scores, shape (n_images, n_tags), float32: U · Vᵀ.
 

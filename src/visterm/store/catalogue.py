@@ -21,14 +21,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, ShapeError, StorageError
+from visterm.core.checks import as_rows
+from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.persist import check_target, new_folder, open_folder
 from visterm.store.database import Database
 from visterm.store.images import Images, Record, SkippedFiles
 from visterm.store.jobs import History, Jobs
 from visterm.store.lance_segment import LancePlace, lance_uri
 from visterm.store.lock import WriterLock
-from visterm.store.rows import as_rows
 from visterm.store.runs import Runs
 from visterm.store.searched import SearchedCatalogue
 from visterm.store.segment_indexes import build_indexes, how_it_searches, indexes_are_due
@@ -97,8 +97,7 @@ class StoredCatalogue(SearchedCatalogue):
             )
         catalogue = cls.__new__(cls)
         catalogue._begin(Database(path / DATABASE), path.absolute())
-        catalogue.fingerprint()
-        catalogue._rows.current()
+        catalogue.current_rows()
         catalogue._rows.check_sample()
         return catalogue
 
@@ -115,13 +114,13 @@ class StoredCatalogue(SearchedCatalogue):
             )
         segments = self._rows.segments()
         for segment in segments:
-            self._rows.sums.check(segment)
-        return self._rows.sums.n_missing(segments)
+            self._rows.check(segment)
+        return self._rows.n_without_sums(segments)
 
     def add_checksums(self) -> None:
         """Keep checksums of the rows that have none, as they are now."""
         with self.transaction():
-            self._rows.sums.add_missing(self._rows.segments())
+            self._rows.add_sums(self._rows.segments())
 
     def _begin(self, database: Database, folder: Path | None) -> None:
         self.folder = folder
@@ -223,18 +222,6 @@ class StoredCatalogue(SearchedCatalogue):
             self.runs.set_current(run_id)
             self._rows.have_changed()
 
-    def check_origin(self, fingerprint: str) -> None:
-        """Refuse queries and rows of anything but what made the rows that are here.
-
-        Raises EncoderMismatchError if `fingerprint` is not that of `origin`.
-        """
-        origin = self.origin
-        if fingerprint != origin.fingerprint:
-            raise EncoderMismatchError(
-                f"This catalogue was made by {origin.run or 'an unsaved run'} ({origin.fingerprint}), "
-                f"not by this run ({fingerprint}): their rows cannot be compared. Index the images again with this run."
-            )
-
     def compact(self, *, least: float = 0.2) -> bool:
         """Write the rows of each segment anew without the dead ones, where these are at least that share.
 
@@ -289,7 +276,7 @@ class StoredCatalogue(SearchedCatalogue):
 
     def write_into(self, folder: Path) -> None:
         """Write the catalogue's database and rows into a folder that is being made."""
-        with self.database.snapshot():
+        with self.database.transaction(writes=False):
             self._rows.copy_to(folder)
             self.database.copy_to(folder / DATABASE)
         copied = Database(folder / DATABASE)

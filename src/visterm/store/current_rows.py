@@ -1,46 +1,43 @@
-"""The rows of a catalogue's current run as they were committed at one moment: what a search looks at."""
+"""The rows that a search looks at, as they were committed at one moment, and which of them are the best.
+
+A part holds the rows of one segment with the ids of their images. `Part` is the course of a search, wherever the rows
+lie; `ArrayPart` has them in arrays, in memory or memory-mapped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import MOST_COLUMNS, check_k
-from visterm.core.errors import CorruptFileError, DataError
-from visterm.core.products import merged
+from visterm.core.checks import as_ids, as_queries, check_k
+from visterm.core.errors import DataError
+from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
-from visterm.store.database import Database
-from visterm.store.parts import Part
-from visterm.store.rows import as_ids, as_queries, stack_rows
-from visterm.store.segments import IDS, Segment, StoredIndex, StoredSegment
-
-HIDDEN = (
-    "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
-    "SELECT rows.row FROM images CROSS JOIN rows ON rows.run_id = ? AND rows.image_id = images.id "
-    "AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
-)
-"""The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows."""
+from visterm.kernels.topk import top_k
+from visterm.store.rows import stack_rows
 
 QUERY_BLOCK = 64  # Queries whose best rows are found at a time
-RESTORE = "Restore the catalogue from a backup, or index the images again into a new one."
+PASSED_OVER = 200
+"""Hidden rows up to which a search finds that many more, and drops them; with more it reads the others one by one."""
+
+SELECTIVE = 16  # If one id in this many is requested, or more, a table of all ids is quicker than looking each one up
+BLOCK_BYTES = 2**24  # Scores held at a time, of some queries and some sparse rows
 
 
+@dataclass(eq=False)
 class CurrentRows:
-    """Rows to search, under the ids of their images.
+    """Rows to search, under the ids of their images."""
 
-    `version` is that of the tables: another one means that rows have changed. `parts` are the segments of one run;
-    `width` is None where there are no rows.
-    """
-
-    def __init__(self, version: str, parts: list[Part], width: int | None) -> None:
-        self.version = version
-        self.parts = parts
-        self.width = width
+    version: str  # Of the tables: another one means that rows have changed
+    parts: Sequence[Part]  # The segments of one run
+    width: int | None  # None where there are no rows
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
@@ -48,9 +45,8 @@ class CurrentRows:
     @cached_property
     def ids(self) -> NDArray[np.int64]:
         """Ids of the images, in order."""
-        if not self.parts:
-            return np.empty(0, np.int64)
-        return np.sort(np.concatenate([part.visible_ids for part in self.parts]))
+        ids = [np.delete(part.ids, part.hidden) if len(part.hidden) else part.ids for part in self.parts]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *ids]))
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
         """Find the rows with the largest dot products, among all or those of some ids; see `StoredCatalogue.search`.
@@ -59,10 +55,9 @@ class CurrentRows:
         are right. Raises ShapeError if `q` is not as wide as the rows; DataError if `q` is not finite, or `among` are
         no whole numbers.
         """
-        Q, k = as_queries(q, self.width), check_k(k, len(self))
-        ids = None if among is None else as_ids(among)
+        Q, ids = as_queries(q, self.width), None if among is None else as_ids(among)
         places = [None if ids is None else part.places(ids) for part in self.parts]
-        k = min(k, sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True)))
+        k = check_k(k, sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True)))
         found = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
         for start in range(0, Q.shape[0] if k else 0, QUERY_BLOCK):
             queries = slice(start, start + QUERY_BLOCK)
@@ -108,62 +103,162 @@ class CurrentRows:
         return placed
 
 
-def read_current_rows(database: Database, files: Callable[[StoredSegment], Segment]) -> CurrentRows:
-    """Read which rows the current run has now, and map them.
+class Candidates(Protocol):
+    """An index: rows that may be among the best. `n_rows` are covered, from the first on."""
 
-    Raises CorruptFileError if the database names rows that cannot be, or their files are damaged.
-    """
-    with database.snapshot():
-        version = database.value("SELECT value FROM meta WHERE key = 'rows'")
-        run_id = database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
-        last_id = database.value("SELECT max(id) FROM images") or 0
-        parts: list[Part] = []
-        width = None
-        for segment in segments_of(database, "WHERE run_id = ?", run_id):
-            if width not in (None, segment.width):
-                raise CorruptFileError(f"The rows of one run are {width} and {segment.width} numbers wide. {RESTORE}")
-            width = segment.width
-            hidden = checked_places(database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
-            index = database.row("SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,))
-            if index is not None and not 0 <= index[1] <= segment.n_rows:
-                raise CorruptFileError(f"An index of {segment.n_rows} rows is noted to cover {index[1]}. {RESTORE}")
-            part = files(segment).part(segment.n_rows, hidden, StoredIndex(*index) if index else None)
-            if len(part.ids) and not 0 <= int(part.ids.min()) <= int(part.ids.max()) <= last_id:
-                raise CorruptFileError(
-                    f"{files(segment).where(IDS)}: the rows are of the images {part.ids.min()} to {part.ids.max()}; "
-                    f"expected 0 to {last_id}, as the catalogue has no others. {RESTORE}"
-                )
-            parts.append(part)
-    return CurrentRows(version, parts, width)
+    n_rows: int
+
+    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
+        """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
 
 
-def checked_places(found: list[Any], segment: StoredSegment) -> NDArray[np.int64]:
-    """Return the places of rows of a segment that the database lists, a place each.
+@dataclass(eq=False)
+class Part(ABC):
+    """Rows with ids; a subclass says where they lie, by three hooks."""
 
-    Raises CorruptFileError if the segment has no such row.
-    """
-    places = np.array([row[0] for row in found], np.int64)
-    outside = places[(places < 0) | (places >= segment.n_rows)]
-    if outside.size:
-        raise CorruptFileError(
-            f"The database names row {outside[0]} of segment {segment.id}, which has {segment.n_rows} rows. {RESTORE}"
+    ids: NDArray[np.int64]  # shape (n,): no visible one is there twice
+    rows: Any  # shape (n, width)
+    hidden: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Places of rows that no search finds, ascending."""
+    index: Candidates | None = None  # Of dense rows
+
+    @abstractmethod
+    def take(self, places: NDArray[np.int64]) -> Matrix:
+        """Return the rows at some places, in that order."""
+
+    @abstractmethod
+    def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+
+    @abstractmethod
+    def _best_places(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
+        """Find the places with the `k` largest products (k > 0), among all or some (ascending); exact."""
+
+    def __len__(self) -> int:
+        return len(self.ids) - len(self.hidden)
+
+    @cached_property
+    def visible(self) -> NDArray[np.int64]:
+        """Places of the rows that are not hidden, ascending."""
+        return np.delete(np.arange(len(self.ids)), self.hidden)
+
+    def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of visible rows by id, ascending; unknown ids (sorted, unique) are left out."""
+        if len(ids) == 0 or len(self) == 0:
+            return np.empty(0, np.int64)
+        first = self.ids[0]
+        if self.ascending and self.ids[-1] - first == len(self.ids) - 1:  # each id is one more than the one before
+            inside = slice(*np.searchsorted(ids, (first, first + len(self.ids))))
+            places: NDArray[np.int64] = ids[inside] - first
+        elif len(ids) * SELECTIVE > len(self.ids):
+            requested = np.zeros(self._largest + 2, np.bool_)
+            requested[ids[(ids >= 0) & (ids <= self._largest)]] = True
+            places = np.flatnonzero(requested[self.ids])
+        else:
+            order = self._order
+            there = self.ids if order is None else self.ids[order]
+            at = np.searchsorted(there, ids)
+            at = at[(at < len(there)) & (there[np.minimum(at, len(there) - 1)] == ids)]
+            places = at if order is None else np.sort(order[at])
+        return np.setdiff1d(places, self.hidden, assume_unique=True) if len(self.hidden) else places
+
+    def best(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None = None) -> Ranking:
+        """Find the best of a few queries among the visible rows, or some of them by place; at most k, ties by id."""
+        if places is None and self.index is not None:
+            by_index = [self._best_by_index(self.index, q[None, :], k) for q in Q]
+            if all(one is not None for one in by_index):
+                found = Ranking(*(np.concatenate(part) for part in zip(*filter(None, by_index), strict=True)))
+                return Ranking(self.ids[found.ids], found.scores)
+        passed_over = 0
+        if places is None and len(self.hidden) <= PASSED_OVER:
+            passed_over = len(self.hidden)
+        elif places is None:
+            places = self.visible
+        n_rows = len(self.ids) if places is None else len(places)
+        k = min(k, n_rows - passed_over)
+        if k == 0:
+            return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
+        k_visited = k + passed_over
+        if self.ascending:
+            found = self._best_places(Q, k_visited, places)
+        else:  # equal rows are ranked by id, and rows of changed images lie behind those of later ones
+            k_ties = min(k_visited + 1, n_rows)
+            found = self._best_places(Q, k_ties, places)
+            while k_ties < n_rows and (found.scores[:, -1] == found.scores[:, k_visited - 1]).any():
+                k_ties = min(2 * k_ties, n_rows)
+                found = self._best_places(Q, k_ties, places)
+            found = _at(found, np.lexsort((self.ids[found.ids], -found.scores), axis=1)[:, :k_visited])
+        if passed_over:
+            found = _at(found, np.argsort(np.isin(found.ids, self.hidden), axis=1, kind="stable")[:, :k])
+        return Ranking(self.ids[found.ids], found.scores)
+
+    def _best_by_index(self, index: Candidates, q: NDArray[np.float32], k: int) -> Ranking | None:
+        """Score the index's candidates, and the rows that came after it was made, as exact search does."""
+        candidates = index.candidates(q, k)
+        if candidates is None:
+            return None
+        candidates, later = (
+            np.setdiff1d(places, self.hidden, assume_unique=True)
+            for places in (candidates, np.arange(index.n_rows, len(self.ids)))
         )
-    return places
+        k = min(k, len(self))
+        if k == 0 or len(candidates) < min(k, len(self) - len(later)):
+            return None
+        parts = [self._best_places(q, min(k, len(some)), some) for some in (candidates, later) if len(some)]
+        return parts[0] if len(parts) == 1 else merged(parts, k)
+
+    @cached_property
+    def _largest(self) -> int:
+        """The largest id, -1 without rows."""
+        return int(self.ids.max(initial=-1))
+
+    @cached_property
+    def ascending(self) -> bool:
+        """Whether the rows lie in the order of their ids."""
+        return bool((np.diff(self.ids) > 0).all())
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64] | None:
+        """The visible places by id; None where the rows lie so."""
+        if len(self.hidden) == 0 and self.ascending:
+            return None
+        return self.visible[np.argsort(self.ids[self.visible], kind="stable")]
 
 
-def segments_of(database: Database, where: str = "", *values: Any) -> list[StoredSegment]:
-    """List segments, in their order: of all runs, or those for which a condition holds.
+class ArrayPart(Part):
+    """Rows in an array or CSR, in memory or memory-mapped: dense ones are streamed, sparse ones go block by block."""
 
-    Raises CorruptFileError if there can be no such segment.
-    """
-    found = database.rows(
-        f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id", values
-    )
-    segments = [StoredSegment(*row) for row in found]
-    for segment in segments:
-        if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MOST_COLUMNS or segment.n_rows < 0:
-            raise CorruptFileError(
-                f"The database says of segment {segment.id} that it has {segment.n_rows} rows of {segment.width} "
-                f"numbers, {segment.kind}; expected at most {MOST_COLUMNS:,} numbers, dense or csr. {RESTORE}"
-            )
-    return segments
+    rows: Matrix
+
+    def take(self, places: NDArray[np.int64]) -> Matrix:
+        """Return the rows at some places, in that order."""
+        return self.rows[places]
+
+    def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+        if places is None and len(self.hidden):
+            places = self.visible
+        rows = self.rows if places is None else self.rows[places]
+        return np.asarray(rows @ Q.T, np.float32)
+
+    def _best_places(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
+        if isinstance(self.rows, np.ndarray):
+            return top_k_products(Q, self.rows, k, among=places)
+        step = max(1, BLOCK_BYTES // (4 * len(Q)))
+        n = len(self.ids) if places is None else len(places)
+        parts = []
+        for start in range(0, n, step):
+            if places is None:
+                block = self.rows if n <= step else self.rows[start : start + step]
+                numbers = np.arange(start, start + block.shape[0])
+            else:
+                numbers = places[start : start + step]
+                block = self.rows[numbers]
+            found, best = top_k(np.ascontiguousarray((block @ Q.T).T), min(k, block.shape[0]))
+            parts.append(Ranking(numbers[found], best))
+        return merged(parts, k)
+
+
+def _at(found: Ranking, order: NDArray[np.int64]) -> Ranking:
+    """Return the columns of each row of a ranking, in some order."""
+    return Ranking(np.take_along_axis(found.ids, order, 1), np.take_along_axis(found.scores, order, 1))

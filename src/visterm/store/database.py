@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,8 +76,21 @@ class Database:
             with self.transaction() as connection:
                 _run_script(connection, files("visterm.store").joinpath("schema.sql").read_text(encoding="utf-8"))
                 connection.execute("INSERT INTO meta VALUES ('format', ?), ('rows', '')", (str(FORMAT),))
-        else:
-            self._check_format()
+            return
+        try:
+            found = int(self.value("SELECT value FROM meta WHERE key = 'format'") or 0)
+        except (sqlite3.DatabaseError, ValueError) as error:
+            raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error
+        if found > FORMAT:
+            raise StorageError(
+                f"{self.path} has format {found}; this visterm reads up to {FORMAT}. Install a newer visterm."
+            )
+        for version in range(found, FORMAT):
+            with self.transaction() as connection:
+                if int(self.value("SELECT value FROM meta WHERE key = 'format'")) > version:
+                    continue  # another process has done it meanwhile
+                MIGRATIONS[version](connection)
+                connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
 
     def check_in_place(self) -> None:
         """Check that the files at the catalogue's path are still those that were opened.
@@ -97,13 +111,13 @@ class Database:
 
     def rows(self, statement: str, values: Any = ()) -> list[Any]:
         """Run one statement that reads, and return all its rows."""
-        with self._turns, self._translated():
-            return self._connection().execute(statement, values).fetchall()
+        with self._used() as connection:
+            return connection.execute(statement, values).fetchall()
 
     def row(self, statement: str, values: Any = ()) -> Any:
         """Run one statement that reads, and return its first row, or None."""
-        with self._turns, self._translated():
-            return self._connection().execute(statement, values).fetchone()
+        with self._used() as connection:
+            return connection.execute(statement, values).fetchone()
 
     def value(self, statement: str, values: Any = ()) -> Any:
         """Run one statement that reads, and return the first value of its first row, or None."""
@@ -116,8 +130,7 @@ class Database:
         It belongs to the state of the tables that this thread sees: put nothing into it that was read before. Inside a
         transaction it is always empty, as that may be rolled back.
         """
-        with self._turns, self._translated():
-            connection = self._connection()
+        with self._used() as connection:
             if connection.in_transaction:
                 return {}
             # SQLite counts the commits of others for each connection, and its own changes apart
@@ -154,21 +167,38 @@ class Database:
     @property
     def in_transaction(self) -> bool:
         """Whether the calling thread is inside a transaction."""
-        with self._turns:
-            return self._connection().in_transaction
+        with self._used() as connection:
+            return connection.in_transaction
 
-    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+    @contextmanager
+    def transaction(self, *, writes: bool = True) -> Iterator[sqlite3.Connection]:
         """Do all that is inside or nothing; it is on disk when this ends. Inside another, it is part of that one.
+
+        Without `writes`, several statements see one state of the tables, whatever others commit in between.
 
         Raises StorageError if another process has been writing for too long. Raises ReplacedError if the catalogue was
         removed or replaced since it was opened. Raises DiskError if the disk is full, or refuses in another way;
         nothing of it is done then. Raises CorruptFileError if the file is damaged.
         """
-        return self._within("BEGIN IMMEDIATE")
-
-    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
-        """See one state of the tables in several statements, whatever others commit in between."""
-        return self._within("BEGIN")
+        with self._used() as connection:
+            is_inner = connection.in_transaction
+            if is_inner:
+                yield connection
+                return
+            try:
+                connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            except sqlite3.OperationalError as error:
+                self.check_in_place()
+                raise self._refused(error) or self._in_use(error) from error
+            try:
+                if writes:
+                    self.check_in_place()
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
 
     def check_readable(self) -> None:
         """Check that the file is in place and can be read, from the disk and not from what a connection remembers.
@@ -178,11 +208,8 @@ class Database:
         self.check_in_place()
         if self.path is None:
             return
-        with (
-            self._translated(),
-            closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection,
-        ):
-            connection.execute("SELECT value FROM meta").fetchall()
+        with self._used(), closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as afresh:
+            afresh.execute("SELECT value FROM meta").fetchall()
 
     def check(self) -> list[str]:
         """Return what SQLite's integrity check and its check of foreign keys find wrong: nothing, of a sound file."""
@@ -191,10 +218,10 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write all tables into a file that is not there yet."""
-        with self._turns, self._translated(path):
+        with self._used(path) as connection:
             target = sqlite3.connect(path)
             try:
-                self._connection().backup(target)
+                connection.backup(target)
                 target.execute("PRAGMA journal_mode = WAL")
             finally:
                 target.close()
@@ -210,37 +237,25 @@ class Database:
             self._shared = None
 
     @contextmanager
-    def _within(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """Commit what is done inside, or roll it back whatever goes wrong; inside another, it is part of that one."""
-        with self._turns, self._translated():
-            connection = self._connection()
-            if connection.in_transaction:
-                yield connection
-                return
-            try:
-                connection.execute(begin)
-            except sqlite3.OperationalError as error:
-                self.check_in_place()
-                raise self._refused(error) or self._in_use(error) from error
-            try:
-                if begin == "BEGIN IMMEDIATE":
-                    self.check_in_place()
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                _roll_back(connection)
-                raise
+    def _used(self, path: Path | None = None) -> Iterator[sqlite3.Connection]:
+        """Yield the calling thread's connection, and turn SQLite's errors into ours.
 
-    @contextmanager
-    def _translated(self, path: Path | None = None) -> Iterator[None]:
-        """Turn SQLite's errors into ours; those that a statement of ours is to blame for stay as they are."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            ours = self._refused(error, path)
-            if ours is None:
-                raise
-            raise ours from error
+        Those that a statement of ours is to blame for stay as they are. Messages name `path`; None: the database.
+        """
+        with self._turns:
+            try:
+                connection: sqlite3.Connection | None = self._shared or getattr(self._of_thread, "connection", None)
+                if connection is None:
+                    if self.path is None:
+                        raise StorageError("This catalogue was closed. Open it again.")
+                    self.check_in_place()  # else this thread would read another catalogue than the others
+                    connection = self._of_thread.connection = self._connect()
+                yield connection
+            except sqlite3.DatabaseError as error:
+                ours = self._refused(error, path)
+                if ours is None:
+                    raise
+                raise ours from error
 
     def _refused(self, error: sqlite3.Error, path: Path | None = None) -> StorageError | None:
         """Return the error of ours that an error of SQLite means, if the disk or the file is to blame."""
@@ -273,17 +288,6 @@ class Database:
             "try again when it is done."
         )
 
-    def _connection(self) -> sqlite3.Connection:
-        if self._shared is not None:
-            return self._shared
-        connection: sqlite3.Connection | None = getattr(self._of_thread, "connection", None)
-        if connection is None:
-            if self.path is None:
-                raise StorageError("This catalogue was closed. Open it again.")
-            self.check_in_place()  # else this thread would read another catalogue than the others
-            connection = self._of_thread.connection = self._connect()
-        return connection
-
     def _connect(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(
@@ -291,7 +295,8 @@ class Database:
             )
         except sqlite3.Error as error:
             raise self._refused(error) or StorageError(f"{self.path} cannot be opened: {error}.") from error
-        connection.text_factory = _decoded
+        # file names may be no UTF-8: they are read as Python reads file names
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             if self.path is not None:
@@ -314,22 +319,6 @@ class Database:
                 connection.execute("SELECT count(*) FROM sqlite_schema")  # its log of writes is there from now on
                 self._identity = _identities(self.path)
         return connection
-
-    def _check_format(self) -> None:
-        try:
-            found = int(self.value("SELECT value FROM meta WHERE key = 'format'") or 0)
-        except (sqlite3.DatabaseError, ValueError) as error:
-            raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error
-        if found > FORMAT:
-            raise StorageError(
-                f"{self.path} has format {found}; this visterm reads up to {FORMAT}. Install a newer visterm."
-            )
-        for version in range(found, FORMAT):
-            with self.transaction() as connection:
-                if int(self.value("SELECT value FROM meta WHERE key = 'format'")) > version:
-                    continue  # another process has done it meanwhile
-                MIGRATIONS[version](connection)
-                connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
 
 
 class Table:
@@ -355,12 +344,6 @@ def _identities(path: Path) -> tuple[FileIdentity, ...]:
     return tuple(found)
 
 
-def _roll_back(connection: sqlite3.Connection) -> None:
-    """Undo what was not committed."""
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
-
-
 def _lacks_a_table(error: sqlite3.Error) -> bool:
     """Return whether a statement found another schema than ours, which is checked at opening by its number alone."""
     return isinstance(error, sqlite3.OperationalError) and str(error).startswith(("no such table", "no such column"))
@@ -379,11 +362,6 @@ def as_text(text: str | os.PathLike[str]) -> str | bytes:
 def now() -> str:
     """Return the time as the tables hold it: UTC, in ISO 8601, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _decoded(text: bytes) -> str:
-    """Read text, of which file names may be no UTF-8, as Python reads file names."""
-    return text.decode("utf-8", "surrogateescape")
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:

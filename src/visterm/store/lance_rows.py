@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from visterm.core.errors import CorruptFileError
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Ranking
+from visterm.store.current_rows import Part
 from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, batches, schema_of
-from visterm.store.parts import Candidates, Part
 from visterm.store.row_index import MOST, RECALL, K, Settings, growing
 
 Places: TypeAlias = NDArray[np.int64]
@@ -154,13 +154,9 @@ class LanceRows:
 
 
 class LancePart(Part):
-    """Rows with ids, in a Lance table; its parameters are those of `Part`."""
+    """Rows with ids, in a Lance table."""
 
-    def __init__(
-        self, ids: Places, rows: LanceRows, hidden: Places | None = None, index: Candidates | None = None
-    ) -> None:
-        super().__init__(ids, hidden, index)
-        self.rows = rows
+    rows: LanceRows
 
     def take(self, places: Places) -> Floats:
         """Return the rows at some places, in that order."""

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, UserError
 from visterm.core.jsonlines import json_text
 from visterm.core.types import Matrix
+from visterm.store.current_rows import Part
 from visterm.store.lance_rows import LanceIndex, LancePart, LanceRows
 from visterm.store.lance_table import LanceTable, table_names
-from visterm.store.parts import Part
 from visterm.store.row_index import settings_of
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 

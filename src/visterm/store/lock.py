@@ -9,25 +9,27 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from visterm.core.errors import StorageError
 from visterm.core.jsonlines import json_text
 from visterm.store.database import now
 
 
+@dataclass(eq=False)
 class WriterLock:
     """The right to write rows, of one process and in it of one thread at a time; held more than once by that thread.
 
     `path` is the lock's file; None of a catalogue in memory, which has no other process.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._thread = threading.RLock()
-        self._depth = 0
-        self._holder: int | None = None
-        self._descriptor = -1
+    path: Path | None
+    _thread: Any = field(default_factory=threading.RLock, init=False)
+    _depth: int = field(default=0, init=False)
+    _holder: int | None = field(default=None, init=False)
+    _descriptor: int = field(default=-1, init=False)
 
     @property
     def is_mine(self) -> bool:
@@ -41,8 +43,8 @@ class WriterLock:
         Raises StorageError if another process holds it: "in use by PID on HOST since ...".
         """
         with self._thread:
-            if self._depth == 0 and self._path is not None:
-                self._descriptor = _locked(self._path)
+            if self._depth == 0 and self.path is not None:
+                self._descriptor = _locked(self.path)
             self._depth += 1
             self._holder = threading.get_ident()
             try:
@@ -51,7 +53,7 @@ class WriterLock:
                 self._depth -= 1
                 if self._depth == 0:
                     self._holder = None
-                    if self._path is not None:
+                    if self.path is not None:
                         os.close(self._descriptor)
 
 

@@ -8,12 +8,11 @@ import numpy as np
 
 from visterm.core.jsonlines import json_text
 from visterm.core.wording import count_of
-from visterm.store.current_rows import segments_of
 from visterm.store.database import Database
 from visterm.store.lance_rows import index_that_pays
 from visterm.store.lance_segment import LANCE, LanceSegment
 from visterm.store.row_index import Settings, build_index, is_installed, settings_of
-from visterm.store.segments import SegmentFolder, StoredSegment
+from visterm.store.segments import SegmentFolder, StoredSegment, segments_of
 from visterm.store.stored_rows import StoredRows
 
 INDEX_FROM = 100_000

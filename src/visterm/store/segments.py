@@ -16,16 +16,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import checked_csr
+from visterm.core.checks import MOST_COLUMNS, checked_csr
 from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
-from visterm.store.parts import ArrayPart, Part
+from visterm.store.current_rows import ArrayPart, Part
+from visterm.store.database import Database
 from visterm.store.row_index import INDEX_SUFFIX, LazyIndex, settings_of
 from visterm.store.rows import stack_rows
 
 IDS, DENSE, DATA, INDICES, INDPTR = "ids.i64", "rows.f32", "data.f32", "indices.i32", "indptr.i64"
 TYPES = {IDS: np.int64, DENSE: np.float32, DATA: np.float32, INDICES: np.int32, INDPTR: np.int64}
+RESTORE = "Restore the catalogue from a backup, or index the images again into a new one."
 
 
 class StoredSegment(NamedTuple):
@@ -37,6 +39,38 @@ class StoredSegment(NamedTuple):
     width: int
     n_rows: int
     table_version: int | None = None  # Of the Lance table that holds its rows; None where files do
+
+
+def segments_of(database: Database, where: str = "", *values: Any) -> list[StoredSegment]:
+    """List segments, in their order: of all runs, or those for which a condition holds.
+
+    Raises CorruptFileError if there can be no such segment.
+    """
+    found = database.rows(
+        f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id", values
+    )
+    segments = [StoredSegment(*row) for row in found]
+    for segment in segments:
+        if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MOST_COLUMNS or segment.n_rows < 0:
+            raise CorruptFileError(
+                f"The database says of segment {segment.id} that it has {segment.n_rows} rows of {segment.width} "
+                f"numbers, {segment.kind}; expected at most {MOST_COLUMNS:,} numbers, dense or csr. {RESTORE}"
+            )
+    return segments
+
+
+def checked_places(found: list[Any], segment: StoredSegment) -> NDArray[np.int64]:
+    """Return the places of rows of a segment that the database lists, a place each.
+
+    Raises CorruptFileError if the segment has no such row.
+    """
+    places = np.array([row[0] for row in found], np.int64)
+    outside = places[(places < 0) | (places >= segment.n_rows)]
+    if outside.size:
+        raise CorruptFileError(
+            f"The database names row {outside[0]} of segment {segment.id}, which has {segment.n_rows} rows. {RESTORE}"
+        )
+    return places
 
 
 class StoredIndex(NamedTuple):
@@ -53,9 +87,8 @@ class Segment(ABC):
     table_version: int | None = None
     """Of the Lance table that holds the rows, after what was written last; None where there is none."""
 
-    def __init__(self, kind: str, width: int) -> None:
-        self.kind = kind
-        self.width = width
+    kind: str
+    width: int
 
     @abstractmethod
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
@@ -85,7 +118,7 @@ class SegmentInMemory(Segment):
     """A segment of a catalogue that was not saved; what is appended stays where it is until it is read."""
 
     def __init__(self, kind: str, width: int) -> None:
-        super().__init__(kind, width)
+        self.kind, self.width = kind, width
         self._parts: list[tuple[NDArray[np.int64], Matrix]] = []
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
@@ -117,8 +150,7 @@ class SegmentFolder(Segment):
     """A segment on disk; see `Segment`."""
 
     def __init__(self, folder: Path, kind: str, width: int) -> None:
-        super().__init__(kind, width)
-        self.folder = folder
+        self.folder, self.kind, self.width = folder, kind, width
 
     def where(self, name: str) -> str:
         """Return the path of a file."""

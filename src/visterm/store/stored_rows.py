@@ -1,30 +1,65 @@
-"""The rows of a catalogue: segments that SQLite knows, appended to, read as they are committed, compacted."""
+"""The rows of a catalogue: segments that SQLite knows, appended to, checked by their sums, compacted.
+
+There is a checksum for each block of rows on disk: bytes that flipped give wrong answers and no error of their own.
+"""
 
 from __future__ import annotations
 
 import shutil
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import other_width
 from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.core.types import Matrix
-from visterm.store.current_rows import CurrentRows, checked_places, read_current_rows, segments_of
+from visterm.store.current_rows import CurrentRows, Part
 from visterm.store.database import Database
 from visterm.store.images import as_list
 from visterm.store.lance_segment import DENSE_ONLY, LancePlace, LanceSegment
 from visterm.store.lance_table import table_names
-from visterm.store.parts import Part
-from visterm.store.row_sums import RowSums
-from visterm.store.rows import other_width
-from visterm.store.segments import Segment, SegmentFolder, SegmentInMemory, StoredSegment
+from visterm.store.segments import (
+    DATA,
+    DENSE,
+    IDS,
+    RESTORE,
+    Segment,
+    SegmentFolder,
+    SegmentInMemory,
+    StoredIndex,
+    StoredSegment,
+    checked_places,
+    segments_of,
+)
 
 ROWS = "rows"
 
+VERSION = "SELECT value FROM meta WHERE key = 'rows'"  # It changes whenever rows do
+
+HIDDEN = (
+    "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
+    "SELECT rows.row FROM images CROSS JOIN rows ON rows.run_id = ? AND rows.image_id = images.id "
+    "AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
+)
+"""The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows."""
+
 COPIED = 65536  # Rows written anew at a time
+BLOCK_BYTES = 2**20  # Bytes of rows, about, under one checksum: little enough that a few are read at every opening
+SAMPLED = 4  # Blocks of a segment that are checked when a catalogue is opened
+
+
+class Block(NamedTuple):
+    """Some rows of a segment, and the CRC-32 of their ids and of their values."""
+
+    first: int
+    n_rows: int
+    ids_sum: int
+    rows_sum: int
 
 
 class StoredRows:
@@ -36,27 +71,45 @@ class StoredRows:
     def __init__(self, database: Database, folder: Path | None) -> None:
         self.database = database
         self.folder = folder
-        self.sums = RowSums(database, self.files)
         self._in_memory: dict[int, SegmentInMemory] = {}
-        self._current: CurrentRows | None = None
 
-    def current(self) -> CurrentRows:
-        """Return the rows as they are committed now: the last ones again, while nothing has changed.
+    def read_current(self) -> CurrentRows:
+        """Read which rows the current run has now, and map them.
 
-        Raises ReplacedError if the catalogue was removed or replaced since it was opened: the maps are of files that
-        are gone.
+        Raises CorruptFileError if the database names rows that cannot be, or their files are damaged.
         """
-        self.database.check_in_place()
-        rows, version = self._current, self._version()
-        while rows is None or rows.version != version:
-            try:
-                rows = self._current = read_current_rows(self.database, self.files)
-                break
-            except CorruptFileError:
-                before, version = version, self._version()
-                if version == before:  # else another process compacted just now, and removed what was old
-                    raise
-        return rows
+        with self.database.transaction(writes=False):
+            version = self.database.value(VERSION)
+            run_id = self.database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
+            if run_id is None:
+                raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
+            last_id = self.database.value("SELECT max(id) FROM images") or 0
+            parts: list[Part] = []
+            width = None
+            for segment in segments_of(self.database, "WHERE run_id = ?", run_id):
+                if width not in (None, segment.width):
+                    raise CorruptFileError(
+                        f"The rows of one run are {width} and {segment.width} numbers wide. {RESTORE}"
+                    )
+                width = segment.width
+                hidden = checked_places(self.database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
+                index = self.database.row("SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,))
+                if index is not None and not 0 <= index[1] <= segment.n_rows:
+                    raise CorruptFileError(f"An index of {segment.n_rows} rows is noted to cover {index[1]}. {RESTORE}")
+                files = self.files(segment)
+                part = files.part(segment.n_rows, hidden, StoredIndex(*index) if index else None)
+                first, last = (part.ids.min(), part.ids.max()) if len(part.ids) else (0, 0)
+                if not 0 <= first <= last <= last_id:
+                    raise CorruptFileError(
+                        f"{files.where(IDS)}: the rows are of the images {first} to {last}; expected 0 to {last_id}, "
+                        f"as the catalogue has no others. {RESTORE}"
+                    )
+                parts.append(part)
+        return CurrentRows(version, parts, width)
+
+    def version(self) -> Any:
+        """Return what changes whenever rows do."""
+        return self.database.keep("rows", lambda: self.database.value(VERSION))
 
     def have_changed(self) -> None:
         """Tell searches, of other processes too; drawn and not counted, so that it is new after a rollback as well."""
@@ -107,7 +160,7 @@ class StoredRows:
         files = self.files(segment)
         files.append(n_rows, ids, U)
         if segment.table_version is None:
-            self.sums.note(segment_id, n_rows, ids, U)
+            self._note_sums(segment_id, n_rows, ids, U)
         among = "image_id IN (SELECT value FROM json_each(?))"
         self.database.write(
             f"INSERT INTO dead_rows SELECT segment_id, row FROM rows WHERE run_id = ? AND {among}",
@@ -126,21 +179,63 @@ class StoredRows:
 
         Raises CorruptFileError if some differ.
         """
-        version = self._version()
+        version = self.version()
         try:
             run_id = self.database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
             for segment in segments_of(self.database, "WHERE run_id = ?", run_id):
-                self.sums.check(segment, sampled=True)
+                self.check(segment, sampled=True)
         except CorruptFileError:
-            if version == self._version():  # else another process compacted just now, and removed what was old
+            if version == self.database.value(
+                VERSION
+            ):  # else another process compacted just now, and removed what was old
                 raise
+
+    def add_sums(self, segments: Sequence[StoredSegment]) -> None:
+        """Keep checksums of rows that have none, as they are now."""
+        for segment in segments:
+            gaps = self._gaps(segment)
+            if gaps:
+                ids, U = self.files(segment).read(segment.n_rows)
+                for first, end in gaps:
+                    self._note_sums(segment.id, first, ids[first:end], U[first:end])
+
+    def n_without_sums(self, segments: Sequence[StoredSegment]) -> int:
+        """Return how many rows have no checksum: an earlier visterm wrote them."""
+        return sum(end - first for segment in segments for first, end in self._gaps(segment))
+
+    def check(self, segment: StoredSegment, *, sampled: bool = False) -> None:
+        """Compare the rows of a segment with their checksums: all, or a few blocks drawn at random.
+
+        Raises CorruptFileError if some differ.
+        """
+        found = self.database.rows(
+            "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= ? "
+            f"{f'ORDER BY random() LIMIT {SAMPLED}' if sampled else 'ORDER BY first'}",
+            (segment.id, segment.n_rows),
+        )
+        if not found:
+            return
+        files = self.files(segment)
+        ids, U = files.read(segment.n_rows)
+        for block in map(Block._make, found):
+            sums = _sums(ids, U, block.first, block.n_rows)
+            if sums != (block.ids_sum, block.rows_sum):
+                name = IDS if sums[0] != block.ids_sum else DENSE if segment.kind == "dense" else DATA
+                raise CorruptFileError(
+                    f"{files.where(name)}: rows {block.first:,} to {block.first + block.n_rows - 1:,} are not what was "
+                    "written; the disk or another program changed them. Restore the catalogue from a backup, or index "
+                    "the images again into a new one."
+                )
 
     def compact(self, least: float) -> bool:
         """Write segments anew without their dead rows, where these are at least that share; return whether any was."""
         replaced = []
         with self.database.transaction():
             for segment in self.segments():
-                dead = self._dead(segment)
+                listed = self.database.rows(
+                    "SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment.id,)
+                )
+                dead = checked_places(listed, segment)
                 if len(dead) and len(dead) >= least * segment.n_rows:
                     self._write_anew(segment, dead)
                     replaced.append(segment.id)
@@ -172,8 +267,27 @@ class StoredRows:
             copy.create()
             _copy(self.files(segment).part(segment.n_rows, np.empty(0, np.int64)), np.arange(segment.n_rows), copy)
 
-    def _version(self) -> Any:
-        return self.database.keep("rows", lambda: self.database.value("SELECT value FROM meta WHERE key = 'rows'"))
+    def _note_sums(self, segment_id: int, first: int, ids: NDArray[np.int64], U: Matrix) -> None:
+        """Keep the checksums of rows that are written from one row of a segment on."""
+        self.database.write_many(
+            "INSERT OR REPLACE INTO row_sums (segment_id, first, n_rows, ids_sum, rows_sum) VALUES (?, ?, ?, ?, ?)",
+            ((segment_id, first + start, n, *_sums(ids, U, start, n)) for start, n in _blocks(0, len(ids), U)),
+        )
+
+    def _gaps(self, segment: StoredSegment) -> list[tuple[int, int]]:
+        """Return the first and the end of each stretch of rows without checksums; rows in Lance tables need none."""
+        if segment.table_version is not None:
+            return []
+        found = self.database.rows(
+            "SELECT first, n_rows FROM row_sums WHERE segment_id = ? ORDER BY first", (segment.id,)
+        )
+        gaps: list[tuple[int, int]] = []
+        end = 0
+        for first, n_rows in [*found, (segment.n_rows, 0)]:
+            if first > end:
+                gaps.append((end, first))
+            end = first + n_rows
+        return gaps
 
     def _segment_for(self, run_id: int, kind: str, width: int) -> StoredSegment:
         """Return the segment to append to: the last one of the run and kind, or a new one."""
@@ -222,10 +336,6 @@ class StoredRows:
                 self.have_changed()
             files.table.forget_old_versions()
 
-    def _dead(self, segment: StoredSegment) -> NDArray[np.int64]:
-        statement = "SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row"
-        return checked_places(self.database.rows(statement, (segment.id,)), segment)
-
     def _write_anew(self, old: StoredSegment, dead: NDArray[np.int64]) -> None:
         part = self.files(old).part(old.n_rows, np.empty(0, np.int64))
         ids = part.ids
@@ -236,7 +346,7 @@ class StoredRows:
         _copy(part, order, files)
         self._commit(new.id, len(order), files)
         if new.table_version is None:
-            self.sums.add_missing([new._replace(n_rows=len(order))])
+            self.add_sums([new._replace(n_rows=len(order))])
         self.database.write_many(
             "UPDATE rows SET segment_id = ?, row = ? WHERE run_id = ? AND image_id = ?",
             ((new.id, row, old.run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),
@@ -250,3 +360,27 @@ def _copy(part: Part, places: NDArray[np.int64], files: Segment) -> None:
     for start in range(0, len(places), COPIED):
         block = places[start : start + COPIED]
         files.append(start, part.ids[block], part.take(block))
+
+
+def _blocks(first: int, end: int, U: Matrix) -> list[tuple[int, int]]:
+    """Part rows into blocks: the first row of each, and how many they are."""
+    n_bytes = U.nbytes if isinstance(U, np.ndarray) else U.data.nbytes + U.indices.nbytes
+    step = max(1, BLOCK_BYTES * max(1, U.shape[0]) // max(1, n_bytes))
+    return [(start, min(step, end - start)) for start in range(first, end, step)]
+
+
+def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[int, int]:
+    """Return the checksums of the ids and of the values of some rows, as files hold them."""
+    end = first + n_rows
+    ids_sum = zlib.crc32(_bytes(ids[first:end], np.int64))
+    if isinstance(U, np.ndarray):
+        return ids_sum, zlib.crc32(_bytes(U[first:end], np.float32))
+    pointers = np.asarray(U.indptr[first : end + 1], np.int64)
+    start, stop = int(pointers[0]), int(pointers[-1])
+    rows_sum = zlib.crc32(_bytes(np.diff(pointers), np.int64))
+    rows_sum = zlib.crc32(_bytes(U.indices[start:stop], np.int32), rows_sum)
+    return ids_sum, zlib.crc32(_bytes(U.data[start:stop], np.float32), rows_sum)
+
+
+def _bytes(values: NDArray[Any], kind: Any) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values, kind).reshape(-1).view(np.uint8)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import tag_key
@@ -17,23 +13,10 @@ from visterm.store.images import as_list
 SOURCES = ("file", "person")
 VERDICTS = (-1, 0, 1)
 
-MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
-"""The tags that are meant, by the keys of all their spellings."""
-
 NOT_REJECTED = (
     "NOT EXISTS (SELECT 1 FROM verdicts AS r WHERE r.image_id = g.image_id AND r.tag_id = g.tag_id AND verdict = -1)"
 )
 """Of a given tag `g`: that nobody rejected it."""
-
-SAID = (
-    "SELECT kind, group_concat(image_id) FROM ("
-    f"SELECT 2 AS kind, image_id FROM given AS g INDEXED BY given_by_hand "
-    f"WHERE source = 'person' AND tag_id IN {MEANT} AND {NOT_REJECTED} UNION ALL "
-    f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 "
-    f"AND NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
-    ") GROUP BY kind"
-)
-"""What people said of a tag: 2 gave it, 1 accepted it, -1 rejected it, unless the image has it in another spelling."""
 
 
 class GivenTag(NamedTuple):
@@ -62,14 +45,6 @@ class Verdict(NamedTuple):
     run_id: int | None  # The run whose answer was shown
 
 
-class Said(NamedTuple):
-    """The images of which a person said that they have a tag, or have it not; ids in order, each in one place only."""
-
-    given: NDArray[np.int64]
-    accepted: NDArray[np.int64]
-    rejected: NDArray[np.int64]
-
-
 class WrittenTag(NamedTuple):
     """A tag that was written back into a file: `target` says which ("xmp", "embedded", "txt", ...)."""
 
@@ -85,7 +60,7 @@ class Tags(Table):
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
         """Return the ids of tags by name; those that are not there are left out, or made."""
         names = list(dict.fromkeys(names))
-        with self._database.transaction() if create else self._database.snapshot() as connection:
+        with self._database.transaction(writes=create) as connection:
             if create:
                 connection.executemany(
                     "INSERT INTO tags (name, key) VALUES (CAST(? AS TEXT), ?) ON CONFLICT DO NOTHING",
@@ -102,36 +77,14 @@ class Tags(Table):
         )
         return found
 
-    def by_hand(self, keys: Iterable[str] | None = None) -> dict[str, str]:
-        """Return the tags that people gave or accepted here, by key (`tag_key`): all, or those of some keys."""
-        values: tuple[str, ...] = ()
-        which = "id IN (SELECT tag_id FROM given WHERE source = 'person' UNION SELECT tag_id FROM verdicts)"
-        if keys is not None:
-            which, values = "key IN (SELECT value FROM json_each(?))", (_as_list(keys),)
-        found = self._database.rows(
-            f"SELECT key, name FROM tags WHERE {which} AND "
-            "(EXISTS (SELECT 1 FROM given WHERE tag_id = tags.id AND source = 'person') "
-            "OR EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = 1)) ORDER BY id DESC",
-            values,
-        )
-        return dict(found)
-
-    def said(self, keys: Iterable[str]) -> Said:
-        """Return what people said of a tag, meant by the keys of its spellings; without a scan of other tags."""
-        found = dict(self._database.rows(SAID, (_as_list(keys),)))
-        # as one text of each kind: numbers that come one by one take ten times as long
-        images = {kind: np.unique(np.fromstring(found.get(kind, ""), np.int64, sep=",")) for kind in (2, 1, -1)}
-        accepted = np.setdiff1d(images[1], images[2], assume_unique=True)
-        rejected = np.setdiff1d(images[-1], images[1], assume_unique=True)
-        return Said(images[2], accepted, rejected)
-
     def give(self, image_id: int, tags: Iterable[str], source: str) -> None:
         """Add tags to an image; one that it has from a person keeps that source."""
         self.give_many([(image_id, tags)], source)
 
     def give_many(self, given: Iterable[tuple[int, Iterable[str]]], source: str) -> None:
         """Add tags to images, pairs of an id and tags."""
-        _check_source(source)
+        if source not in SOURCES:
+            raise UserError(f"source is {source!r}; expected one of {', '.join(SOURCES)}.")
         lists = [(image_id, list(tags)) for image_id, tags in given]
         with self._database.transaction() as connection:
             ids = self.ids((tag for _, tags in lists for tag in tags), create=True)
@@ -286,13 +239,3 @@ class Tags(Table):
         ):
             lists.setdefault(image_id, []).append(name)
         return lists
-
-
-def _as_list(keys: Iterable[str]) -> str:
-    """Return keys as the one parameter that ``json_each(?)`` takes."""
-    return json.dumps(list(keys))
-
-
-def _check_source(source: str) -> None:
-    if source not in SOURCES:
-        raise UserError(f"source is {source!r}; expected one of {', '.join(SOURCES)}.")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import MissingExtraError, UserError
-from visterm.core.query_weights import COMBINATIONS
+from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.contract import AnyEncoder

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.queries import split_query
-from visterm.core.query_weights import weigh_words
+from visterm.core.queries import split_query, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary

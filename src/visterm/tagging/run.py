@@ -18,7 +18,7 @@ from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import learned_hash
 from visterm.core.persist import new_folder
 from visterm.core.progress import SILENT, Progress
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
@@ -27,8 +27,15 @@ from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.stopping import OnEpoch
 from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of
-from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_encoder, read_part, read_skips, write_run
-from visterm.tagging.typed_queries import QueryContext
+from visterm.tagging.run_files import (
+    LEARNED_IMAGES,
+    SKIPPED,
+    read_encoder,
+    read_model,
+    read_part,
+    read_skips,
+    write_run,
+)
 from visterm.tagging.word_places import WordPlaces
 
 if TYPE_CHECKING:
@@ -73,29 +80,45 @@ class Run:
     skipped : list of Skipped
         Images that could not be read.
     unread : Path or None
-        The folder of a run whose `encoder`, `skipped`, `learned_images` and `relations` are read when they are first
-        used: no search by words needs them. None: there is nothing to read.
+        The folder of a run whose `model`, `encoder`, `skipped`, `learned_images` and `relations` are read when they are
+        first used: no search by words needs them. None: there is nothing to read.
     unread_jobs : int or None
-        The threads of an encoder that is read then.
+        The threads of a model and an encoder that are read then.
+    unread_tag_rows : array or CSR of float32, shape (n_tags, width), or None
+        V of a model that was not read yet; None where V is the identity.
+    unread_fingerprint : str or None
+        That of the encoder and the model, while neither was read; None of runs that were saved without it.
     """
 
     def _begin(
-        self, model: Annotator, vocabulary: Vocabulary | None = None, facts: Mapping[str, Any] | None = None
+        self, model: Annotator | None, vocabulary: Vocabulary | None = None, facts: Mapping[str, Any] | None = None
     ) -> None:
-        """Set what every run has; whoever makes one sets the encoder, too, or where it is read from."""
-        self.model = model
+        """Set what every run has; whoever makes one sets the encoder, too, or where it and the model are read from."""
+        if model is not None:
+            self.model = model
         self.vocabulary = Vocabulary.from_lists([]) if vocabulary is None else vocabulary
         self.facts: dict[str, Any] = dict(facts or {})
         self.min_count, self.seed, self.any_encoder = 1, 0, False
         self.path = ""
         self.unread: Path | None = None
         self.unread_jobs: int | None = None
+        self.unread_tag_rows: Matrix | None = None
+        self.unread_fingerprint: str | None = None
         self.given: sp.csr_array | None = None
         self.reference: Reference | None = None
         self.words = WordPlaces()
         self.calibration: Calibration | None = None
         self._idf_of: tuple[Any, Any, Any] = (None, None, None)
         self._kept_idf: NDArray[np.float32]
+
+    @cached_property
+    def model(self) -> Annotator:
+        """The model, read now if it was not needed before."""
+        assert self.unread is not None
+        model = read_model(self.unread, self.unread_jobs)
+        if self.unread_tag_rows is not None:
+            model.tag_rows_ = self.unread_tag_rows  # the same numbers, held once
+        return model
 
     @cached_property
     def encoder(self) -> AnyEncoder:
@@ -257,17 +280,17 @@ class Run:
             self.facts["calibration images"] = self.calibration.n_images
             self.facts |= expectations(held_out, self.calibration)
 
+    def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
+        """Return the rows of some tags, V[tags], shape (n, width); CSR where V is, or is the identity."""
+        V = self.model._tag_rows() if "model" in vars(self) else self.unread_tag_rows
+        if V is not None:
+            return V[tags]
+        parts = np.ones(len(tags), np.float32), tags, np.arange(len(tags) + 1)
+        return sp.csr_array(parts, shape=(len(tags), len(self.vocabulary)))
+
     def weighed(self, words: sp.csr_array) -> sp.csr_array:
         """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
         return weigh_words(words, self.idf)
-
-    @property
-    def query_context(self) -> QueryContext:
-        """Return what is known of the words of queries."""
-        n_images = max(self.facts.get("images", 0), int(self.vocabulary.counts.max(initial=1)))
-        n_texts = n_images if self.reference is None else self.reference.n_texts
-        of_others = float(inverse_frequencies([1], n_texts)[0])  # as a word of one image, or of one text
-        return QueryContext(self.vocabulary, self.idf, of_others, self.words, self.model)
 
     @property
     def idf(self) -> NDArray[np.float32]:
@@ -287,6 +310,8 @@ class Run:
     @property
     def fingerprint(self) -> str:
         """Name the rows that this run makes: of the encoder and of what the model learned."""
+        if self.unread_fingerprint is not None and vars(self).keys().isdisjoint(("encoder", "model")):
+            return self.unread_fingerprint
         parts = f"{self.encoder.fingerprint} {MODELS.name_of(self.model)} {learned_hash(self.model)}"
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 

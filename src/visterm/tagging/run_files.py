@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from visterm.core.errors import CorruptFileError, DataError
 from visterm.core.jsonlines import write_skipped
-from visterm.core.learned import Array, Csr, Kind, Listed, Record, Sizes, Text, Whole
+from visterm.core.learned import Array, Csr, DenseOrCsr, Kind, Listed, Record, Sizes, Text, Whole
+from visterm.core.packing import csr_of_parts
 from visterm.core.persist import (
     HOW_TO_MEND,
     MANIFEST,
@@ -33,7 +34,7 @@ from visterm.data.reference_texts import Reference
 from visterm.encoders.contract import AnyEncoder
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
-from visterm.tagging.word_places import WordPlaces
+from visterm.tagging.word_places import WORDS, WordPlaces
 
 T = TypeVar("T")
 
@@ -65,6 +66,7 @@ HELD_OUT: dict[str, Kind] = {
 }
 SKIPPED_KIND = Record({"image": Text(), "reason": Text()})
 GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
+MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False)})
 
 
 def write_run(tagger: Any, folder: Path) -> None:
@@ -91,40 +93,62 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
     Unless it is read as a whole, what no search by words needs is read when it is first used (`Run.unread`).
     """
     folder = open_folder(path, "run")
-    model = load_estimator(MODELS, folder, "model")
-    vocabulary = read_part(folder / "vocabulary.json", Vocabulary.from_json, VOCABULARY_KIND)
-    facts = read_part(folder / "facts.json", dict, FACTS_KIND)
     tagger: Any = kind.__new__(kind)
-    tagger._begin(model, vocabulary, facts)
-    n_known = getattr(model, "n_tags_", None)
-    if n_known != len(vocabulary):
-        raise CorruptFileError(
-            f"{folder}: the model knows {n_known} tags, and there are {len(vocabulary)} in vocabulary.json. "
-            f"{HOW_TO_MEND}"
-        )
-    if hasattr(model, "n_jobs"):
-        model.n_jobs = n_jobs
+    tagger._begin(
+        None,
+        read_part(folder / "vocabulary.json", Vocabulary.from_json, VOCABULARY_KIND),
+        read_part(folder / "facts.json", dict, FACTS_KIND),
+    )
+    n_tags = len(tagger.vocabulary)
     tagger.unread, tagger.unread_jobs = folder, n_jobs
-    for part in ("encoder", "skipped", "learned_images", "relations") if whole else ():
+    fingerprint = read_json(folder / MANIFEST).get(FINGERPRINT)
+    tagger.unread_fingerprint = fingerprint if isinstance(fingerprint, str) else None
+    V = tagger.unread_tag_rows = read_tag_rows(folder, n_tags)
+    for part in ("model", "encoder", "skipped", "learned_images", "relations") if whole else ():
         getattr(tagger, part)
-    with refusing(folder):
-        tagger.words = WordPlaces.load(folder)
-        check_added_rows(tagger.words, model)
+    if (folder / WORDS).exists():
+        with refusing(folder):
+            words = tagger.words = WordPlaces.load(folder)
+            if words.added:
+                width = n_tags if V is None else V.shape[1]
+                Array("float32", (len(words.added), width)).check(words.rows, Sizes())
     if (folder / GIVEN).exists():
-        tagger.given = read_part(folder / GIVEN, partial(read_given, model=model, encoder=tagger.encoder))
+        tagger.given = read_part(folder / GIVEN, partial(read_given, n_tags=n_tags, encoder=tagger.encoder))
     if (folder / REFERENCE).exists():
-        tagger.reference = read_part(folder / REFERENCE, Reference.from_json, REFERENCE_KIND, model)
+        tagger.reference = read_part(folder / REFERENCE, Reference.from_json, REFERENCE_KIND, n_tags)
     if (folder / CALIBRATION).exists():
-        arrays = read_part(folder / CALIBRATION, partial(read_calibration, model=model))
-        tagger.calibration = Calibration.of_arrays(arrays)
+        tagger.calibration = read_calibration(folder / CALIBRATION, n_tags)
     found: T = tagger
     return found
 
 
-def stored_fingerprint(folder: Path) -> str | None:
-    """Return the fingerprint that a run was saved with, so that its encoder need not be read; None of older ones."""
-    found = read_json(folder / MANIFEST).get(FINGERPRINT)
-    return found if isinstance(found, str) else None
+def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
+    """Read what searches by words need of a run's model: V, shape (n_tags, width); None where that is the identity.
+
+    Raises CorruptFileError if the file is damaged, or the model knows another number of tags than the vocabulary has.
+    """
+    with refusing(folder / "model.json"):
+        n_known = read_json(folder / "model.json")["values"]["n_tags_"]["value"]
+        if n_known != n_tags:
+            raise CorruptFileError(
+                f"{folder}: the model knows {n_known} tags, and there are {n_tags} in vocabulary.json. {HOW_TO_MEND}"
+            )
+    file, name = folder / "model.safetensors", "tag_rows_"
+    arrays = load_arrays(file, name)
+    if not arrays:
+        return None
+    with refusing(file):
+        V: Matrix = arrays[name] if name in arrays else csr_of_parts(name, arrays)
+        MODEL_KIND.check({name: V}, Sizes({"n_tags_": n_tags}))
+    return V
+
+
+def read_model(folder: Path, n_jobs: int | None) -> Annotator:
+    """Read the model of a run."""
+    model: Annotator = load_estimator(MODELS, folder, "model")
+    if hasattr(model, "n_jobs"):
+        model.n_jobs = n_jobs
+    return model
 
 
 def read_encoder(folder: Path, model: Annotator, n_jobs: int | None) -> AnyEncoder:
@@ -137,16 +161,16 @@ def read_encoder(folder: Path, model: Annotator, n_jobs: int | None) -> AnyEncod
     return encoder
 
 
-def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, model: Annotator | None = None) -> T:
+def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, n_tags: int = 0) -> T:
     """Read a file of a run, check it, and make of it what `read` makes.
 
     With a `kind` the file is JSON, whose value is checked and given to `read`; without one `read` takes the file. The
-    words in shapes stand for sizes of `model`. Raises CorruptFileError if the file is damaged, or not of this run.
+    word "n_tags_" in shapes stands for `n_tags`. Raises CorruptFileError if the file is damaged, or not of this run.
     """
     with refusing(file):
         value = file if kind is None else read_json(file)
         if kind is not None:
-            kind.check(value, Sizes(model))
+            kind.check(value, Sizes({"n_tags_": n_tags}))
         return read(value)
 
 
@@ -155,7 +179,7 @@ def read_skips(file: Path) -> list[Skipped]:
     with file.open(encoding="utf-8") as lines:
         found = [json.loads(line) for line in lines]
     for entry in found:
-        SKIPPED_KIND.check(entry, Sizes(None))
+        SKIPPED_KIND.check(entry, Sizes())
     return [Skipped(**entry) for entry in found]
 
 
@@ -169,35 +193,28 @@ def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:
         raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
 
 
-def read_calibration(file: Path, model: Annotator) -> dict[str, Any]:
-    """Read the arrays of a calibration, and refuse those that are none of this model."""
+def read_calibration(file: Path, n_tags: int) -> Calibration:
+    """Read a calibration, and refuse one that is damaged, or is none of a run with so many tags."""
     arrays = load_arrays(file)
     kinds = CALIBRATION_KIND | (HELD_OUT if any(name in arrays for name in HELD_OUT) else {})
     unknown = sorted(arrays.keys() - kinds.keys())
-    if unknown:
-        raise DataError(f"there is an array {unknown[0]!r}, which no calibration has")
-    Record(kinds).check(arrays, Sizes(model))
-    if HELD_OUT.keys() <= arrays.keys():
-        starts, n = arrays["held_out_starts"], len(arrays["held_out_chances"])
-        if starts[0] != 0 or starts[-1] != n:
-            raise DataError(f"held_out_starts does not go from 0 to {n}")
-    if "bend" in arrays and (arrays["bend"][:2] <= 0).any():
-        raise DataError(f"bend is {arrays['bend'].tolist()}; expected slopes above 0")
-    return arrays
+    with refusing(file):
+        if unknown:
+            raise DataError(f"there is an array {unknown[0]!r}, which no calibration has")
+        Record(kinds).check(arrays, Sizes({"n_tags_": n_tags}))
+        if HELD_OUT.keys() <= arrays.keys():
+            starts, n = arrays["held_out_starts"], len(arrays["held_out_chances"])
+            if starts[0] != 0 or starts[-1] != n:
+                raise DataError(f"held_out_starts does not go from 0 to {n}")
+        if "bend" in arrays and (arrays["bend"][:2] <= 0).any():
+            raise DataError(f"bend is {arrays['bend'].tolist()}; expected slopes above 0")
+    return Calibration.of_arrays(arrays)
 
 
-def read_given(file: Path, model: Annotator, encoder: AnyEncoder) -> Any:
+def read_given(file: Path, n_tags: int, encoder: AnyEncoder) -> Any:
     """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
     given = load_csr(file)
-    GIVEN_KIND.check(given, Sizes(model))
+    GIVEN_KIND.check(given, Sizes({"n_tags_": n_tags}))
     if encoder.width not in (None, given.shape[0]):
         raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {encoder.width}")
     return given
-
-
-def check_added_rows(words: WordPlaces, model: Annotator) -> None:
-    """Refuse rows of added words that are not one a word, as wide as those of the model's tags."""
-    if words.added:
-        tag_rows: Matrix | None = model._tag_rows()
-        width = model.n_tags_ if tag_rows is None else tag_rows.shape[1]
-        Array("float32", (len(words.added), width)).check(words.rows, Sizes(model))

@@ -312,7 +312,7 @@ class Tagger(Run):
         StorageError
             If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
-        return typed_query(self.query_context, words, new_tags)
+        return typed_query(self, words, new_tags)
 
     @classmethod
     def load(

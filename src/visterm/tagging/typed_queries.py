@@ -4,44 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import UnknownNameError, UserError
-from visterm.core.queries import OutsideWords, Query
-from visterm.core.query_weights import weigh_words
-from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
-from visterm.models.base import Annotator
-from visterm.tagging.word_places import WordPlaces
+from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
+from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.tagging.run import Run
 
 
-class QueryContext(NamedTuple):
-    """What a run knows about the words of queries."""
-
-    vocabulary: Vocabulary
-    idf: NDArray[np.float32]  # shape (n_tags,): the weight of each tag in a query
-    idf_of_others: float  # The weight of a word that is no tag
-    words: WordPlaces  # Words that are no tags but have vectors
-    model: Annotator  # Places these words among the tags
-
-
-def typed_query(context: QueryContext, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
+def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
     """Return what was typed as weights of unit length together, see `Tagger.query_weights`.
 
     Raises UnknownNameError if no word is a tag or has a place among them; UserError if the words cancel each other out.
     """
-    known, outside = context.words.dictionary(context.vocabulary), context.words
+    known, outside = run.words.dictionary(run.vocabulary), run.words
     new_tags = new_tags or {}
     found, missing = known.parse(words, new_tags)
-    n_tags = len(context.vocabulary)
+    n_tags = len(run.vocabulary)
     fresh: dict[str, str] = {}
     for piece in missing:
         fresh.setdefault(tag_key(piece.text), clean_tag(piece.text))
-    placed = zip(fresh, outside.look_up(context.model, list(fresh.values())), strict=True)
-    rows = {key: row for key, row in placed if row is not None}
+    rows: dict[str, Any] = {}
+    if fresh and outside.source is not None:
+        placed = zip(fresh, outside.look_up(run.model, list(fresh.values())), strict=True)
+        rows = {key: row for key, row in placed if row is not None}
     has_place = set(rows)
     unknown = [word.text for word in missing if tag_key(word.text) not in has_place | new_tags.keys()]
     not_learned: dict[str, int] = {}
@@ -49,9 +39,9 @@ def typed_query(context: QueryContext, words: str | Sequence[str], new_tags: Map
         if tag_key(piece.text) in new_tags.keys() - has_place:
             not_learned[piece.text] = not_learned.get(piece.text, 0) + piece.sign
     if not found and not has_place and not not_learned:
-        unknown_words = context.vocabulary.unknown_words(unknown)
-        raise UnknownNameError(" ".join(filter(None, [unknown_words, _advice(context)])))
-    tags, names = context.vocabulary.weights_of((column, sign) for column, sign in found if column < n_tags)
+        unknown_words = run.vocabulary.unknown_words(unknown)
+        raise UnknownNameError(" ".join(filter(None, [unknown_words, _advice(run)])))
+    tags, names = run.vocabulary.weights_of((column, sign) for column, sign in found if column < n_tags)
     sums: Counter[str] = Counter()
     shown: dict[str, str] = {}
     for column, sign in found:
@@ -70,17 +60,14 @@ def typed_query(context: QueryContext, words: str | Sequence[str], new_tags: Map
         raise UserError(f"The words of the search cancel each other out: {cancelled}. Leave one out.")
     not_learned = {tag: total for tag, total in not_learned.items() if total}
     if not counted:
-        return Query(weigh_words(tags, context.idf), names, unknown, None, not_learned)
+        return Query(weigh_words(tags, run.idf), names, unknown, None, not_learned)
     signs = np.array([sums[key] for key in counted], np.float32)
-    weights, others = _weigh_together(tags, context.idf[tags.indices], signs, context.idf_of_others)
+    n_images = max(run.facts.get("images", 0), int(run.vocabulary.counts.max(initial=1)))
+    n_texts = n_images if run.reference is None else run.reference.n_texts
+    idf_of_others = float(inverse_frequencies([1], n_texts)[0])  # as a word of one image, or of one text
+    weights, others = _weigh_together(tags, run.idf[tags.indices], signs, idf_of_others)
     places = np.array([rows[key] for key in counted], np.float32)
     return Query(weights, names, unknown, OutsideWords([shown[key] for key in counted], others, places), not_learned)
-
-
-def query_row(model: Annotator, query: Query) -> Any:
-    """Return the row that images are searched by, shape (1, width)."""
-    row = model.query_rows(query.weights)
-    return row if query.outside is None else row + (query.outside.weights @ query.outside.rows)[None, :]
 
 
 def _weigh_together(
@@ -98,11 +85,11 @@ def _weigh_together(
     return weights, weighed[n:]
 
 
-def _advice(context: QueryContext) -> str:
+def _advice(run: Run) -> str:
     """Describe what to do about words without a place, where the model could place them."""
     from visterm.models.abilities import PlacesWords
 
-    if not isinstance(context.model, PlacesWords):
+    if not isinstance(run.model, PlacesWords):
         return ""
-    source = context.words.source
-    return context.words.why_not(context.model) or (source.why_not() if source is not None else "")
+    source = run.words.source
+    return run.words.why_not(run.model) or (source.why_not() if source is not None else "")

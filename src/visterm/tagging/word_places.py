@@ -204,7 +204,7 @@ class WordPlaces:
         if not (folder / WORDS).exists():
             return cls()
         saved = read_json(folder / WORDS)
-        FORM.check(saved, Sizes(None))
+        FORM.check(saved, Sizes())
         rows = load_arrays(folder / ADDED_ROWS)["rows"] if saved["added"] else None
         return cls(WordSource.load(folder, saved["source"]), width=saved["width"], added=saved["added"], rows=rows)
 

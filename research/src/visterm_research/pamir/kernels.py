@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import Queries
 from visterm.encoders.named import make_encoder
 from visterm.tagging.tuning.trials import key_of

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.progress import Progress
-from visterm.core.query_weights import inverse_frequencies, log_probabilities, part_signs, weigh_words
+from visterm.core.queries import inverse_frequencies, log_probabilities, part_signs, weigh_words
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import Queries
 from visterm.metrics.queries import measure_queries, rank_queries

@@ -74,14 +74,6 @@ class HeldOutChances(NamedTuple):
         """Return what there is to store."""
         return {f"held_out_{name}": np.asarray(value) for name, value in self._asdict().items()}
 
-    @classmethod
-    def of_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self | None:
-        """Put together what `arrays` took apart; None where nothing was kept."""
-        if "held_out_starts" not in arrays:
-            return None
-        starts, chances, right, groups, n_given = (arrays[f"held_out_{name}"] for name in cls._fields)
-        return cls(starts, chances, right.astype(np.bool_), groups, int(n_given))
-
 
 class Calibration(NamedTuple):
     """A sigmoid for each tag, ``P(tag | image) = σ(doubted(bend(slope · score + offset)))``.
@@ -175,7 +167,10 @@ class Calibration(NamedTuple):
         """Make the calibration that `arrays` took apart; of an older run, without bend, held-out chances and doubt."""
         bend = Bend(*arrays["bend"].tolist()) if "bend" in arrays else Bend()
         n_images, together = int(arrays["n_images"]), float(arrays["together"])
-        held_out = HeldOutChances.of_arrays(arrays)
+        held_out = None
+        if "held_out_starts" in arrays:
+            starts, chances, right, groups, n_given = (arrays[f"held_out_{name}"] for name in HeldOutChances._fields)
+            held_out = HeldOutChances(starts, chances, right.astype(np.bool_), groups, int(n_given))
         return cls(arrays["slope"], arrays["offset"], together, n_images, bend, held_out, arrays.get("doubt"))
 
 

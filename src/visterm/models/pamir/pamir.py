@@ -15,7 +15,7 @@ from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserErr
 from visterm.core.estimator import only_if
 from visterm.core.learned import Array, Kind, Whole
 from visterm.core.progress import SILENT, Progress
-from visterm.core.query_weights import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
@@ -168,7 +168,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         X : array-like or sparse, shape (n_images, n_features), or None
             Image features. None: images known only by number.
         Q : array-like or sparse, shape (n_queries, n_tags)
-            Weights of the words, as `visterm.core.query_weights.weigh_words` gives them; below 0: a `-word`.
+            Weights of the words, as `visterm.core.queries.weigh_words` gives them; below 0: a `-word`.
         R : array-like or sparse, shape (n_queries, n_images)
             Above 0: relevant, and with ``loss="ndcg"`` as relevant as the number says. All other images count as not
             relevant.
