@@ -13,10 +13,13 @@ SIZES = {
     "comparison.problem": {"COST_IMAGES": 4, "COST_ROUNDS": 1},
     "features.study": {"QUICK_PHOTOS": 40},
     "pamir.study": {"QUICK_DRAWN": 48, "QUICK_SUBSETS": 2**6},
-    "ugc.problems": {"QUICK_SCENES": 70, "QUICK_DICTIONARY": (120, 30, 40)},
+    "parts.pictures": {"SHOWN_IMAGES": 2},
+    "parts.problem": {"SHOWN_IMAGES": 2},
+    "ugc.problems": {"QUICK_SCENES": 70, "QUICK_DICTIONARY": (120, 30, 40), "SHOWN_IMAGES": 2},
+    "wsabie.figures": {"TAGS_SHOWN": 3, "IMAGES_SHOWN": 2},
     "wsabie.study": {"QUICK_SCENES": 60, "QUICK_DICTIONARY": (200, 50, 60)},
 }
-"""Of drawn data and of what is timed."""
+"""Of drawn data, of what is timed, and of what is shown: most of a report's time goes into its pictures."""
 
 SETTINGS = {
     "comparison.feature_sets": [

@@ -26,6 +26,7 @@ from visterm_research.comparison.run import Comparison, Outcome
 from visterm_research.comparison.sources import Source
 from visterm_research.comparison.trials import Choice, Judged, Trials
 from visterm_research.papers import read_paper
+from visterm_research.ugc import problems
 from visterm_research.ugc.across import OF_PEOPLE, journeys_of, true_problem
 from visterm_research.ugc.measures import (
     BY_IMAGE,
@@ -209,7 +210,7 @@ def test_searches_find_the_images_that_the_model_scores_best(tmp_path: Path) -> 
     scores = model.decision_function(problem.rows.test.X)
     assert len(judged["found"]) == 2 + 3  # the eight tags have no twentieth; three words have vectors
     for images, tag in zip(judged["found"], problem.searched_tags, strict=False):
-        np.testing.assert_array_equal(images, np.argsort(-scores[:, tag], kind="stable")[:6])
+        np.testing.assert_array_equal(images, np.argsort(-scores[:, tag], kind="stable")[: problems.SHOWN_IMAGES])
     U = model.image_rows(problem.rows.test.X)
     outside = U[problem.shown] @ model.tag_rows_from(problem.words.outside_rows).T
     np.testing.assert_array_equal(judged["outside"][:, 0], np.argmax(outside, axis=1))
