@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numba import njit
 
@@ -52,19 +54,24 @@ def colour_table(colours, lab):
     `colours`, at most 256, are in CIELAB with `lab`, where distances are then measured, or in RGB from 0 to 255. A box
     takes the colour nearest to its middle, the first of equals. A pixel is at most 7 levels from its box's middle.
     """
-    step = 256 // LEVELS
-    middle = np.arange(LEVELS) * step + (step - 1) / 2
-    boxes = np.stack(np.meshgrid(middle, middle, middle, indexing="ij"), axis=-1).reshape(-1, 3)
-    if lab:
-        boxes = lab_from_rgb(boxes)
-    best = np.full(len(boxes), np.inf)
-    table = np.zeros(len(boxes), np.uint8)
-    for index, colour in enumerate(np.asarray(colours, np.float64)):
-        distance = np.square(boxes - colour).sum(axis=1)
+    first, second, third = _box_middles(bool(lab))
+    best = np.full(first.size, np.inf)
+    table = np.zeros(first.size, np.uint8)
+    for index, (x, y, z) in enumerate(np.asarray(colours, np.float64)):
+        distance = np.square(first - x) + np.square(second - y) + np.square(third - z)
         closer = distance < best
         best[closer] = distance[closer]
         table[closer] = index
     return table
+
+
+@cache
+def _box_middles(lab):
+    """Return the middles of the boxes of `colour_table`, float64 (3, 32768): the same for all encoders."""
+    step = 256 // LEVELS
+    middle = np.arange(LEVELS) * step + (step - 1) / 2
+    boxes = np.stack(np.meshgrid(middle, middle, middle, indexing="ij"), axis=-1).reshape(-1, 3)
+    return np.ascontiguousarray((lab_from_rgb(boxes) if lab else boxes).T)
 
 
 @njit(cache=True, nogil=True)
