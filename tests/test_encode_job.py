@@ -43,7 +43,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.features import folder as folder_module
-from visterm.features import shard_work
+from visterm.features import part_work, shard_work
 from visterm.features.contents import UNFINISHED, cut
 from visterm.features.folder import FeatureFolder
 from visterm.features.job import encode_folder
@@ -304,7 +304,7 @@ def test_until_an_update_is_whole_the_folder_holds_what_it_held(encode, photos, 
         folder_module.write_whole(path, data)
 
     with monkeypatch.context() as patched:
-        patched.setattr(shard_work, "write_whole", killed)
+        patched.setattr(part_work, "write_whole", killed)
         with pytest.raises(Killed):
             encode(tmp_path / "F")
     assert table_of(tmp_path / "F") == before
@@ -323,9 +323,9 @@ def test_info_says_how_far_a_job_that_was_stopped_has_come(encode, photos, tmp_p
             raise Killed
         write_whole(path, data)
 
-    write_whole = shard_work.write_whole
+    write_whole = part_work.write_whole
     with monkeypatch.context() as patched:
-        patched.setattr(shard_work, "write_whole", killed)
+        patched.setattr(part_work, "write_whole", killed)
         with pytest.raises(Killed):
             encode(folder, encoder="visterms", encoder_params=WORDS)
     facts = describe(folder)
@@ -341,7 +341,7 @@ def test_info_says_how_far_a_job_that_was_stopped_has_come(encode, photos, tmp_p
     whole = describe(folder)
     assert whole["rows"] == N
     paint(photos / "new.png", 901)
-    monkeypatch.setattr(shard_work, "write_whole", lambda path, data: write_whole(path, data) or kill())
+    monkeypatch.setattr(part_work, "write_whole", lambda path, data: write_whole(path, data) or kill())
     with pytest.raises(Killed):
         encode(folder, encoder=None)
     assert describe(folder) == whole | {"shards of an unfinished update": 0}

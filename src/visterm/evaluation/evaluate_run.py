@@ -15,6 +15,7 @@ from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow, read_query_file
+from visterm.data.tag_files import TableOptions
 from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, evaluate_taggers
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
@@ -92,7 +93,7 @@ class EvaluateRequest:
         if self.report is not None:
             check_target(self.report, REPORT_KIND)
 
-    def columns(self) -> dict[str, str | None]:
+    def columns(self) -> TableOptions:
         """Return how the tag file is written."""
         return {"image_column": self.image_column, "tags_column": self.tags_column, "separator": self.separator}
 

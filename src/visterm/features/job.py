@@ -21,8 +21,9 @@ from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import make_encoder
 from visterm.features.contents import Contents, FirstJob, cut
 from visterm.features.folder import FeatureFolder, naming_a_full_disk
+from visterm.features.part_work import PartDone
 from visterm.features.remote_folder import feature_folder
-from visterm.features.shard_work import EncodeJob, KnownRows, ShardDone
+from visterm.features.shard_work import EncodeJob, KnownRows
 
 SHARD_SIZE = 512  # Images in a shard, about: what a kill loses, and what is held in memory at a time
 
@@ -123,7 +124,7 @@ def encode_folder(
             **facts_of_encoder(fitted),
         )
         folder.commit(contents, skipped)
-    n_encoded = sum(shard.n_encoded for shard in done)
+    n_encoded = sum(shard.n_new for shard in done)
     return EncodeSummary(
         images=contents.n_images,
         rows=contents.n_rows,
@@ -191,7 +192,7 @@ def _own_encoder(
     return own, first_job
 
 
-def _collect(shards: Iterator[ShardDone], parts: Sequence[list[str]], progress: Progress) -> list[ShardDone]:
+def _collect(shards: Iterator[PartDone], parts: Sequence[list[str]], progress: Progress) -> list[PartDone]:
     """Return the shards; refuse them if an image is in none and not skipped, or if rows are of two kinds."""
     done = []
     with reported(progress, "encode photos", sum(map(len, parts))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -96,23 +96,12 @@ class Features:
         """Return the hash that the file of an image had when its row was made."""
         return self._found(self._name(image)).sha256
 
-    def corpus(
-        self,
-        tags: str | os.PathLike[str] | None = None,
-        *,
-        image_column: str | None = None,
-        tags_column: str | None = None,
-        user_column: str | None = None,
-        separator: str | None = None,
-    ) -> Corpus:
+    def corpus(self, tags: str | os.PathLike[str] | None = None, **columns: Unpack[TableOptions]) -> Corpus:
         """Join the images with their tags; nothing of the image folder is read, if the tags are in a table.
 
         `tags` and the columns are as in `Corpus.read`; None means all images, without tags. Raises TagFileError as
         `Corpus.read` does, and if the tags are to be found in an image folder that is no longer there.
         """
-        columns: TableOptions = {
-            "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
-        }  # fmt: skip
         names = sorted([*self._stored, *self._skipped])
         if tags is None:
             found = TagsFound([record(name, [], None) for name in names], [])

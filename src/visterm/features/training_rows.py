@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus, EncodedBefore
 from visterm.data.image_folders import find_images, no_images
+from visterm.data.tag_files import TableOptions
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import is_features
 
@@ -190,11 +191,7 @@ def read_corpus(
     encoder: AnyEncoder,
     images: str | os.PathLike[str] | None,
     tags: str | os.PathLike[str],
-    *,
-    image_column: str | None = None,
-    tags_column: str | None = None,
-    user_column: str | None = None,
-    separator: str | None = None,
+    **columns: Unpack[TableOptions],
 ) -> Corpus:
     """Read images and their tags, or the tags alone where the encoder looks only at names.
 
@@ -203,9 +200,6 @@ def read_corpus(
     and `Corpus.read_names` do.
     """
     name = ENCODERS.name_of(encoder)
-    columns: dict[str, Any] = {
-        "image_column": image_column, "tags_column": tags_column, "user_column": user_column, "separator": separator
-    }  # fmt: skip
     if images is not None and is_features(images):
         from visterm.features.stored import Features  # which loads pyarrow
 

@@ -95,22 +95,11 @@ def log_expected_likelihoods(
     ``Σ_ab w_a w'_b N(μ_a - μ'_b; 0, Σ_a + Σ'_b)`` (PAMIR paper, section IV-C; Jebara, Kondor: Bhattacharyya and
     expected likelihood kernels, COLT 2003). Each pair is computed by itself: the same bytes in any company.
 
-    Parameters
-    ----------
-    weights_x, weights_y : ndarray of float64, shape (n_components,)
-        Logarithms of the components' weights.
-    means_x, means_y : ndarray of float64, shape (n_components, n_features)
-    spreads_x, spreads_y : ndarray of float64, shape (n_components, n_features, n_features or 1)
-        With `full` covariances, otherwise variances; far enough from singular.
-    start_x, start_y : ndarray of int64, shape (n + 1,)
-        Where the components of each mixture begin.
-    full : bool
-    first, last : int
-        The mixtures x that are meant.
-    left : int
-        The first mixture y that is meant.
-    out : ndarray of float64, shape (n_x, n_y)
-        Rows first .. last-1 are overwritten from column `left` on.
+    All are float64: `weights_x`, (n_components,), are the logarithms of the components' weights, `means_x` are
+    (n_components, n_features), and `spreads_x`, far enough from singular, (n_components, n_features, n_features) with
+    `full` covariances, else variances, (n_components, n_features, 1). The components of mixture i begin at
+    `start_x[i]`, int64 (n + 1,). The mixtures y likewise. Of `out`, (n_x, n_y), rows first .. last-1 are overwritten
+    from column `left` on.
     """
     n_features = means_x.shape[1]
     scratch = np.empty((n_features, n_features if full else 1))

@@ -29,23 +29,11 @@ def draw_contexts(examples, tags, first_partner, partners, seed, epoch, contexts
 def add_contexts(contexts, tag_at, context_at, dim, alpha, W, U):
     """Add to each example's row what its context contributes to the scores of all tags.
 
-    Rows of tags hold vectors of `dim` numbers one behind the other, for the tag as a label of an image (at 0), as a
-    whole and as a part; where two begin at the same column they are one and the same.
-
-    Parameters
-    ----------
-    contexts : ndarray of int64, shape (n,)
-        A tag, or -1.
-    tag_at : ndarray of int64, shape (n,)
-        The column at which the vector begins by which the example's tag takes part in the relation.
-    context_at : ndarray of int64, shape (n,)
-        The same of the context.
-    dim : int
-    alpha : float
-        Weight of the score of two tags.
-    W : ndarray of float32, shape (n_tags, width)
-    U : ndarray of float32, shape (n, width)
-        The first `dim` columns hold the embedded images; changed.
+    Rows of tags, `W`, float32 (n_tags, width), hold vectors of `dim` numbers one behind the other, for the tag as a
+    label of an image (at 0), as a whole and as a part; where two begin at the same column they are one and the same. Of
+    int64 (n,), `contexts` are tags, or -1; `tag_at` are the columns where the vectors begin by which the examples' tags
+    take part in the relations, and `context_at` those of the contexts. `alpha` is the weight of the score of two tags.
+    The first `dim` columns of `U`, float32 (n, width), hold the embedded images; `U` is changed.
     """
     weight = np.float32(alpha)
     for p in range(contexts.shape[0]):
@@ -68,25 +56,12 @@ def move_contexts(
     The step of a tag that outranked the true one has already pushed it away from the context; a share of that is taken
     back, on both sides: that the two are not known to be related does not say that they are not.
 
-    Parameters
-    ----------
-    contexts, tag_at, context_at, dim
-        As for `add_contexts`.
-    tags, violators : ndarray of int64, shape (n,)
-        The true tag and the one that outranked it, or -1.
-    gains : ndarray of float32, shape (n,)
-    steps : ndarray of float32, shape (n, width)
-        Steps of the image's side, ``rate · gain · (W_y - W_ȳ)``.
-    factor : float
-        `alpha` times the learning rate of tags over that of the image's side.
-    alpha_rate : float
-        `alpha` times the learning rate of tags.
-    spare : float
-        Share of the push that is taken back, 0 to 1.
-    max_norm : float
-        Limit of the norm of each vector of `dim` numbers.
-    W : ndarray of float32, shape (n_tags, width)
-        Changed: the rows of contexts, and those of `tags` and `violators` as far as they are too long.
+    `contexts`, `tag_at`, `context_at` and `dim` are as for `add_contexts`. Of (n,), `tags` are the true tags,
+    `violators` those that outranked them, or -1, and `gains` float32. `steps`, float32 (n, width), are those of the
+    image's side, ``rate · gain · (W_y - W_ȳ)``; `factor` is alpha times the learning rate of tags over that of the
+    image's side, and `alpha_rate` alpha times the former. `spare`, 0 to 1, is the share of the push that is taken back,
+    and `max_norm` limits each vector of `dim` numbers. Of `W`, float32 (n_tags, width), the rows of contexts are
+    changed, and those of `tags` and `violators` as far as they are too long.
     """
     scale = np.float32(factor)
     for p in range(contexts.shape[0]):

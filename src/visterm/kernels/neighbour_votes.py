@@ -19,27 +19,11 @@ def vote_slopes(
     ``-costs[0] ln p`` for each tag that the image has and ``-costs[1] ln (1 - p)`` for each other that has a vote; tags
     with neither are left to the caller.
 
-    Parameters
-    ----------
-    first, last : int
-        The images meant.
-    ids : ndarray of int64, shape (n, k)
-        Neighbours, rows of the tag matrix; below 0 for none.
-    weights : ndarray of float64, shape (n, k)
-    start, cols : ndarray
-        The tags that images have, as the arrays ``indptr`` and ``indices`` of a CSR matrix.
-    image_start, image_cols : ndarray
-        Those of the images themselves, shape (n + 1,) and sorted; also CSR.
-    costs : tuple of two float
-        Of a tag that the image has, and of one that it has not.
-    room : float
-        Above 0 and below one half.
-    scale, offset : ndarray of float64, shape (n_tags,)
-    squash : bool
-    losses : ndarray of float64, shape (n,)
-        Overwritten for the images meant.
-    slopes : ndarray of float64, shape (n, k)
-        Overwritten for the images meant: by how much the loss grows with each weight.
+    The images meant are first .. last-1. `ids`, int64 (n, k), are neighbours, rows of the tag matrix, or below 0 for
+    none; `weights` are float64 (n, k). `start` and `cols` are the arrays ``indptr`` and ``indices`` of a CSR matrix of
+    the tags that neighbours have, `image_start` and the sorted `image_cols` those of the images themselves. `room` is
+    above 0 and below one half; `scale` and `offset` are float64 (n_tags,). Overwritten for the images meant are
+    `losses`, float64 (n,), and `slopes`, float64 (n, k): by how much the loss grows with each weight.
     """
     n_tags = scale.shape[0]
     votes = np.zeros(n_tags)
@@ -102,20 +86,10 @@ def two_pass_votes(distances, itself, members_start, members, tags_start, tags, 
     never among them. Each image found, once however many tags it was found for, votes for all its tags with the weight
     ``exp(-bandwidth · (d - d_nearest))``.
 
-    Parameters
-    ----------
-    distances : ndarray of float32, shape (n, n_images)
-    itself : ndarray of int64, shape (n,)
-        The image that the row is itself, or -1.
-    members_start, members : ndarray
-        The images of each tag in growing order, as the arrays ``indptr`` and ``indices`` of a CSR matrix (n_tags,
-        n_images).
-    tags_start, tags : ndarray
-        The tags of each image, likewise (n_images, n_tags).
-    n_neighbors : int
-    bandwidth : float
-    out : ndarray of float32, shape (n, n_tags)
-        Overwritten.
+    `distances` are float32 (n, n_images); `itself`, int64 (n,), is the image that the row is itself, or -1.
+    `members_start` and `members`, the images of each tag in growing order, are the arrays ``indptr`` and ``indices`` of
+    a CSR matrix (n_tags, n_images); `tags_start` and `tags`, the tags of each image, likewise (n_images, n_tags).
+    `out`, float32 (n, n_tags), is overwritten.
     """
     n_tags = members_start.shape[0] - 1
     chosen = np.zeros(distances.shape[1], np.uint8)

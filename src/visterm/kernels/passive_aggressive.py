@@ -20,28 +20,9 @@ def rank_in_turn(examples, images, tags, positive_start, positive_tags, rows, sq
     With the loss ``l = |1 - f_y + f_ȳ|₊`` the step is ``τ = min(aggressiveness, l / (2 |x|²))``: ``W_y += τ x`` and
     ``W_ȳ -= τ x`` (PAMIR, Eq. 10, with two rows of W instead of one vector).
 
-    Parameters
-    ----------
-    examples, images, tags : ndarray of int64, shape (n,)
-        As in `PairBatch`.
-    positive_start, positive_tags : ndarray
-        As in `PositiveTags`.
-    rows : Rows
-        Image rows, of the width of W.
-    squares : ndarray of float32, shape (n_images,)
-        Their squared lengths.
-    aggressiveness : float
-        Longest step τ.
-    seed, epoch : int
-    W : ndarray of float32, shape (n_tags, width)
-        Changed.
-
-    Returns
-    -------
-    total : float
-        Sum of the losses.
-    n_trials : int
-    n_steps : int
+    `examples`, `images` and `tags`, int64 (n,), are as in `PairBatch`, `positive_start` and `positive_tags` as in
+    `PositiveTags`. `rows` are image rows, `squares`, float32 (n_images,), their squared lengths. `W`, float32 (n_tags,
+    width), is changed. Returns the sum of the losses, how many tags were drawn, and how many steps were made.
     """
     n_tags = W.shape[0]
     total = 0.0
@@ -73,31 +54,14 @@ def separate_in_turn(
 
     A tag's images are visited in a random order; after each come `n_negatives` images, drawn uniformly among those that
     have not got the tag (and `n_negatives` in all where no image has it). With s = 1 for the former and -1 for the
-    latter, and the loss
-    ``l = |1 - s (x · w - offset(x))|₊``, the step is ``w += s · min(aggressiveness, l / |x|²) · x``.
+    latter, and the loss ``l = |1 - s (x · w - offset(x))|₊``, the step is
+    ``w += s · min(aggressiveness, l / |x|²) · x``.
 
-    Parameters
-    ----------
-    first, last : int
-        The range of tags; ranges that do not meet change different rows.
-    start : ndarray of int64, shape (n_tags + 1,)
-    members : ndarray of int32 or int64
-        ``members[start[t]:start[t + 1]]`` are the images that have tag t, sorted.
-    rows : Rows
-    squares : ndarray of float32, shape (n_images,)
-        Squared lengths of the rows.
-    offsets : ndarray of float32, shape (n_images,)
-        The score from which on a tag counts as given.
-    n_negatives : int
-    aggressiveness : float
-        Longest step.
-    max_norm : float
-        Limit of a row's Euclidean norm; may be infinite.
-    seed, epoch : int
-    W : ndarray of float32, shape (n_tags, width)
-        Rows first .. last-1 are changed.
-    sums : ndarray of float64, shape (n_tags, 3)
-        Rows first .. last-1 are overwritten: sum of the losses, examples, steps.
+    Ranges of tags that do not meet change different rows. ``members[start[t]:start[t + 1]]`` are the images that have
+    tag t, sorted; `squares`, float32 (n_images,), are the squared lengths of `rows`, and `offsets`, float32
+    (n_images,), the scores from which on a tag counts as given. `max_norm` limits a row's length; it may be infinite.
+    Rows first .. last-1 of `W`, float32 (n_tags, width), are changed, and those of `sums`, float64 (n_tags, 3),
+    overwritten: sum of the losses, examples, steps.
 
     References
     ----------

@@ -76,21 +76,12 @@ def scale_row(row, factor):
 
 @njit(cache=True, nogil=True)
 def move_rows(matrix, change, gradients, counts, squares, rule):
-    """Add the sums of a block to all rows of a float32 matrix, by the rule, in one pass, in place.
+    """Add the sums of a block to all rows of a float32 matrix, (n, width), by the rule, in one pass, in place.
 
-    Parameters
-    ----------
-    matrix : ndarray of float32, shape (n, width)
-        Changed.
-    change : ndarray of float32, shape (n, width)
-        Gradients times the learning rate, summed over the block.
-    gradients : ndarray of float32, shape (n,) or (0,)
-        Mean squares of each row's gradients in the block, summed. Empty for SGD.
-    counts : ndarray of float32, shape (n,) or (0,)
-        Gradients in each row. Empty without L2.
-    squares : ndarray of float32, shape (n,) or (0,)
-        Changed: one plus the mean squares so far. Empty for SGD.
-    rule : Rule
+    `change`, float32 (n, width), are gradients times the learning rate, summed over the block. `gradients`, float32
+    (n,), are the mean squares of each row's gradients in the block, summed, and `squares`, float32 (n,), one plus those
+    so far, which are changed; both are empty for SGD. `counts`, float32 (n,), are the gradients in each row; empty
+    without L2.
     """
     for row in range(matrix.shape[0]):
         target = matrix[row]

@@ -118,27 +118,11 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, 
     shrinks once for each term. Threads that call it with ranges of features that do not meet change different rows, and
     the sum of each row has the same order whatever the ranges are.
 
-    Parameters
-    ----------
-    rows : Rows
-    chosen : ndarray of int64, shape (n,)
-    active : ndarray, shape (n,)
-        Below 0: leave out this p.
-    steps : ndarray of float32, shape (n, width)
-        Gradients times the learning rate.
-    first, last : int
-        The range of features.
-    rule : Rule
-    squares : ndarray of float32, shape (n_features,) or (0,)
-        Entries first .. last-1 are changed: one plus the mean squares of the row's gradients so far. Empty for SGD.
-    weights : ndarray of float32, shape (n_features, width)
-        Rows first .. last-1 are changed.
-    stamps : ndarray of int64, shape (n_features,)
-        Entries first .. last-1 are changed: the last `stamp` that touched the row.
-    stamp : int
-        Larger in each call.
-    touched : ndarray of int64, shape (n_features,)
-        Scratch; entries first .. last-1 are overwritten.
+    `chosen` are int64 (n,); where `active`, (n,), is below 0, p is left out. `steps`, float32 (n, width), are gradients
+    times the learning rate. Entries first .. last-1 of these are changed: `weights`, float32 (n_features, width);
+    `squares`, float32 (n_features,), one plus the mean squares of the row's gradients so far, empty for SGD; `stamps`,
+    int64 (n_features,), the last `stamp` that touched the row, which is larger in each call; `touched`, int64
+    (n_features,), scratch.
     """
     width = weights.shape[1]
     n_touched = 0

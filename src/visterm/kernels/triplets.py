@@ -48,30 +48,9 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
     ``l = |1 - w · v|₊``, the step is ``w += τ v``, ``τ = min(aggressiveness, l / |v|²)``. Only the rows of the query's
     words are touched. Images that are alike to the last number are the same to the model, and make no step.
 
-    Parameters
-    ----------
-    n_steps : int
-        Triplets.
-    queries : JudgedQueries
-        Words below n_words, images below n_images.
-    rows : Rows
-        Image rows, of the width of W.
-    n_images : int
-    aggressiveness : float
-        Longest step τ.
-    key : tuple of int
-        Seed and epoch: of the draws.
-    W : ndarray of float32, shape (n_words, width)
-        Changed.
-    scratch : ndarray of float32, shape (width,)
-        Overwritten.
-
-    Returns
-    -------
-    total : float
-        Sum of the losses.
-    n_moved : int
-        Triplets that made a step.
+    Words of `queries` are below n_words, images below `n_images`; `rows` are image rows. `key` is the seed and the
+    epoch of the draws. `W`, float32 (n_words, width), is changed, `scratch`, float32 (width,), overwritten. Returns the
+    sum of the losses, and how many triplets made a step.
     """
     q_start, q_words, q_weights, r_start, r_images = queries
     width = W.shape[1]
@@ -171,27 +150,10 @@ def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, 
     words, ``F = A K``, are kept up to date, so that a triplet that makes no step costs next to nothing. Images at a
     squared distance that is 0, rounding, or below 0 (the kernel is then none of Mercer's) make no step.
 
-    Parameters
-    ----------
-    n_steps, queries, aggressiveness, key
-        As for `rank_triplets`; the images are those of `images`, by their place there.
-    K : ndarray of float32, shape (n, n)
-        C-contiguous and symmetric.
-    images : ndarray of int64
-        The rows of K that are learned from; the others have a score, and never a weight.
-    scale : float
-        The kernel is `scale` times K.
-    A : ndarray of float32, shape (n_words, at least n)
-        Changed in the columns of `images`.
-    F : ndarray of float32, shape (n_words, n)
-        Changed: ``scale · A K``.
-
-    Returns
-    -------
-    total : float
-        Sum of the losses.
-    n_moved : int
-        Triplets that made a step.
+    The kernel is `scale` times `K`, float32 (n, n), C-contiguous and symmetric. `images`, int64, are the rows of K that
+    are learned from, and queries name images by their place there; the others have a score, and never a weight. Changed
+    are `A`, float32 (n_words, at least n), in the columns of `images`, and ``F = scale · A K``, float32 (n_words, n).
+    Returns what `rank_triplets` does.
     """
     q_start, q_words, q_weights, r_start, r_images = queries
     stream = stream_of(key[0], key[1], 0)
@@ -244,27 +206,10 @@ def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_t
     much gain counts as one that does not violate, so that r is right without knowing how many there are. Where none of
     `max_trials` draws violates, no step is made.
 
-    Parameters
-    ----------
-    n_steps, queries, rows, n_images, aggressiveness, key, W, scratch
-        As for `rank_triplets`; a query may have all images, if their gains differ.
-    gains : ndarray of float32
-        Of the entries of `r_images`, above 0; other images have a gain of 0.
-    shares : ndarray of float32, shape (n_queries,)
-        What a gain is multiplied by.
-    table : ndarray of float32, shape (n_images + 1,)
-        Weights by rank.
-    max_trials : int
-        At least 1.
-
-    Returns
-    -------
-    total : float
-        Sum of the losses ``1 - score of p+ + score of p-``, each weighed as its step.
-    n_moved : int
-        Pairs (q, p+) that made a step.
-    n_trials : int
-        Images drawn.
+    A query may have all images, if their gains differ. `gains`, float32, are those of the entries of `r_images`, above
+    0; other images have a gain of 0. `shares`, float32 (n_queries,), are what a gain is multiplied by, and `table`,
+    float32 (n_images + 1,), weights by rank; the rest is as for `rank_triplets`. Returns the sum of the losses
+    ``1 - score of p+ + score of p-``, each weighed as its step, the pairs that made a step, and the images drawn.
     """
     q_start, q_words, q_weights, r_start, r_images = queries
     total = 0.0

@@ -81,10 +81,21 @@ class ChunkTags:
     def of(self, chunk: Chunk) -> Iterator[Annotated | Skipped]:
         """Yield the images that could not be read, then the others with their tags."""
         yield from chunk.skipped
-        if chunk.names:
-            found = _rankings(self._run, chunk.rows, self._k, self._wanted.new_only, self._wanted.added, self._cutoff)
-            for name, tags in zip(chunk.names, _named(self._run, list(found)), strict=True):
-                yield Annotated(name, tags)
+        if not chunk.names:
+            return
+        run, X, k = self._run, chunk.rows, self._k
+        known = run.known_tags(X) if self._wanted.new_only else None
+        best: Iterable[tuple[Any, Any]]
+        if self._cutoff is not None and run.calibration is not None:
+            best = tags_above(run.model, X, run.calibration, self._cutoff, k)
+        elif known is not None:
+            best = new_tags(run.model, X, k, known)
+        else:
+            best = zip(*run.model.annotate(X, k), strict=True)
+        if self._wanted.added and run.words.added:
+            best = rank_with_added(best, run.model, X, run.words, k)
+        for name, tags in zip(chunk.names, _named(run, list(best)), strict=True):
+            yield Annotated(name, tags)
 
 
 def annotate_each(
@@ -108,17 +119,6 @@ def annotate_each(
             yield from tags.of(Chunk([names[start + place] for place in kept], X, skipped))
     finally:
         progress.finish()
-
-
-def _rankings(
-    run: Run, X: Matrix, k: int, new_only: bool, added: bool, cutoff: Cutoff | None
-) -> Iterable[tuple[Any, Any]]:
-    if cutoff is not None and run.calibration is not None:
-        return tags_above(run.model, X, run.calibration, cutoff, k)
-    known = run.known_tags(X) if new_only else None
-    best: Iterable[tuple[Any, Any]]
-    best = zip(*run.model.annotate(X, k), strict=True) if known is None else new_tags(run.model, X, k, known)
-    return rank_with_added(best, run.model, X, run.words, k) if added and run.words.added else best
 
 
 def _named(run: Run, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:

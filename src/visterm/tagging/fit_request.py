@@ -13,6 +13,7 @@ from visterm.core.errors import UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.tables import MODELS
 from visterm.data.query_files import QueryRow
+from visterm.data.tag_files import TableOptions
 from visterm.data.word_vectors import WordVectors
 from visterm.features.training_rows import Photos
 from visterm.tagging.part_settings import DEFAULT_MODEL, with_device
@@ -95,14 +96,12 @@ class FitRequest:
         """Return whether tags are learned; else the words of queries are."""
         return self.queries is None or self.tags is not None
 
-    def columns(self) -> dict[str, str | None]:
+    def columns(self) -> TableOptions:
         """Return how the tag file is written."""
         return {
-            "image_column": self.image_column,
-            "tags_column": self.tags_column,
-            "user_column": self.user_column,
-            "separator": self.separator,
-        }
+            "image_column": self.image_column, "tags_column": self.tags_column,
+            "user_column": self.user_column, "separator": self.separator,
+        }  # fmt: skip
 
     def sources(self) -> RelationSources:
         """Return where relations are read from.

@@ -355,12 +355,8 @@ def fit(
 
     Parameters
     ----------
-    images, tags
-        As in `FitRequest`.
-    say : callable
-        Takes lines for people: what was found, left out, and how the fit was done.
-    progress : Progress
-        Takes each step.
+    images, tags, say, progress
+        As in `Tagger.fit`.
     **request
         All else that `FitRequest` has: `encoder`, `model`, `model_params`, `valid`, `stop_tags`, `out`, and so on.
 

@@ -17,15 +17,9 @@ from visterm.core.remote import as_path, in_full
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.features.folder import naming_a_full_disk
+from visterm.features.part_work import KnownParts, PartDone
 from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
-from visterm.tagging.annotations.folder import (
-    AnnotationContents,
-    AnnotationFolder,
-    KnownParts,
-    PartDone,
-    PartWork,
-    annotation_folder,
-)
+from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder, TaggedParts, annotation_folder
 from visterm.tagging.annotations.pieces import Found, Piece, PieceReader, Pieces, pieces_of
 from visterm.tagging.part_settings import move_encoder
 from visterm.tagging.tagger import Tagger
@@ -86,7 +80,8 @@ def annotate_into(
     chosen = for_parts(executor or LocalExecutor(n_jobs), every.pieces)
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
-        known = KnownParts(folder, folder.contents())
+        before = folder.contents()
+        known = KnownParts([] if before is None else filter(folder.is_whole, before.shards))
         job = AnnotateIntoJob(_job(tagger, wanted, device, every), folder, request_fingerprint, known)
         done = _all_done(chosen.run(job, every.pieces, progress), every.pieces, progress)
         skipped = [item for part in done for item in part.skipped] + every.skipped
@@ -210,7 +205,7 @@ class AnnotateJob:
 
 @dataclass(frozen=True)
 class AnnotateIntoJob:
-    """Write the tags of images into a folder; the fields are those of `PartWork`."""
+    """Write the tags of images into a folder; the fields are those of `TaggedParts`."""
 
     job: AnnotateJob
     folder: AnnotationFolder
@@ -221,7 +216,7 @@ class AnnotateIntoJob:
         """Load the run, unless it is there."""
         must_see(self.folder.path)
         tags, reader = self.job.loaded(team)
-        work = PartWork(self.folder, tags, reader, self.request_fingerprint, self.known, team)
+        work = TaggedParts(self.folder, tags, reader, self.request_fingerprint, self.known, team)
         return lambda piece: work.do(piece, progress)
 
     def name_of(self, part: Piece) -> str:

@@ -1,0 +1,115 @@
+"""The parts of a folder, one after the other: each is named by what it follows from, noted, and never made twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from visterm.core.errors import CorruptFileError
+from visterm.core.jsonlines import json_text
+from visterm.core.progress import Progress
+from visterm.core.types import Skipped
+from visterm.core.writing import write_whole
+from visterm.features.contents import ShardEntry, read_note
+from visterm.features.folder import FeatureFolder
+
+
+class PartDone(NamedTuple):
+    """What became of the images of a part: a row or line each in `entry`, or a place among the skipped."""
+
+    entry: ShardEntry | None  # None where no image could be read
+    skipped: list[Skipped]
+    n_new: int  # Images that were encoded or tagged just now, not taken over
+    width: int = 0  # Numbers in a row; 0 without rows
+    layout: str = ""  # "dense", "sparse", or empty without rows
+
+
+class KnownParts:
+    """The parts that the folder had before this job, as far as they are whole, by their file names."""
+
+    width, layout = 0, ""
+
+    def __init__(self, entries: Iterable[ShardEntry]) -> None:
+        self._entries = {entry.file: entry for entry in entries}
+
+    def entry(self, file: str) -> ShardEntry | None:
+        """Find a part by its file name, which what it follows from decides."""
+        return self._entries.get(file)
+
+
+class PartWork:
+    """Makes the parts of a folder: a kind of them says by which command, into which files, and what notes keep.
+
+    `fingerprint` is that of what makes them: an encoder, or a run and a request.
+    """
+
+    command: ClassVar[str]
+    suffix: ClassVar[str]
+    noted: ClassVar[tuple[str, ...]] = ()  # Fields of `PartDone` that notes have beside entry and skipped images
+
+    def __init__(self, folder: FeatureFolder, known: KnownParts, fingerprint: str) -> None:
+        self._folder, self._known, self._fingerprint = folder, known, fingerprint
+
+    def _unless_there(
+        self,
+        images: Sequence[str],
+        contents: Sequence[str | None],
+        n_images: int,
+        progress: Progress,
+        make: Callable[[], PartDone],
+    ) -> PartDone:
+        """Return the part of just these images with these contents, made and noted unless it is there already.
+
+        A part of which some images were skipped is made again.
+        """
+        note = self._folder.unfinished / f"{self._digest(images, contents)}.json"
+        done = self._read_note(note)
+        if done is None and None not in contents:
+            entry = self._known.entry(self._file_name(images, contents))
+            done = None if entry is None else PartDone(entry, [], 0, self._known.width, self._known.layout)
+        if done is not None:
+            progress.advance(n_images)
+            return done
+        done = make()
+        facts = {"entry": done.entry and asdict(done.entry), "skipped": [item.as_dict() for item in done.skipped]}
+        write_whole(note, json_text(facts | {name: getattr(done, name) for name in self.noted}).encode())
+        return done
+
+    def _write(
+        self, images: Sequence[str], contents: Sequence[str | None], n_rows: int, make: Callable[[], bytes]
+    ) -> ShardEntry:
+        """Write a part, unless the folder has it from before."""
+        file = self._file_name(images, contents)
+        entry = self._known.entry(file)
+        if entry is None:
+            written = make()
+            write_whole(self._folder.shard_to_write(file), written)
+            entry = ShardEntry(file, n_rows, hashlib.sha256(written).hexdigest())
+        return entry
+
+    def _read_note(self, note: Path) -> PartDone | None:
+        """Return what a job that was killed has done with the same images."""
+        if not note.exists():
+            return None
+        value = read_note(note)
+        try:
+            entry = None if value["entry"] is None else ShardEntry(**value["entry"])
+            skipped = [Skipped(**item) for item in value["skipped"]]
+            done = PartDone(entry, skipped, 0, *(value[name] for name in self.noted))
+        except (KeyError, TypeError) as error:
+            raise CorruptFileError(f"{note} is no note of {self.command}: {error}. Remove the file.") from error
+        if entry is None or entry == self._known.entry(entry.file) or self._folder.is_written(entry):
+            return done
+        return None
+
+    def _file_name(self, images: Sequence[str], contents: Sequence[str | None]) -> str:
+        return f"part-{self._digest(images, contents)}.{self.suffix}"
+
+    def _digest(self, images: Sequence[str], contents: Sequence[str | None]) -> str:
+        """Return 24 letters that stand for what makes the part, the images and their contents."""
+        text = json.dumps([self._fingerprint, list(images), list(contents)])
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
