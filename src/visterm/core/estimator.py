@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 E = TypeVar("E")
+
+
+@cache
+def _parameters(cls: Callable[..., Any]) -> list[str]:
+    """Return the names of a constructor's parameters; settings are asked for several times in each fit."""
+    return sorted(inspect.signature(cls).parameters)
 
 
 class _SetRequest:
@@ -46,7 +53,7 @@ class Estimator:
     @classmethod
     def _get_param_names(cls) -> list[str]:
         """Return the names of the settings in alphabetical order; scikit-learn calls this too."""
-        return [] if cls.__init__ is object.__init__ else sorted(inspect.signature(cls).parameters)
+        return [] if cls.__init__ is object.__init__ else list(_parameters(cls))  # type: ignore[arg-type]  # classes are hashable
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name, with `deep` also those of estimators among them, as ``estimator__setting``."""
