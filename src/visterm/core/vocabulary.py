@@ -158,7 +158,7 @@ class Vocabulary:
 
     def spellings(self, tag: str) -> list[str]:
         """Return all words that mean what a tag or an alias means; of a word that is neither, that word alone."""
-        column = self.get(tag)
+        column = self._columns.get(tag_key(tag))
         return [tag] if column is None else [self.tags[column], *self._aliases_of.get(self.tags[column], ())]
 
     def index(self, tag: str) -> int:
@@ -274,6 +274,21 @@ class Vocabulary:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
         return found, missing
 
+    def not_tags(self, search: str | Sequence[str]) -> list[str]:
+        """Return the keys (`tag_key`) of what in a search may be a tag but is none: words, and several in a row."""
+        if not isinstance(search, str):
+            found = dict.fromkeys(tag_key(_as_word(entry).text) for entry in search)
+        else:
+            found = {}
+            for run in split_query(search):
+                for start in range(len(run)):
+                    for stop in range(start + 1, len(run) + 1):
+                        phrase = " ".join(word.text for word in run[start:stop])
+                        if len(phrase) > MOST_LETTERS:
+                            break
+                        found[tag_key(phrase)] = None
+        return [key for key in found if key not in self._columns]
+
     def weights_of(self, found: Iterable[tuple[int, int]]) -> tuple[sp.csr_array, list[str]]:
         """Sum columns with their signs to a row, shape (1, n_tags), and name the tags, each once."""
         sums: Counter[int] = Counter()
@@ -348,21 +363,6 @@ def tag_fault(tag: str) -> str | None:
 def tag_key(tag: str) -> str:
     """Return that by which tags are compared."""
     return unicodedata.normalize("NFC", clean_tag(tag).casefold())
-
-
-def phrases(search: str | Sequence[str]) -> list[str]:
-    """Return the keys (`tag_key`) of all that may be a tag in a search: each word, and several in a row."""
-    if not isinstance(search, str):
-        return [tag_key(_as_word(entry).text) for entry in search]
-    found: dict[str, None] = {}
-    for run in split_query(search):
-        for start in range(len(run)):
-            for stop in range(start + 1, len(run) + 1):
-                phrase = " ".join(word.text for word in run[start:stop])
-                if len(phrase) > MOST_LETTERS:
-                    break
-                found[tag_key(phrase)] = None
-    return list(found)
 
 
 def as_list(text: str) -> list[str]:

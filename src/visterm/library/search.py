@@ -15,7 +15,6 @@ from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
-from visterm.core.vocabulary import phrases
 from visterm.data.image_folders import SUFFIXES
 from visterm.kernels.topk import top_k
 from visterm.library.expansion import Group, expand
@@ -180,8 +179,7 @@ class Searchable:
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that people gave here are words, too."""
-        known = self.tagger.words.dictionary(self.tagger.vocabulary)
-        others = [phrase for phrase in phrases(words) if known.get(phrase) is None]
+        others = self.tagger.words.dictionary(self.tagger.vocabulary).not_tags(words)
         return typed_query(self.tagger, words, self.searched.by_hand(others) if others else None)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
