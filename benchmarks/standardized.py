@@ -34,7 +34,8 @@ from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
 from visterm.metrics.retrieval import rank_images
 from visterm.models.confidence.calibration import Calibration
-from visterm.tagging.calibrating import calibrate
+from visterm.models.confidence.fit_calibration import fit_calibration
+from visterm.tagging.calibrating import held_out_scores
 
 MEASURED, LEARNED = 1000, 3500
 QUERIES = 500
@@ -109,7 +110,8 @@ def one_fit(data: Data, name: str, settings: dict[str, Any], sizes: tuple[int, i
     shared = {"n_jobs": 1, "random_state": seed}
     model.set_params(**{key: value for key, value in shared.items() if key in model.get_params()}).fit(X, Y)
     vocabulary = Vocabulary.from_lists([[f"t{tag}"] for tag in range(Y.shape[1])])
-    calibration = calibrate(model, TrainingRows(vocabulary, X, Y, None, []), seed=seed)
+    held_out = held_out_scores(model, TrainingRows(vocabulary, X, Y, None, []), seed=seed)
+    calibration = None if held_out is None else fit_calibration(*held_out, seed=seed)
     scores, right = model.decision_function(X_new), Y_new.toarray() > 0
     idf = inverse_frequencies(np.bincount(Y.indices, minlength=Y.shape[1]), Y.shape[0])
     found: dict[str, Any] = evaluate(scores, Y_new, ["map", "word_map"])

@@ -46,7 +46,7 @@ def visterm(*arguments):
 def test_a_search_by_words_reads_neither_the_encoder_nor_the_model(catalogue, tmp_path, monkeypatch):
     expected = catalogue.search("red", 3).hits
     monkeypatch.setattr("visterm.tagging.run.read_encoder", None)
-    monkeypatch.setattr("visterm.tagging.run.read_model", None)
+    monkeypatch.setattr("visterm.tagging.run.load_estimator", None)
     assert Catalogue.load(tmp_path / "catalogue").search("red", 3).hits == expected
 
 

@@ -75,18 +75,11 @@ class Encoder(AnyEncoder):
         kept: list[int] = []
         skipped: list[Skipped] = []
         parts: list[Matrix] = []
-        for places, batch_rows in self._row_batches(images, skipped, progress):
-            kept += places
-            parts.append(batch_rows)
+        for batch in self._batches(images, skipped, progress):
+            kept += [decoded.index for decoded in batch]
+            parts.append(self._encode_batch([decoded.pixels for decoded in batch]))
         rows = stack_rows(parts) if parts else np.empty((0, 0), np.float32)
         return Encoded(rows, np.array(kept, np.int64), skipped)
-
-    def _row_batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], Matrix]]:
-        """Yield the places of some images that could be read, and their rows."""
-        for batch in self._batches(images, skipped, progress):
-            yield [decoded.index for decoded in batch], self._encode_batch([decoded.pixels for decoded in batch])
 
     def _learns(self) -> bool:
         kind = type(self)

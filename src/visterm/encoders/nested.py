@@ -14,8 +14,8 @@ from visterm.core.estimator import clone
 from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, Skipped
 from visterm.data.images import read_image
-from visterm.encoders.base import Encoder, Images, Pixels
-from visterm.encoders.contract import AnyEncoder
+from visterm.encoders.base import Encoder, Images, Pixels, stack_rows
+from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.encoders.named import make_encoder
 
 
@@ -99,10 +99,15 @@ class NestedEncoder(Encoder):
         found = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(found.items()))
 
-    def _row_batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], Matrix]]:
-        return ((places, self._join(parts)) for places, parts in self._part_batches(images, skipped, progress))
+    def _encode_images(self, images: Images, progress: Progress) -> Encoded:
+        kept: list[int] = []
+        skipped: list[Skipped] = []
+        rows: list[Matrix] = []
+        for places, parts in self._part_batches(images, skipped, progress):
+            kept += places
+            rows.append(self._join(parts))
+        joined = stack_rows(rows) if rows else np.empty((0, 0), np.float32)
+        return Encoded(joined, np.array(kept, np.int64), skipped)
 
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         return self._join(self._part_rows(batch, batch))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import EncoderMismatchError, UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import learned_hash
-from visterm.core.persist import new_folder
+from visterm.core.persist import load_estimator, new_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
@@ -27,15 +27,7 @@ from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.stopping import OnEpoch
 from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of
-from visterm.tagging.run_files import (
-    LEARNED_IMAGES,
-    SKIPPED,
-    read_encoder,
-    read_model,
-    read_part,
-    read_skips,
-    write_run,
-)
+from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_encoder, read_part, read_skips, write_run
 from visterm.tagging.word_places import WordPlaces
 
 if TYPE_CHECKING:
@@ -115,7 +107,9 @@ class Run:
     def model(self) -> Annotator:
         """The model, read now if it was not needed before."""
         assert self.unread is not None
-        model = read_model(self.unread, self.unread_jobs)
+        model: Annotator = load_estimator(MODELS, self.unread, "model")
+        if hasattr(model, "n_jobs"):
+            model.n_jobs = self.unread_jobs
         if self.unread_tag_rows is not None:
             model.tag_rows_ = self.unread_tag_rows  # the same numbers, held once
         return model

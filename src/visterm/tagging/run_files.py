@@ -143,14 +143,6 @@ def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
     return V
 
 
-def read_model(folder: Path, n_jobs: int | None) -> Annotator:
-    """Read the model of a run."""
-    model: Annotator = load_estimator(MODELS, folder, "model")
-    if hasattr(model, "n_jobs"):
-        model.n_jobs = n_jobs
-    return model
-
-
 def read_encoder(folder: Path, model: Annotator, n_jobs: int | None) -> AnyEncoder:
     """Read the encoder of a run."""
     encoder: AnyEncoder = load_estimator(ENCODERS, folder, "encoder")
