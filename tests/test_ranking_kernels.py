@@ -33,8 +33,13 @@ def _ints(*values):
     return np.array(values, np.int64)
 
 
+def _tags(*values):
+    """Tags of images, in the integers that a training has them in."""
+    return np.array(values, np.int32)
+
+
 def _block_of(images, tags):
-    """Pairs of images and tags as a block of which nothing is known yet."""
+    """Pairs of images and tags as a block of which nothing is known yet; kernels get it as a plain tuple."""
     n = len(tags)
     found = np.empty((2, n), np.int64), np.empty((2, n), np.float32)
     return PairBatch(np.arange(n), images, tags, np.arange(n), *found[0], *found[1])
@@ -118,6 +123,10 @@ def test_dimensions_follow_size_times_deviation_and_are_uniform_where_all_is_zer
     np.testing.assert_allclose(found, np.full(4, 0.25), atol=0.015)
 
 
+def _draw_adaptive(pairs, positives, U, W, lists, draws):
+    draw_adaptive(tuple(pairs), 0, len(U), tuple(positives), U, W, tuple(lists), tuple(draws))
+
+
 def test_adaptive_draws_follow_the_papers_mixture_without_the_tags_that_the_image_has():
     rng = np.random.default_rng(0)
     W, u = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=4).astype(np.float32)
@@ -128,8 +137,8 @@ def test_adaptive_draws_follow_the_papers_mixture_without_the_tags_that_the_imag
     n = 20_000
     zeros = np.zeros(n, np.int64)
     pairs = _block_of(zeros, zeros + 3)
-    positives = PositiveTags(_ints(0, 2), _ints(3, 5))
-    draw_adaptive(pairs, 0, n, positives, np.tile(u, (n, 1)), W, lists, Draws(np.inf, 100, 5, 0))
+    positives = PositiveTags(_ints(0, 2), _tags(3, 5))
+    _draw_adaptive(pairs, positives, np.tile(u, (n, 1)), W, lists, Draws(np.inf, 100, 5, 0))
     law = reference.adaptive_law(u.astype(float), W.astype(float), 2.0)
     owned = law[[3, 5]].sum()
     law[[3, 5]] = 0
@@ -144,8 +153,8 @@ def test_an_adaptive_draw_that_finds_only_own_tags_becomes_uniform_and_none_is_d
     sort_tags(W, 0, 1, lists)
     n = 2000
     pairs = _block_of(np.repeat([0, 1], n // 2), np.zeros(n, np.int64))
-    positives = PositiveTags(_ints(0, 2, 6), _ints(0, 1, 0, 1, 2, 3))
-    draw_adaptive(pairs, 0, n, positives, np.ones((n, 1), np.float32), W, lists, Draws(np.inf, 7, 1, 0))
+    positives = PositiveTags(_ints(0, 2, 6), _tags(0, 1, 0, 1, 2, 3))
+    _draw_adaptive(pairs, positives, np.ones((n, 1), np.float32), W, lists, Draws(np.inf, 7, 1, 0))
     drawn = pairs.violators
     assert (pairs.trials[: n // 2] == 8).all()
     np.testing.assert_allclose(np.bincount(drawn[: n // 2], minlength=4) / (n // 2), [0, 0, 0.5, 0.5], atol=0.06)
@@ -156,8 +165,8 @@ def test_the_factors_of_all_violators_are_those_of_eq_6():
     scores = np.array([[2.0, 1.5, 0.9, 1.2, 3.0], [5.0, 0, 0, 0, 0]], np.float32)
     expected = [reference.owpc_factors(scores[0], 0, {0, 4}), reference.owpc_factors(scores[1], 0, {0})]
     pairs = _block_of(_ints(0, 1), _ints(0, 0))
-    positives = PositiveTags(_ints(0, 2, 3), _ints(0, 4, 0))
-    total, n_trials, n_steps = weigh_all(pairs, 0, 2, positives, rank_weights("harmonic", 5), scores)
+    positives = _ints(0, 2, 3), _tags(0, 4, 0)
+    total, n_trials, n_steps = weigh_all(tuple(pairs), 0, 2, positives, rank_weights("harmonic", 5), scores)
     np.testing.assert_allclose(scores[0], [1.5, -0.75, 0, -0.75, 0])  # tags 1 and 3 violate: L(2) / 2 = 0.75 each
     assert total == pytest.approx(0.75 * (0.5 + 0.2), rel=1e-6)
     assert (pairs.violators.tolist(), pairs.trials.tolist(), n_trials, n_steps) == ([2, -1], [3, 4], 7, 1)
@@ -170,7 +179,7 @@ def test_the_factors_of_all_violators_are_those_of_eq_6():
 def test_a_passive_aggressive_ranking_step_goes_just_far_enough_or_as_far_as_it_may(aggressiveness, step):
     rows = dense_rows(np.array([[1, 2]], np.float32))  # |x|² = 5, loss 1 at the start: τ = 1 / (2 · 5)
     W = np.zeros((2, 2), np.float32)
-    one = _ints(0), _ints(0), _ints(1), _ints(0, 1), _ints(1), rows, np.array([5], np.float32), aggressiveness, 0, 0
+    one = _ints(0), _ints(0), _ints(1), _ints(0, 1), _tags(1), rows, np.array([5], np.float32), aggressiveness, 0, 0
     total, n_trials, n_steps = rank_in_turn(*one, W)
     assert (total, n_trials, n_steps) == (1, 1, 1)
     np.testing.assert_allclose(W, [[-step, -2 * step], [step, 2 * step]], rtol=1e-6)
@@ -182,7 +191,7 @@ def test_a_tag_is_separated_from_images_without_it_by_the_smallest_steps():
     rows = dense_rows(np.array([[1, 0], [0, 2]], np.float32))
     W, sums = np.zeros((3, 2), np.float32), np.empty((3, 3))
     separate_in_turn(
-        0, 3, _ints(0, 1, 1, 3), _ints(0, 0, 1), rows, np.array([1, 4], np.float32), np.array([0, 0.5], np.float32), 1,
+        0, 3, _ints(0, 1, 1, 3), _tags(0, 0, 1), rows, np.array([1, 4], np.float32), np.array([0, 0.5], np.float32), 1,
         10.0, np.inf, 0, 0, W, sums,
     )  # fmt: skip
     np.testing.assert_allclose(W[0], [1, -0.25])  # image 0 has to score 1, image 1 at most 1 below its offset of 0.5
@@ -196,7 +205,7 @@ def test_a_separated_tag_keeps_its_norm_limit_and_other_tags_stay():
     rows = dense_rows(np.array([[3, 4], [1, 0]], np.float32))
     W, sums = np.ones((2, 2), np.float32), np.empty((2, 3))
     separate_in_turn(
-        1, 2, _ints(0, 1, 2), _ints(0, 0), rows, np.array([25, 1], np.float32), np.array([9, 0], np.float32), 1, 10.0,
+        1, 2, _ints(0, 1, 2), _tags(0, 0), rows, np.array([25, 1], np.float32), np.array([9, 0], np.float32), 1, 10.0,
         0.5, 0, 0, W, sums,
     )  # fmt: skip
     np.testing.assert_array_equal(W[0], [1, 1])
@@ -244,12 +253,12 @@ def test_rows_of_features_and_tags_move_as_the_slow_rule_does(adagrad, l2):
         moved[t], _ = reference.block_sum(W[t], 1.5, terms, **settings)
     pairs = _block_of(tags, tags)._replace(violators=others, gains=gains)
     for first, last in ((0, 1), (1, n_tags)):
-        add_tag_steps(pairs, dense_rows(U), rule, squares, first, last, W)
+        add_tag_steps(tuple(pairs), dense_rows(U), rule, squares, first, last, W)
     np.testing.assert_allclose(W, moved, atol=1e-5)
 
 
 def test_draws_from_a_pool_follow_the_law_of_draws_one_by_one():
-    positives = PositiveTags(_ints(0, 2), _ints(1, 4))
+    positives = _ints(0, 2), _tags(1, 4)
     W = np.array([[1.5], [2], [0], [0], [2], [1.2], [0], [0]], np.float32)  # of six candidates 0 and 5 violate
     found, counts, n = np.zeros(8, int), np.zeros(7, int), 6000
     for epoch in range(n):
@@ -257,9 +266,8 @@ def test_draws_from_a_pool_follow_the_law_of_draws_one_by_one():
         draw_many(3, epoch, 99, 8, pool)
         u = np.ones((1, 1), np.float32)
         pairs = _block_of(_ints(0), _ints(1))
-        draw_violators(
-            pairs, 0, 1, positives, dense_rows(u), W, Pool(pool, u @ W[pool].T), Draws(1.0, 6, 3, epoch)
-        )  # fmt: skip
+        shared = tuple(Pool(pool, u @ W[pool].T))
+        draw_violators(tuple(pairs), 0, 1, positives, dense_rows(u), W, shared, tuple(Draws(1.0, 6, 3, epoch)))
         if pairs.violators[0] >= 0:
             found[pairs.violators[0]] += 1
             assert pairs.gaps[0] == pytest.approx(2 - W[pairs.violators[0], 0])

@@ -53,18 +53,21 @@ NO_SQUARES = np.empty(0, np.float32)
 
 
 def _draw(own, U, W, at_once, *, max_trials=N_TAGS, epoch=EPOCH):
-    """Draw and weigh a block; give the pairs, the steps of the images and the sum of the losses."""
-    pairs, positives = _block_of(own)
-    n = len(pairs.tags)
-    steps, draws = np.empty((n, W.shape[1]), np.float32), Draws(1.0, max_trials, SEED, epoch)
+    """Draw and weigh a block; give the pairs, the steps of the images and the sum of the losses.
+
+    Kernels get plain tuples, as from a training: what is compiled for that is what is tested here.
+    """
+    pairs, positives = map(tuple, _block_of(own))
+    n = len(pairs[0])
+    steps, draws = np.empty((n, W.shape[1]), np.float32), tuple(Draws(1.0, max_trials, SEED, epoch))
     if at_once:
         draw_geometric(pairs, 0, n, positives, U @ W.T, draws)
     else:
         pool = Pool(np.empty(0, np.int64), np.empty((n, 0), np.float32))
-        draw_violators(pairs, 0, n, positives, dense_rows(U), W, pool, draws)
+        draw_violators(pairs, 0, n, positives, dense_rows(U), W, tuple(pool), draws)
     rank_loss = RankLoss(int(Loss.HINGE), rank_weights("harmonic", len(W)), 0)
-    loss, _, _ = weigh_pairs(pairs, 0, n, positives, rank_loss, RATE, W, steps)
-    return pairs, steps, loss
+    loss, _, _ = weigh_pairs(pairs, 0, n, positives, tuple(rank_loss), RATE, W, steps)
+    return PairBatch(*pairs), steps, loss
 
 
 @pytest.mark.parametrize("max_trials", [1, 3, N_TAGS])
@@ -90,7 +93,7 @@ def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, at_
     for first, last in [(0, 7), (7, 7), (7, N_FEATURES)]:
         add_outer(rows, images, pairs.violators, steps, first, last, rule, NO_SQUARES, V, stamps, 1, touched)
     for first, last in [(0, 4), (4, N_TAGS)]:
-        add_tag_steps(pairs, dense_rows(U), rule, NO_SQUARES, first, last, W)
+        add_tag_steps(tuple(pairs), dense_rows(U), rule, NO_SQUARES, first, last, W)
 
     np.testing.assert_array_equal(pairs.violators, expected_violators)
     np.testing.assert_array_equal(pairs.trials, expected_trials)
