@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
+from visterm.core.queries import inverse_frequencies
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
@@ -124,7 +125,9 @@ def _fit_queries(
     )
     run.refer_to(request.idf, found.rows.vocabulary)
     run.relate(relations, found.rows.vocabulary)
-    found.fit(run.model, run.idf_among(found.rows.vocabulary, found.rows.X.shape[0]), progress)
+    reference, rows = run.reference, found.rows
+    idf = reference.idf if reference is not None else inverse_frequencies(rows.vocabulary.counts, rows.X.shape[0])
+    found.fit(run.model, idf, progress)
     run.learned(found.rows)
     run.facts |= found.facts
     if request.calibrate:

@@ -292,14 +292,10 @@ class Run:
         of = (self.vocabulary, self.reference, self.facts.get("images", 0))
         if any(now is not then for now, then in zip(of, self._idf_of, strict=True)):
             # Kept, because the logarithms of all tags take longer than a search.
-            self._idf_of, self._kept_idf = of, self.idf_among(self.vocabulary, of[2])
+            reference, counts = self.reference, self.vocabulary.counts
+            self._kept_idf = reference.idf if reference is not None else inverse_frequencies(counts, of[2])
+            self._idf_of = of
         return self._kept_idf
-
-    def idf_among(self, vocabulary: Vocabulary, n_images: int) -> NDArray[np.float32]:
-        """Return the idf of tags in the reference corpus, or among `n_images` training images."""
-        if self.reference is not None:
-            return self.reference.idf
-        return inverse_frequencies(vocabulary.counts, max(n_images, int(vocabulary.counts.max(initial=1))))
 
     @property
     def fingerprint(self) -> str:
