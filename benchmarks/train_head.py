@@ -32,7 +32,7 @@ from visterm.features.training_rows import encode_corpus
 DIM = 100
 HELD_OUT = 500
 
-FIXED = {"wsabie": {"schedule": "cosine", "epochs": 30, "average": 5}}
+FIXED = {"wsabie": {"step": "sgd", "row_length": 6.0, "schedule": "cosine", "epochs": 30, "average": 5}}
 OURS = {"wsabie": grid(bias=[2.0, 4.0], learning_rate=[0.003, 0.004], max_norm=[0.7, 0.8, 0.9])}
 LIGHTFM = grid(learning_rate=[0.02, 0.05], user_alpha=[0.0, 1e-5])
 PECOS = grid(tree=[False, True], cost=[0.3, 0.5, 1.0, 2.0])

@@ -278,7 +278,7 @@ class Annotator(Estimator, ABC):
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
-        share = self.get_params(deep=False).get("valid_share") if is_identity(X) else None
+        share = None if self._holds_out_tags or not is_identity(X) else self.get_params(deep=False).get("valid_share")
         if share is not None:  # of images known only by number none are held out
             self.check_settings()
             self.set_params(valid_share=0.0)
@@ -288,6 +288,11 @@ class Annotator(Estimator, ABC):
             if share is not None:
                 self.set_params(valid_share=share)
         self._refuse_non_finite()
+
+    @property
+    def _holds_out_tags(self) -> bool:
+        """Whether a fit holds tags out by itself where images are known only by number."""
+        return False
 
     def _tag_rows(self) -> Matrix | None:
         """Return V, or None where it is the identity."""

@@ -28,6 +28,7 @@ Weights: TypeAlias = tuple[Floats, ...]
 Measure: TypeAlias = Callable[[], float]
 
 SCHEDULES = ("constant", "inverse", "cosine")
+OPEN = "open"  # The schedule of `OpenSchedule`
 
 HISTORY = Listed(
     Record(
@@ -195,9 +196,11 @@ class EpochAnnotator(EpochSettings, Annotator):
         judged: Validation | None,
         share: Callable[[NDArray[np.int64]], NDArray[np.int64]] = lambda rows: rows,
         gather: Callable[[NDArray[np.float64]], NDArray[np.float64]] = lambda found: found,
+        known: sp.csr_array | None = None,
     ) -> Measure | None:
         """Return what measures the MAP of the published weights on validation images; None where none has a tag.
 
+        `known` are tags of these images that their rankings leave out, as the model learned from them.
         Of several workers each measures its share of the images, and gathers what all found.
         """
         if judged is None:
@@ -207,12 +210,14 @@ class EpochAnnotator(EpochSettings, Annotator):
         if rows.size == 0:
             return None
         mine = share(rows)
-        Y = Y[mine]
+        Y, known = Y[mine], known if known is None else known[mine]
         if mine.size:
             X = self._check_features(X[mine])
 
         def measure() -> float:
-            found = rank_tags(self._score_checked(X), Y).average_precision() if mine.size else np.empty(0)
+            found = (
+                rank_tags(self._score_checked(X), Y, exclude=known).average_precision() if mine.size else np.empty(0)
+            )
             return float(np.nanmean(gather(found)))
 
         return measure
@@ -235,11 +240,11 @@ def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float |
 def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
     """Return the factor of the learning rate in one epoch, counted from 1.
 
-    "constant" is 1; "inverse" is halved after a tenth of the epochs, then falls as one over their number; "cosine"
-    falls to 0 along half a cosine.
+    "constant" and "open" are 1; "inverse" is halved after a tenth of the epochs, then falls as one over their number;
+    "cosine" falls to 0 along half a cosine.
     """
     done = (epoch - 1) / epochs
-    if schedule == "constant":
+    if schedule in ("constant", OPEN):
         return 1.0
     if schedule == "inverse":
         return 1 / (1 + 10 * done)

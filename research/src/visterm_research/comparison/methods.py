@@ -89,7 +89,13 @@ STEPS: Grid = {"learning_rate": (0.0015, 0.005, 0.015, 0.0005), "max_norm": (0.7
 AGGRESSIVENESS: Grid = {"aggressiveness": (1.0, 10.0, 0.1, 0.01, 0.001, 100.0, 0.0001, 1000.0)}
 VOTES: Grid = {"n_neighbors": (20, 80), "power": (4.0, 1.0, 8.0, 16.0)}
 
-WSABIE = Method("WSABIE", "wsabie", EMBEDDED, [STEPS])
+PAPER_STEPS = {"step": "sgd", "schedule": "constant", "bias": 0.0, "average": 20}
+WSABIE_PARAMS = {
+    **PAPER_STEPS, "learning_rate": 0.0015, "max_norm": 0.7, "row_length": 6.0, "patience": 10, "standardize": False,
+}  # fmt: skip
+"""WSABIE's training as in its paper, but for the running mean; the defaults of the model are others."""
+
+WSABIE = Method("WSABIE", "wsabie", {**EMBEDDED, **PAPER_STEPS, "row_length": 6.0}, [STEPS])
 AUC = Method("embedding, AUC", "auc_embedding", EMBEDDED, [STEPS])
 OWPC = Method("OWPC-SGD", "owpc_sgd", EMBEDDED, [STEPS])
 WARP_LINEAR = Method("linear, WARP", "warp_linear", EPOCHS, [STEPS])

@@ -82,13 +82,18 @@ def draw_dictionary(n_tags: int, *, exponent: float = 1.0, random_state: RandomS
 
 
 def draw_pairs(
-    n_images: int, dictionary: Dictionary, *, tags_an_image: float = 5.0, random_state: RandomState = 0
+    n_images: int,
+    dictionary: Dictionary,
+    *,
+    tags_an_image: float = 5.0,
+    noise: float = NOISE_TAGS,
+    random_state: RandomState = 0,
 ) -> sp.csr_array:
     """Draw which images have which tags, so that a tag of an image says something of the others.
 
     An image is about a family, drawn by the frequency of its tags, and a second one of the same field. Each of its tags
-    is drawn from one of the two, or (`NOISE_TAGS`) from all tags; within them by frequency, so that tags keep their
-    Zipf law. Time and memory grow with the number of pairs only.
+    is drawn from one of the two, or (a share of `noise`) from all tags; within them by frequency, so that tags keep
+    their Zipf law. Time and memory grow with the number of pairs only.
 
     Parameters
     ----------
@@ -96,6 +101,8 @@ def draw_pairs(
     dictionary : Dictionary
     tags_an_image : float
         Mean number of draws: 1 and a Poisson number more. A tag drawn twice counts once.
+    noise : float
+        Share of the tags that have nothing to do with what an image is about.
     random_state : int, RandomState, Generator or None
 
     Returns
@@ -114,7 +121,7 @@ def draw_pairs(
     images = np.repeat(np.arange(n_images), n_draws)
     about = np.where(rng.random(images.size) < SECOND_FAMILY, second[images], first[images])
     tags = families.draw(about, rng)
-    stray = np.flatnonzero(rng.random(images.size) < NOISE_TAGS)
+    stray = np.flatnonzero(rng.random(images.size) < noise)
     tags[stray] = _draw(dictionary.weights, stray.size, rng)
     pairs = np.unique(images * dictionary.weights.size + tags)
     starts = np.searchsorted(pairs, np.arange(n_images + 1) * dictionary.weights.size)
@@ -131,6 +138,7 @@ def draw_visterms(
     words_an_image: int = 100,
     tags_an_image: float = 3.0,
     exponent: float = 1.0,
+    noise: float = NOISE_TAGS,
     random_state: RandomState = 0,
 ) -> DrawnVisterms:
     """Draw images whose visterms tell of their tags, of the families of these, and of nothing.
@@ -144,7 +152,7 @@ def draw_visterms(
     n_images, n_tags, n_features : int
     words_an_image : int
         Blocks of an image.
-    tags_an_image : float
+    tags_an_image, noise : float
         As in `draw_pairs`.
     exponent : float
         How unequal the tags' frequencies are: 1 is Zipf's law, 0 makes them equal.
@@ -154,7 +162,7 @@ def draw_visterms(
     check_count(words_an_image, "words_an_image")
     rng = as_generator(random_state)
     dictionary = draw_dictionary(n_tags, exponent=exponent, random_state=rng)
-    Y = draw_pairs(n_images, dictionary, tags_an_image=tags_an_image, random_state=rng)
+    Y = draw_pairs(n_images, dictionary, tags_an_image=tags_an_image, noise=noise, random_state=rng)
     n_own = max(2, n_features // 250)
     words_of = [rng.integers(n_features, size=(n, n_own)) for n in (n_tags, dictionary.field.size)]
     words_of.append(rng.integers(n_features, size=(dictionary.field.max() + 1, 2 * n_own)))

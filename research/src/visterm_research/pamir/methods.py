@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from visterm_research.comparison.feature_sets import PAPER_PARAMS, FeatureSet
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import WSABIE_PARAMS, Method, Settings
 
 CMRM = Method(
     "CMRM",
@@ -52,7 +52,7 @@ MORE_METHODS = (
     Method("ridge", "ridge", start={}, grids=({"alpha": (0.03, 0.3, 3.0)},)),
     Method("ridge over a Gaussian kernel", "kernel_ridge"),
     Method("k-NN", "knn"),
-    Method("WSABIE", "wsabie", {"standardize": False}, start={}, grids=({"learning_rate": (0.005,)},)),
+    Method("WSABIE", "wsabie", fixed=WSABIE_PARAMS, start={}, grids=({"learning_rate": (0.005,)},)),
     Method("JEC", "jec", start={}, grids=({"n_neighbors": (20,)},)),
     Method("TagProp", "tagprop"),
     Method("2PKNN", "two_pass_knn"),

@@ -15,7 +15,7 @@ from visterm.data.relations import sibling_sets
 from visterm.data.tag_formats.tables import read_table
 from visterm_research.comparison.claims import Claim, least_claim, shown_metric
 from visterm_research.comparison.figures import Line, draw_lines
-from visterm_research.comparison.methods import PRIOR, Method
+from visterm_research.comparison.methods import PAPER_STEPS, PRIOR, Method
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison, Options, Study
@@ -35,7 +35,7 @@ BY_NUMBER = {
 BY_NUMBER_STEPS = {"learning_rate": (0.01, 0.03, 0.1, 0.003), "l2": (0.01, 0.03)}
 """Within the range in which the paper tunes the models that it compares with, 0.001 to 0.1."""
 
-VSE_WARP = Method("WARP", "wsabie", BY_NUMBER, [BY_NUMBER_STEPS])
+VSE_WARP = Method("WARP", "wsabie", {**PAPER_STEPS, **BY_NUMBER}, [BY_NUMBER_STEPS])
 VSE_ENS = Method(
     "VSE-ens",
     "vse_ens",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -53,11 +54,33 @@ class Setup(NamedTuple):
     block: int  # Pairs that share one state of the weights, for models whose `block` is None
 
 
-class RankingCourse(Course):
-    """A course with the weights as training has them, and the running means over the last epochs that are published."""
+class Fitting(NamedTuple):
+    """What a fit hands through to each of its trainings."""
 
-    def __init__(self, weights: Weights, patience: int) -> None:
+    rng: np.random.Generator
+    monitor: Progress
+    on_epoch: OnEpoch | None
+
+
+class RankingCourse(Course):
+    """A course with the weights as training has them, and the running means over the last epochs that are published.
+
+    `growth` is the factor of the longest vectors in an epoch, `slowing` that of its steps. `mixed` is how many epochs
+    the means stand for at the start, and `carried` what the training before left.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        patience: int,
+        *,
+        growth: Callable[[int], float] = lambda epoch: 1.0,
+        slowing: Callable[[int], float] = lambda epoch: 1.0,
+        mixed: int = 0,
+    ) -> None:
         super().__init__(patience)
+        self.growth, self.slowing, self.mixed = growth, slowing, mixed
+        self.carried: dict[str, NDArray[Any]] = {}
         self.weights = weights
         self.means: Weights = tuple(array.copy() for array in weights)
 
@@ -133,7 +156,9 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         start = time.perf_counter()
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             setup = Setup(rng, team, images, block_for(positives.nnz, positives.shape[1]))
-            sums = self._training(X, positives, weights, setup).run_epoch(self._rate())
+            training: Any = self._training(X, positives, weights, setup)
+            training.growth = self._grown(weights)
+            sums = training.run_epoch(self._rate())
         if not all(all_finite(array) for array in weights):
             raise DivergedError(
                 f"A weight of {type(self).__name__} became infinite or NaN; the model stays as it was. Lower the size "
@@ -206,28 +231,52 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
-        from visterm.models.ranking.warp import block_for
-
         self.check_settings()
         positives = positive_tags(Y)
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
-        for some, held, epochs in self._trainings(X.shape[0], valid, rng):
+        self._fit_pairs(X, positives, valid, Fitting(rng, monitor, on_epoch))
+
+    def _fit_pairs(self, X: Matrix, positives: sp.csr_array, valid: Validation | None, fitting: Fitting) -> None:
+        """Train on some images, stopped by the others, then on all; with validation images once."""
+        for some, held, epochs in self._trainings(X.shape[0], valid, fitting.rng):
             features, tags = (X, positives) if some is None else (X[some], positives[some])
-            course = RankingCourse(self._start(X, positives.shape[1], rng), self.patience)
-            measure = self._measure(valid if held is None else (X[held], Y[held]))
-            self._publish(*course.means)
-            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                setup = Setup(rng, team, True, block_for(tags.nnz, tags.shape[1]))
-                training = self._training(features, tags, course.weights, setup)
-                self._run_epochs(
-                    course, epochs, training.run_epoch, self._publisher(course, team), measure,
-                    monitor=monitor, on_epoch=on_epoch,
-                )  # fmt: skip
-            del course, training  # the next training needs their memory
+            course = RankingCourse(self._start(X, positives.shape[1], fitting.rng), self.patience)
+            measure = self._measure(valid if held is None else (X[held], positives[held]))
+            self._train_on(features, tags, course, epochs, measure, fitting)
+            del course  # the next training needs its memory
             if held is not None:
                 self._held_out = HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
+
+    def _train_on(
+        self,
+        X: Matrix,
+        positives: sp.csr_array,
+        course: RankingCourse,
+        epochs: int,
+        measure: Measure | None,
+        fitting: Fitting,
+    ) -> None:
+        """Run epochs over rows in memory; see `_run_epochs`."""
+        from visterm.models.ranking.warp import block_for
+
+        self._publish(*course.means)
+        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+            setup = Setup(fitting.rng, team, True, block_for(positives.nnz, positives.shape[1]))
+            training: Any = self._training(X, positives, course.weights, setup)
+            training.go_on(course.carried)
+
+            def run_epoch(rate: float) -> EpochSums:
+                training.growth = course.growth(course.epoch)
+                sums: EpochSums = training.run_epoch(rate * course.slowing(course.epoch))
+                return sums
+
+            self._run_epochs(
+                course, epochs, run_epoch, self._publisher(course, team), measure,
+                monitor=fitting.monitor, on_epoch=fitting.on_epoch,
+            )  # fmt: skip
+            course.carried = training.carried()
 
     def _trainings(
         self, n_images: int, valid: object | None, rng: np.random.Generator
@@ -253,7 +302,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         """Return what mixes the weights into the running means, and publishes these, after each epoch."""
 
         def publish() -> Weights:
-            finite = mix_means(course.means, course.weights, 1 / min(course.epoch, self.average), team)
+            finite = mix_means(course.means, course.weights, 1 / min(course.mixed + course.epoch, self.average), team)
             self._publish(*course.means)
             if not finite:
                 self._refuse_non_finite()
@@ -264,6 +313,18 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Return what measures the weights as they are on validation images; None where none has a tag."""
         return self._measure_map(judged)
+
+    def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
+        """Return the longest row that each of the weights may have in training."""
+        return (math.inf,) * n_weights
+
+    def _grown(self, weights: Weights) -> float:
+        """Return the factor of the longest vectors that learned weights need."""
+        return 1.0
+
+    def _growth(self, epoch: int) -> float:
+        """Return the factor of the longest vectors in an epoch of a training that held-out images can stop."""
+        return 1.0
 
 
 def positive_tags(Y: sp.csr_array) -> sp.csr_array:

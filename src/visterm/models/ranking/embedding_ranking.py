@@ -146,7 +146,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     step : str
         "sgd", or "adagrad": each vector slows down with the squares of the gradients that it has seen.
     schedule : str
-        How the learning rate changes over the epochs: "constant", "inverse" or "cosine".
+        How the learning rate changes over the epochs: "constant", "inverse" or "cosine"; of `Wsabie` also "open".
     l2 : float
         Factor of the squared length of the vectors that a step moves (½ l2 |v|²).
     init_scale : float, optional

@@ -28,6 +28,7 @@ class ImageSide:
     """shape (block, width) or (block, 0). Steps of the image rows, for the block to fill; no
     columns where they do not move."""
     rate: float = 0.0  # Learning rate of the steps
+    growth: float = 1.0  # Factor of the longest rows
     n_shares: int = 0  # Parts that may be moved at the same time
     grain: int = 1  # How much larger parts are, where a pair is so little work that the calls would count
     squares: Floats  # shape (n_features,) or (0,). What "adagrad" slows the steps of the map down by.
@@ -104,7 +105,7 @@ class EmbeddedImages(ImageSide):
         """Take the learning rate of the epochs to come."""
         self.rate = rate * self._scale**2
         in_the_papers_unit = rate * self._scale
-        self._rule = make_rule(in_the_papers_unit, self._l2 / self._scale, self._max_norm)
+        self._rule = make_rule(in_the_papers_unit, self._l2 / self._scale, self._max_norm * self.growth)
 
     def take(self, images: Ints) -> Ints:
         """Return the images of the block numbers from 0 on; dense rows are copied together."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -118,6 +117,8 @@ class StreamedFit(RankingAnnotator):
 
                 shared = SyncedTraining(exchange, course.weights, self._longest_rows(len(course.weights)))
                 shared.check_seed(course.seed)
+            if valid is not None:
+                course.growth = self._growth
             self._train_streamed(course, windows, valid, checkpoints, monitor or SILENT, on_epoch, shared)
         return self
 
@@ -187,16 +188,13 @@ class StreamedFit(RankingAnnotator):
         block = min(block_for(windows.n_pairs, windows.n_tags), max(LARGEST_TAG_BLOCK, X.shape[0] // 2))
         training: Any = self._training(X, positives, course.weights, Setup(rng, team, True, block))
         training.go_on(course.carried)
+        training.growth = course.growth(course.epoch)
         if shared is None:
             course.add(training.run_epoch(rate), positives.nnz)
             course.carried = training.carried()
         else:
             sums, n_pairs, course.carried = shared.run_window(training, rate, positives.nnz, n_syncs)
             course.add(sums, n_pairs)
-
-    def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
-        """Return the longest row that each of the weights may have in training."""
-        return (math.inf,) * n_weights
 
     def _shared_measure(self, valid: Validation | None, exchange: Exchange) -> Any:
         """Share the validation images out over the workers: all come to know the MAP over all of them."""
@@ -216,7 +214,6 @@ class _StreamedCourse(RankingCourse):
     def __init__(self, seed: int, weights: Weights, patience: int) -> None:
         super().__init__(weights, patience)
         self.seed, self.window = seed, 0
-        self.carried: dict[str, NDArray[Any]] = {}
         self._sums = np.zeros(4)
 
     def add(self, sums: EpochSums, n_pairs: int) -> None:

@@ -41,8 +41,11 @@ class PairTraining:
     The pairs are all of an image and a tag that it has: the stored entries of `positives`, (n_images, n_tags),
     canonical. `side` is made for blocks of ``recipe.block`` (or as many pairs as there are); `tag_rows`, (n_tags,
     width), are changed in place; `rng` draws the order of the pairs and the key of the draws. The bytes of the weights
-    depend on the data, the generator, the recipe and the rates, and not on the team's size.
+    depend on the data, the generator, the recipe and the rates, and not on the team's size. `growth` is a factor of the
+    recipe's `max_norm`, which may change from epoch to epoch.
     """
+
+    growth: float = 1.0
 
     def __init__(
         self,
@@ -84,8 +87,9 @@ class PairTraining:
         `sync` is called between blocks, which it cuts off, `n_syncs` times in all, the last time at the end; it may
         change the weights and what `carried` returns, in place.
         """
+        self._side.growth = self.growth
         self._side.set_rate(rate)
-        self._rule = make_rule(rate, self._recipe.l2, self._recipe.max_norm)
+        self._rule = make_rule(rate, self._recipe.l2, self._recipe.max_norm * self.growth)
         self._negatives.begin_epoch(self._epoch)
         order = self._rng.permutation(self._tags.size)
         sums = np.zeros(3)

@@ -133,7 +133,7 @@ class SyncedTraining:
         def sync() -> None:
             before = [*self._before, *(self._squares_before[name] for name in squares)]
             now = [*self._weights, *squares.values()]
-            longest = [*self._longest, *[math.inf] * len(squares)]
+            longest = [*(each * training.growth for each in self._longest), *[math.inf] * len(squares)]
             summed = self.exchange.sum_moves([moves(*both) for both in zip(before, now, strict=True)])
             for each in zip(before, now, summed, longest, strict=True):
                 take_moves(*each)

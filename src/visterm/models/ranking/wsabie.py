@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 from visterm.models.base import Limit
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
+from visterm.models.ranking.open_schedule import OpenSchedule
 from visterm.models.ranking.recipe import SAMPLERS
 from visterm.models.ranking.streamed_fit import StreamedFit
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Wsabie(EmbeddingRanker, StreamedFit):
+class Wsabie(OpenSchedule, EmbeddingRanker, StreamedFit):
     """Joint embedding of images and tags that puts the right tags on top (WARP loss).
 
     Training visits pairs (image, true tag y) in random order, and draws other tags until one, ȳ, violates the margin:
@@ -25,11 +26,10 @@ class Wsabie(EmbeddingRanker, StreamedFit):
     tags are never drawn; explicit negatives are tags like any other that it does not have. With a single tag there is
     nothing to rank, and nothing is learned.
 
-    The default settings were chosen on held-out training images of Corel5k, with visterms and with features of a
-    network alike; a library of another kind may want its own. For images known only by number they are poor: MAP 0.33
-    on 60,000 images of NUS-WIDE, where the tags' frequencies alone have 0.34. There `by_number_params`, chosen on
-    held-out tags of NUS-WIDE and of drawn pairs, reach 0.50 on tags held out the same way; a `Tagger` takes them for
-    such images.
+    One set of default settings does for visterms, features of a network, and images known only by number. With
+    ``schedule="open"`` training finds its own length: it needs no number of epochs (`OpenSchedule` says how). Those of
+    the paper are ``step="sgd", schedule="constant", bias=0, average=1``; with ``learning_rate=0.0015, max_norm=0.7,
+    row_length=6`` they suit visterms.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class Wsabie(EmbeddingRanker, StreamedFit):
         scored in one matrix product: two to three times faster with many tags and a model that is nearly done, when
         dozens of draws are needed.
     max_trials : int, optional
-        Draws after which a true tag counts as well ranked. None: as many as there are candidates, as in the paper. Less
-        is faster where there are many tags.
+        Draws after which a true tag counts as well ranked. None: as many as there are candidates, as in the paper; with
+        the schedule "open" 100, or the root of the number of tags if that is more. Less is faster where there are many.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2
         As in `EmbeddingRanker`.
     init_scale, bias, standardize, block, n_jobs, random_state
@@ -60,18 +60,23 @@ class Wsabie(EmbeddingRanker, StreamedFit):
 
     limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS
 
-    by_number_params: ClassVar[dict[str, Any]] = {
-        "step": "adagrad", "schedule": "cosine", "learning_rate": 0.2, "epochs": 20, "average": 5, "bias": 0.7,
-        "max_norm": 1.2, "row_length": 1.0, "init_scale": 0.01, "max_trials": 10,
-    }  # fmt: skip
+    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "block": 128}
 
     weight: str = "harmonic"
     truncate: int = 10
     sampler: str = "draws"
     max_trials: int | None = None
+    learning_rate: float = 0.2
+    max_norm: float = 1.15
+    row_length: float = 1.0
+    patience: int = 5
+    average: int = 6
+    step: str = "adagrad"
+    schedule: str = "open"
+    bias: float = 0.7
 
     def _recipe(self) -> dict[str, Any]:
         return {
             "weight": self.weight, "truncate": self.truncate, "negatives": SAMPLERS[self.sampler],
-            "max_trials": self.max_trials,
+            "max_trials": self._most_trials(self.max_trials),
         }  # fmt: skip

@@ -21,6 +21,7 @@ from visterm.data.held_tags import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
 from visterm.models.base import Annotator
+from visterm.models.epochs import OPEN
 from visterm.models.stopping import MIN_HELD_OUT, learns_from_kernel, visible_columns
 
 
@@ -76,7 +77,7 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
     """Fit a model on the one part, stop by the other if it can stop, and judge it by that.
 
     A model that stops on its own does so by MAP. One of images known by number is stopped here instead, by `metric`:
-    it would take the known tags of an image for mistakes.
+    it would take the known tags of an image for mistakes, unless it finds its own length.
     """
     X, X_valid = (visible_columns(model, rows, parts.learned) for rows in (parts.X, parts.X_valid))
     parts = parts._replace(X=X, X_valid=X_valid)
@@ -86,7 +87,7 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
         return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
 
     began = time.perf_counter()
-    if parts.known is None:
+    if parts.known is None or (finds_length(model) and metric == "map"):
         model.fit(parts.X, parts.Y, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
     elif can_stop(model):
         stopping = EarlyStopping(model, value_of, model.patience, progress, name=metric)
@@ -124,8 +125,11 @@ def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:
 def fit_on_all(
     model: Annotator, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
 ) -> Any:
-    """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found."""
-    if epochs is None:
+    """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found.
+
+    One that finds its own length finds it anew.
+    """
+    if epochs is None or (finds_length(model) and model.valid_share):
         return model.fit(rows.X, rows.Y, monitor=progress)
     with _own_holdout_off(model):
         model.fit(
@@ -139,6 +143,11 @@ def fit_on_all(
 def can_stop(model: Annotator) -> bool:
     """Return whether a model goes through the data in epochs, as many as are best on held-out rows."""
     return {"epochs", "patience"} <= set(model.get_params(deep=False))
+
+
+def finds_length(model: Any) -> bool:
+    """Return whether a model holds tags out of images known by number, too, and gives them back (`OpenSchedule`)."""
+    return getattr(model, "schedule", None) == OPEN
 
 
 @contextmanager
@@ -198,7 +207,7 @@ def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) ->
         return fit_judged(model, part_rows(rows, 0, rng), "map", progress).model
     share = getattr(model, "valid_share", 0)
     several = int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum())
-    if not can_stop(model) or min(several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
+    if finds_length(model) or not can_stop(model) or min(several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
     parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
     judged = fit_judged(model, parts, "map", progress)

@@ -1,0 +1,93 @@
+"""The schedule "open": training that finds its own length, by held-out images or tags, and gives them back."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from planted import plant_corpus
+from visterm.core.errors import UserError
+from visterm.metrics import average_precisions
+from visterm.models import AucEmbedding, Wsabie
+from visterm.models.ranking.open_schedule import DOUBLED, FINISH, MOST_HELD_TAGS
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return plant_corpus(n_train=600, n_tags=12, random_state=3)
+
+
+def longest(model):
+    return max(np.linalg.norm(rows, axis=1).max() for rows in (model.image_map_ / model.scale_, model.tag_rows_))
+
+
+def records_of(model, X, Y, **how):
+    heard = []
+    model.fit(X, Y, on_epoch=lambda record: heard.append((record["epoch"], record["map"], longest(model))), **how)
+    return heard
+
+
+def test_vectors_may_become_longer_from_epoch_to_epoch_while_something_can_stop_it(planted):
+    settings = {"dim": 8, "max_norm": 0.3, "average": 1, "epochs": 25, "patience": 25, "standardize": False}
+    grown = Wsabie(**settings)
+    heard = records_of(grown, planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
+    limits = [0.3 * (1 + (epoch / DOUBLED) ** 2) for epoch in range(1, 26)]
+    assert [norm for _, _, norm in heard] == pytest.approx(limits, rel=1e-4)
+    stays = Wsabie(**settings, valid_share=0).fit(planted.X_train, planted.Y_train)
+    assert longest(stays) == pytest.approx(0.3, rel=1e-4)
+
+
+def test_held_out_images_are_given_back_at_the_end(planted):
+    model = Wsabie(dim=8, epochs=40)
+    heard = records_of(model, planted.X_train, planted.Y_train)
+    first, finish = heard[:-FINISH], heard[-FINISH:]
+    assert model.n_held_out_ == 60
+    assert [epoch for epoch, _, _ in finish] == list(range(1, FINISH + 1))
+    assert all(found is None for _, found, _ in finish)
+    assert [entry["map"] for entry in model.history_] == [found for _, found, _ in first]
+    assert model.n_epochs_ == 1 + int(np.argmax([found for _, found, _ in first]))
+    assert model.take_held_out().images.size == 60
+
+
+def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes():
+    Y = plant_corpus(n_train=800, n_test=1, n_tags=12, random_state=4).Y_train
+    several = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr) > 1)
+    assert several.size > 80
+    model = Wsabie(dim=8, epochs=30).fit(None, Y)
+    assert model.n_held_out_ == 80 <= MOST_HELD_TAGS
+    assert all(0 < entry["map"] <= 1 for entry in model.history_)
+    assert model.take_held_out() is None
+    rows = sp.eye_array(800, dtype=np.float32, format="csr")[several]
+    right, known = np.zeros((2, several.size, 12), np.float32)
+    for row, image in enumerate(several):
+        tags = np.flatnonzero(Y[[image]].toarray()[0] > 0)
+        right[row, tags[0]], known[row, tags[1:]] = 1, 1
+    learned = sp.csr_array(Y > 0, dtype=np.float32).tolil()
+    learned[several, right.argmax(1)] = 0
+    judged = Wsabie(dim=8, epochs=6)
+    judged.fit(None, sp.csr_array(learned), valid=(rows, right))
+    expected = average_precisions(judged.decision_function(rows), right, exclude=known).mean()
+    assert max(entry["map"] for entry in judged.history_) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_further_pass_keeps_vectors_as_long_as_training_let_them_become(planted):
+    model = Wsabie(dim=8, epochs=30, max_norm=0.3, average=1, patience=30, standardize=False)
+    model.fit(planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
+    before = longest(model)
+    assert before > 0.31
+    model.partial_fit(planted.X_train[:50], planted.Y_train[:50])
+    assert longest(model) == pytest.approx(before, rel=0.02)
+
+
+def test_with_very_many_tags_more_are_drawn_for_a_pair():
+    model = Wsabie()
+    model.n_tags_ = 500
+    assert model._recipe()["max_trials"] == 100
+    model.n_tags_ = 90_000
+    assert model._recipe()["max_trials"] == 300
+    assert model.set_params(max_trials=7)._recipe()["max_trials"] == 7
+    assert model.set_params(max_trials=None, schedule="constant")._recipe()["max_trials"] is None
+
+
+def test_other_models_refuse_it(planted):
+    with pytest.raises(UserError, match="schedule is 'open'"):
+        AucEmbedding(schedule="open").fit(planted.X_train, planted.Y_train)
