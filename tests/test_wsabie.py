@@ -103,9 +103,7 @@ def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_floats
 @pytest.mark.parametrize("form", FORMS)
 def test_all_vectors_stay_within_the_norm_limit(form, planted):
     settings = {"dim": 8, "max_norm": 0.5, "learning_rate": 0.05, "epochs": 10, "average": 1, "standardize": False}
-    model = Wsabie(**settings, valid_share=0).fit(
-        FORMS[form](planted.X_train), planted.Y_train
-    )
+    model = Wsabie(**settings, valid_share=0).fit(FORMS[form](planted.X_train), planted.Y_train)
     for vectors in (model.image_map_ / model.scale_, model.tag_rows_):
         norms = np.linalg.norm(vectors, axis=1)
         assert norms.max() <= 0.5 * (1 + 1e-5)

@@ -93,7 +93,7 @@ class OpenSchedule(RankingAnnotator):
         self._train_on(some, tags, course, self.epochs, measure, fitting)
         if held.size:
             self._held_out = HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
-        if course.best.weights and valid is None:
+        if self.n_held_out_:
             self._finish(X, positives, course, fitting)
 
     def _finish(self, X: Matrix, positives: sp.csr_array, before: RankingCourse, fitting: Fitting) -> None:
@@ -101,7 +101,7 @@ class OpenSchedule(RankingAnnotator):
         best = self.n_epochs_
         longest = before.growth(max(1, best - self.average + 1))
         course = RankingCourse(
-            before.best.weights,
+            before.best.weights or before.means,
             self.patience,
             growth=lambda epoch: longest,
             slowing=lambda epoch: 1 - (epoch - 1) / FINISH,
