@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,13 +14,15 @@ import scipy.sparse as sp
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+from ray.exceptions import ActorDiedError
+
 from command_line import run_command
 from planted_features import fitted_encoder, plant
 from visterm import Tagger
 from visterm.cluster import RayExecutor, train_group
 from visterm.cluster.engine import Engine
 from visterm.cluster.train_group import ProgressFile, group_of, progress_shown
-from visterm.core.errors import UserError
+from visterm.core.errors import DivergedError, UserError
 from visterm.core.executor import Group
 from visterm.core.tables import MODELS
 from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
@@ -147,6 +150,28 @@ def test_the_machines_share_weights_by_threads_and_one_machine_by_processes(monk
     assert group_of(Engine("local", 8, 1)) == Group(8, 1)
     assert group_of(Engine("head:6379", 10, 3)) == Group(2, 4)
     assert group_of(Engine("head:6379", 1, 3)) == Group(1, 4)
+
+
+@pytest.mark.parametrize(
+    ("error", "written"),
+    [
+        (ActorDiedError(), False),
+        (RuntimeError("Connection closed by peer"), False),
+        (ConnectionResetError(), False),
+        (DivergedError("It went to infinity."), True),
+        (KeyError("rows"), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_workers_that_lose_each_other_begin_again_and_other_errors_end_the_job(monkeypatch, tmp_path, error, written):
+    def work(together, progress):
+        raise error
+
+    context = SimpleNamespace(get_world_rank=lambda: 1, get_world_size=lambda: 2)
+    monkeypatch.setattr("ray.train.get_context", lambda: context)
+    with pytest.raises(type(error)):
+        train_group._one({"work": work, "exchange": str(tmp_path), "n_threads": 1})
+    assert (tmp_path / train_group.ERROR).exists() == written
 
 
 # -- files on the way -------------------------------------------------------------------------------------------------

@@ -134,8 +134,9 @@ def _one(config: dict[str, Any]) -> Any:
     try:
         return config["work"](member, ProgressFile(exchange / "progress.jsonl"))
     except Exception as error:
-        # A lost connection is a RuntimeError of torch, or an OSError: all begin again.
-        if isinstance(error, VistermError) or not isinstance(error, RuntimeError | OSError):
+        # A lost connection is a RuntimeError of torch, an OSError, or a lost actor of Ray's barrier: all begin again.
+        lost = (RuntimeError, OSError, load_ray().exceptions.RayActorError)
+        if isinstance(error, VistermError) or not isinstance(error, lost):
             facts = {"type": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
             write_whole(exchange / ERROR, json_text(facts).encode("utf-8"))
         raise
