@@ -152,12 +152,26 @@ class Server:
         return self.process.wait(60)
 
     def measure(self) -> None:
-        """Note its memory now, in MB."""
+        """Note the memory of all its processes that answer, now and in MB."""
         assert self.process is not None
-        with contextlib.suppress(OSError, StopIteration):
-            lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-            resident = next(line for line in lines if line.startswith("VmRSS"))
-            self.memory[-1].append(int(resident.split()[1]) // 1000)
+        total = 0
+        for pid in [self.process.pid, *workers_of(self.process.pid)]:
+            with contextlib.suppress(OSError, StopIteration):
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+                resident = next(line for line in lines if line.startswith("VmRSS"))
+                total += int(resident.split()[1]) // 1000
+        self.memory[-1].append(total)
+
+
+def workers_of(supervisor: int) -> list[int]:
+    """List the processes that answer for a service."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == supervisor and b"visterm.web.worker" in (place / "cmdline").read_bytes():
+                found.append(int(place.name))
+    return sorted(found)
 
 
 def soak(minutes: float, *, seed: int = 0, say: Any = lambda line: None) -> dict[str, Any]:

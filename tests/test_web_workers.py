@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from soak import Client, _log
+from soak import Client, _log, workers_of
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.web import workers
@@ -43,15 +43,7 @@ class Service:
 
     def workers(self) -> list[int]:
         """List the workers that run."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == self.process.pid and b"visterm.web.worker" in (place / "cmdline").read_bytes():
-                    found.append(int(place.name))
-            except OSError:
-                continue
-        return sorted(found)
+        return workers_of(self.process.pid)
 
     def connect(self) -> http.client.HTTPConnection:
         """Open a connection: each goes to the worker with the fewest, so that two go to both."""
