@@ -27,7 +27,7 @@ from harness.judged import Judge
 from harness.race import Limits, explore
 from harness.runs import machine, options, say, write
 from harness.sides import Theirs, hand_over
-from train_by_number import nuswide
+from train_by_number import nuswide, warm_up
 
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
@@ -284,6 +284,7 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(), "threads": chosen.threads, "seed": seed, "candidates": CANDIDATES}
     result["sets"] = found
     fixed = {"n_jobs": chosen.threads}
+    warm_up(chosen)
     sets = list(problems(chosen.shared, chosen.cache, seed, quick=chosen.quick))
     for one in sets:
         say(f"\n{one.name}: {one.about}")
@@ -293,8 +294,9 @@ def main() -> None:
     say("\non test rows, with the defaults chosen on the other sources")
     for one, entry in zip(sets, found, strict=True):
         ours = Fitted(chosen.model, one.final, fixed)
-        entry["ours"] = best_of(explore(ours, [CANDIDATES[chosen_without(one.source, found)]], limits))
-        entry["ours"]["epochs"] = ours.epochs
+        for name, settings in (("ours", CANDIDATES[chosen_without(one.source, found)]), ("ours, as they are", {})):
+            entry[name] = best_of(explore(ours, [settings], limits))
+            entry[name]["epochs"] = ours.epochs
         write(result, chosen.json)
     with tempfile.TemporaryDirectory() as folder:
         for one, entry in zip(sets, found, strict=True):

@@ -102,6 +102,15 @@ def test_tags_of_a_drawn_image_are_mostly_of_one_field() -> None:
     assert np.diff(Y.indptr).min() >= 1
 
 
+def test_without_noise_all_tags_of_a_drawn_image_are_of_one_field() -> None:
+    dictionary = draw_dictionary(600, random_state=0)
+    for noise, alone in ((0.0, True), (0.5, False)):
+        Y = draw_pairs(500, dictionary, tags_an_image=4, noise=noise, random_state=1)
+        field = dictionary.field[dictionary.family[Y.indices]]
+        first = np.repeat(field[Y.indptr[:-1]], np.diff(Y.indptr))
+        assert (field == first).all() == alone
+
+
 def test_drawn_dictionaries_are_the_same_from_the_same_seed_only() -> None:
     first, again, other = (draw_visterms(50, 30, n_features=80, random_state=seed) for seed in (1, 1, 2))
     assert (first.X != again.X).nnz == 0
