@@ -24,7 +24,7 @@ from visterm.features.training_rows import encode_corpus
 from visterm.metrics import average_precisions, evaluate, paired_bootstrap
 
 GRIDS = {
-    "wsabie": {"learning_rate": [0.1, 0.2, 0.3], "max_norm": [1.0, 1.15, 1.3]},
+    "wsabie": {"learning_rate": [0.0008, 0.0015, 0.003], "max_norm": [0.5, 0.7, 1.0]},
     "knn": {"n_neighbors": [5, 10, 20, 40, 80], "power": [1.0, 2.0, 4.0, 8.0]},
     "ridge": {"alpha": [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0]},
     "prior": {},

@@ -39,8 +39,9 @@ from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs, draw_visterms
 from visterm_research.data.mulan import read_mulan
 
-CANDIDATES: list[dict[str, Any]] = [{}, {"learning_rate": 0.1}, {"max_norm": 1.3}]
-"""Settings that could be the defaults: those that are, and others near."""
+OPEN = MODELS.load("wsabie").by_number_params
+CANDIDATES: list[dict[str, Any]] = [OPEN, {**OPEN, "learning_rate": 0.1}, {**OPEN, "max_norm": 1.3}]
+"""Settings that could be the defaults for everything: those of images known by number, and others near."""
 
 LIGHTFM = grid(learning_rate=[0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1])
 BPR = grid(learning_rate=[0.01, 0.05], regularization=[0.01, 0.05])
@@ -294,7 +295,7 @@ def main() -> None:
     say("\non test rows, with the defaults chosen on the other sources")
     for one, entry in zip(sets, found, strict=True):
         ours = Fitted(chosen.model, one.final, fixed)
-        for name, settings in (("ours", CANDIDATES[chosen_without(one.source, found)]), ("ours, as they are", {})):
+        for name, settings in (("ours", CANDIDATES[chosen_without(one.source, found)]), ("ours, as they are", OPEN)):
             entry[name] = best_of(explore(ours, [settings], limits))
             entry[name]["epochs"] = ours.epochs
         write(result, chosen.json)

@@ -54,10 +54,10 @@ def test_scores_are_the_weighted_sum_of_the_members_scaled_by_their_scores_of_tr
 
 def test_the_width_is_that_of_the_members_and_one_for_the_means(planted):
     model = Ensemble(members=[SMALL_WSABIE, ("prior", {})], weights=[1, 1]).fit(planted.X_train, planted.Y_train)
-    assert model.image_rows(planted.X_test).shape == (120, 6 + 1 + 1 + 1)  # dim, bias, prior, means
+    assert model.image_rows(planted.X_test).shape == (120, 6 + 1 + 1)
     assert isinstance(model.tag_rows_, np.ndarray)
     model = Ensemble(members=[SMALL_WSABIE, KNN], weights=[1, 1]).fit(planted.X_train, planted.Y_train)
-    assert model.image_rows(planted.X_test).shape == (120, 6 + 1 + 12 + 1)
+    assert model.image_rows(planted.X_test).shape == (120, 6 + 12 + 1)
     assert sp.issparse(model.tag_rows_)
 
 

@@ -244,8 +244,10 @@ def test_new_tags_are_ranked_as_the_model_ranks_them_without_those_known():
     assert [ranking.ids.tolist() for ranking in new_tags(model, identity_rows(2), 0, known)] == [[1, 3], [0, 1, 2, 3]]
 
 
-def test_one_set_of_defaults_does_for_photos_and_images_known_by_number():
-    assert Tagger(encoder="ids").model.get_params() == Tagger(model="wsabie").model.get_params()
+def test_settings_that_are_not_given_suit_images_known_by_number():
+    assert Tagger(encoder="ids").model.get_params()["schedule"] == "open"
+    assert Tagger(model="wsabie").model.get_params()["schedule"] == "constant"
+    assert Tagger(encoder="ids", model="prior").model.get_params() == Tagger(model="prior").model.get_params()
     assert Tagger(encoder="ids", model_params={"step": "sgd"}).model.get_params()["step"] == "sgd"
 
 

@@ -102,8 +102,9 @@ def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_floats
 
 @pytest.mark.parametrize("form", FORMS)
 def test_all_vectors_stay_within_the_norm_limit(form, planted):
-    settings = {"dim": 8, "max_norm": 0.5, "learning_rate": 0.05, "epochs": 10, "average": 1, "standardize": False}
-    model = Wsabie(**settings, valid_share=0).fit(FORMS[form](planted.X_train), planted.Y_train)
+    model = Wsabie(dim=8, max_norm=0.5, learning_rate=0.05, epochs=10, average=1, standardize=False).fit(
+        FORMS[form](planted.X_train), planted.Y_train
+    )
     for vectors in (model.image_map_ / model.scale_, model.tag_rows_):
         norms = np.linalg.norm(vectors, axis=1)
         assert norms.max() <= 0.5 * (1 + 1e-5)
@@ -123,7 +124,7 @@ def test_start_values_have_the_deviation_of_the_paper_and_are_projected():
 @pytest.mark.parametrize("form", FORMS)
 def test_the_unit_of_the_features_does_not_matter(form, planted):
     X = FORMS[form](planted.X_train)
-    assert Wsabie(dim=4, epochs=3, row_length=6).fit(X, planted.Y_train).scale_ == pytest.approx(6)
+    assert Wsabie(dim=4, epochs=3).fit(X, planted.Y_train).scale_ == pytest.approx(6)
     for unit in (2.0**-20, 2.0**12):  # powers of two scale without rounding
         plain = Wsabie(dim=4, epochs=3).fit(X, planted.Y_train)
         scaled = Wsabie(dim=4, epochs=3).fit(X * np.float32(unit), planted.Y_train)
@@ -208,7 +209,7 @@ def test_tags_of_one_kind_of_image_end_up_near_each_other():
     Y = np.zeros((300, 4))
     Y[np.arange(300), 2 * kind + rng.integers(0, 2, 300)] = 1  # tags 0 and 1 share a kind, so do 2 and 3
     X = np.eye(2)[kind] + rng.normal(0, 0.05, (300, 2))
-    W = Wsabie(dim=8, epochs=60, valid_share=0).fit(X, Y).tag_rows_
+    W = Wsabie(dim=8, epochs=60, learning_rate=0.02, valid_share=0).fit(X, Y).tag_rows_
     unit = W / np.linalg.norm(W, axis=1, keepdims=True)
     cosines = unit @ unit.T
     assert min(cosines[0, 1], cosines[2, 3]) > max(cosines[0, 2], cosines[0, 3], cosines[1, 2], cosines[1, 3])
@@ -263,11 +264,11 @@ def test_a_part_that_fails_in_a_thread_is_heard():
     "settings",
     [
         {"sampler": "pool"},
-        {"step": "sgd", "schedule": "constant", "learning_rate": 0.01, "row_length": 6},
-        {"schedule": "cosine"},
-        {"l2": 0.0005},
+        {"step": "adagrad", "learning_rate": 0.02},
+        {"schedule": "cosine", "learning_rate": 0.004},
+        {"l2": 0.01},
         {"weight": "truncated", "truncate": 3},
-        {"weight": "top"},
+        {"weight": "top", "learning_rate": 0.003},
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.neighbours.distances import read_blocks
 
@@ -36,7 +37,7 @@ def candidates_for(X: Matrix, *, by_number: bool) -> Listed:
     Of images known only by number none can be held out, so there is one candidate.
     """
     if by_number:
-        return (("wsabie", {}),)
+        return (("wsabie", MODELS.load("wsabie").by_number_params),)
     return SPARSE if sp.issparse(X) else DENSE
 
 
