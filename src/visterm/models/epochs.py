@@ -54,11 +54,13 @@ class EpochSums(NamedTuple):
 class Course:
     """How far a training has come.
 
-    `epoch` is the next one, from 1; `history` has the records of those before.
+    `epoch` is the next one, from 1; `history` has the records of those before; `slowing` is the factor of the steps in
+    an epoch.
     """
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, patience: int, slowing: Callable[[int], float] = lambda epoch: 1.0) -> None:
         self.epoch = 1
+        self.slowing = slowing
         self.history: list[dict[str, Any]] = []
         self.best = BestWeights(patience)
 
@@ -172,7 +174,8 @@ class EpochAnnotator(EpochSettings, Annotator):
                 monitor.advance(steps * len(course.history))
             while course.epoch <= epochs and not best.exhausted:
                 start = time.perf_counter()
-                sums = run_epoch(self._rate() * rate_factor(self.schedule, course.epoch, self.epochs))._asdict()
+                rate = self._rate() * rate_factor(self.schedule, course.epoch, self.epochs)
+                sums = run_epoch(rate * course.slowing(course.epoch))._asdict()
                 weights = publish()
                 found = None if measure is None else measure()
                 record = epoch_record(course.epoch, sums, self._measured(found), start)

@@ -54,19 +54,11 @@ class Setup(NamedTuple):
     block: int  # Pairs that share one state of the weights, for models whose `block` is None
 
 
-class Fitting(NamedTuple):
-    """What a fit hands through to each of its trainings."""
-
-    rng: np.random.Generator
-    monitor: Progress
-    on_epoch: OnEpoch | None
-
-
 class RankingCourse(Course):
     """A course with the weights as training has them, and the running means over the last epochs that are published.
 
-    `growth` is the factor of the longest vectors in an epoch, `slowing` that of its steps. `mixed` is how many epochs
-    the means stand for at the start, and `carried` what the training before left.
+    `growth` is the factor of the longest vectors in an epoch, `mixed` how many epochs the means stand for at the start,
+    and `carried` what the training before left.
     """
 
     def __init__(
@@ -78,11 +70,21 @@ class RankingCourse(Course):
         slowing: Callable[[int], float] = lambda epoch: 1.0,
         mixed: int = 0,
     ) -> None:
-        super().__init__(patience)
-        self.growth, self.slowing, self.mixed = growth, slowing, mixed
+        super().__init__(patience, slowing)
+        self.growth, self.mixed = growth, mixed
         self.carried: dict[str, NDArray[Any]] = {}
         self.weights = weights
         self.means: Weights = tuple(array.copy() for array in weights)
+
+
+class Stage(NamedTuple):
+    """One training of a fit: rows and their tags, how far it has come, how many epochs at most, what it stops by."""
+
+    X: Matrix
+    positives: sp.csr_array
+    course: RankingCourse
+    epochs: int
+    measure: Measure | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -231,52 +233,43 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
+        from visterm.models.ranking.warp import block_for
+
         self.check_settings()
         positives = positive_tags(Y)
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
-        self._fit_pairs(X, positives, valid, Fitting(rng, monitor, on_epoch))
+        for rows, tags, course, epochs, measure in self._stages(X, positives, valid, rng):
+            self._publish(*course.means)
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                setup = Setup(rng, team, True, block_for(tags.nnz, tags.shape[1]))
+                training: Any = self._training(rows, tags, course.weights, setup)
+                training.go_on(course.carried)
 
-    def _fit_pairs(self, X: Matrix, positives: sp.csr_array, valid: Validation | None, fitting: Fitting) -> None:
+                def grow(training: Any = training, course: RankingCourse = course) -> None:
+                    training.growth = course.growth(course.epoch)
+
+                grow()
+                self._run_epochs(
+                    course, epochs, training.run_epoch, self._publisher(course, team), measure,
+                    monitor=monitor, on_epoch=on_epoch, keep=grow,
+                )  # fmt: skip
+                course.carried = training.carried()
+            del course, training, grow  # the next training needs their memory
+
+    def _stages(
+        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
+    ) -> Iterator[Stage]:
         """Train on some images, stopped by the others, then on all; with validation images once."""
-        for some, held, epochs in self._trainings(X.shape[0], valid, fitting.rng):
+        for some, held, epochs in self._trainings(X.shape[0], valid, rng):
             features, tags = (X, positives) if some is None else (X[some], positives[some])
-            course = RankingCourse(self._start(X, positives.shape[1], fitting.rng), self.patience)
+            course = RankingCourse(self._start(X, positives.shape[1], rng), self.patience)
             measure = self._measure(valid if held is None else (X[held], positives[held]))
-            self._train_on(features, tags, course, epochs, measure, fitting)
-            del course  # the next training needs its memory
+            yield Stage(features, tags, course, epochs, measure)
+            del course
             if held is not None:
                 self._held_out = HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
-
-    def _train_on(
-        self,
-        X: Matrix,
-        positives: sp.csr_array,
-        course: RankingCourse,
-        epochs: int,
-        measure: Measure | None,
-        fitting: Fitting,
-    ) -> None:
-        """Run epochs over rows in memory; see `_run_epochs`."""
-        from visterm.models.ranking.warp import block_for
-
-        self._publish(*course.means)
-        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-            setup = Setup(fitting.rng, team, True, block_for(positives.nnz, positives.shape[1]))
-            training: Any = self._training(X, positives, course.weights, setup)
-            training.go_on(course.carried)
-
-            def run_epoch(rate: float) -> EpochSums:
-                training.growth = course.growth(course.epoch)
-                sums: EpochSums = training.run_epoch(rate * course.slowing(course.epoch))
-                return sums
-
-            self._run_epochs(
-                course, epochs, run_epoch, self._publisher(course, team), measure,
-                monitor=fitting.monitor, on_epoch=fitting.on_epoch,
-            )  # fmt: skip
-            course.carried = training.carried()
 
     def _trainings(
         self, n_images: int, valid: object | None, rng: np.random.Generator

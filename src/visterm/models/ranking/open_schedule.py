@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from visterm.core.types import Matrix
 from visterm.data.held_tags import hold_one_out
 from visterm.models.base import Limit
 from visterm.models.epochs import OPEN, SCHEDULES, Validation, Weights
-from visterm.models.ranking.base import Fitting, RankingAnnotator, RankingCourse
+from visterm.models.ranking.base import RankingAnnotator, RankingCourse, Stage
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, hold_out
 
 DOUBLED = 30
@@ -62,9 +63,11 @@ class OpenSchedule(RankingAnnotator):
             return max(FEWEST_TRIALS, math.isqrt(self.n_tags_))
         return max_trials
 
-    def _fit_pairs(self, X: Matrix, positives: sp.csr_array, valid: Validation | None, fitting: Fitting) -> None:
+    def _stages(
+        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
+    ) -> Iterator[Stage]:
         if self.schedule != OPEN:
-            super()._fit_pairs(X, positives, valid, fitting)
+            yield from super()._stages(X, positives, valid, rng)
             return
         some, tags, judged, held = X, positives, valid, np.empty(0, np.int64)
         by_number = getattr(self, "by_number_", False)
@@ -73,29 +76,25 @@ class OpenSchedule(RankingAnnotator):
             several = np.count_nonzero(np.diff(positives.indptr) > 1)
             n_held = min(MOST_HELD_TAGS, round(self.valid_share * X.shape[0]), int(several))
             if n_held >= MIN_HELD_OUT:
-                tags, images, one_each, _ = hold_one_out(positives, fitting.rng, at_most=n_held)
+                tags, images, one_each, _ = hold_one_out(positives, rng, at_most=n_held)
                 judged, self.n_held_out_ = (X[images], one_each), n_held
         elif valid is None:
-            learned, held = hold_out(X.shape[0], self.valid_share, fitting.rng)
+            learned, held = hold_out(X.shape[0], self.valid_share, rng)
             if held.size:
-                some, tags, judged, self.n_held_out_ = (
-                    X[learned],
-                    positives[learned],
-                    (X[held], positives[held]),
-                    held.size,
-                )
+                some, tags, self.n_held_out_ = X[learned], positives[learned], held.size
+                judged = X[held], positives[held]
         known = sp.csr_array(judged[0] @ tags) if judged is not None and by_number else None
         measure = self._measure_map(judged, known=known)
-        course = RankingCourse(self._start(X, positives.shape[1], fitting.rng), self.patience)
+        course = RankingCourse(self._start(X, positives.shape[1], rng), self.patience)
         if measure is not None:
             course.growth = self._growth
-        self._train_on(some, tags, course, self.epochs, measure, fitting)
+        yield Stage(some, tags, course, self.epochs, measure)
         if held.size:
             self._held_out = HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
         if self.n_held_out_:
-            self._finish(X, positives, course, fitting)
+            yield from self._finish(X, positives, course)
 
-    def _finish(self, X: Matrix, positives: sp.csr_array, before: RankingCourse, fitting: Fitting) -> None:
+    def _finish(self, X: Matrix, positives: sp.csr_array, before: RankingCourse) -> Iterator[Stage]:
         """Go on from the best weights, on all rows; the history stays that of the training before."""
         best = self.n_epochs_
         longest = before.growth(max(1, best - self.average + 1))
@@ -107,5 +106,5 @@ class OpenSchedule(RankingAnnotator):
             mixed=MEANS,
         )
         course.carried = before.carried
-        self._train_on(X, positives, course, FINISH, None, fitting)
+        yield Stage(X, positives, course, FINISH, None)
         self.n_epochs_, self.history_ = best, before.history
