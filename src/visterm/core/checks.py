@@ -314,7 +314,10 @@ def all_finite(array: NDArray[Any]) -> bool:
     if not np.issubdtype(array.dtype, np.inexact):
         return True
     rows = np.atleast_1d(array)
-    return all(bool(np.isfinite(rows[first : first + BLOCK_ROWS]).all()) for first in range(0, len(rows), BLOCK_ROWS))
+    for first in range(0, len(rows), BLOCK_ROWS):
+        if not np.isfinite(rows[first : first + BLOCK_ROWS]).all():
+            return False
+    return True
 
 
 def identity_rows(n_images: int) -> sp.csr_array:
