@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
-from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.errors import CorruptFileError, DataError, StorageError, UserError
 from visterm.core.progress import Silent
 from visterm.library import learn as learning
 from visterm.library.encoded_features import CatalogueFeatures
@@ -210,6 +210,24 @@ def test_a_worse_run_is_kept_but_not_used_unless_that_is_asked_for(runs, tmp_pat
     assert catalogue.learn(full=True, use_even_if_worse=True).in_use
     assert catalogue.tagger.fingerprint == done.run
     assert catalogue.image(0).predicted
+
+
+def test_another_run_replaces_one_that_is_damaged(runs, tmp_path):
+    catalogue = made(runs["wsabie"], tmp_path, n=24)
+    old = catalogue.tagger.fingerprint
+    catalogue.give(0, ["new"])
+    learned = catalogue.learn(full=True).run
+    folder = tmp_path / "catalogue"
+    for run in (learned, old):
+        (folder / "runs" / run / "model.safetensors").rename(folder / "runs" / run / "away")
+        assert isinstance(CliRunner().invoke(app, ["search", str(folder), "red"]).exception, CorruptFileError)
+        if run == learned:
+            done = CliRunner().invoke(app, ["use", str(folder), old[:12]])
+            assert done.exit_code == 0, done.output
+            assert CliRunner().invoke(app, ["search", str(folder), "red"]).exit_code == 0
+    done = CliRunner().invoke(app, ["index", str(runs["ridge"]), str(tmp_path / "photos"), "-o", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(app, ["search", str(folder), "red"]).exit_code == 0
 
 
 def test_one_command_goes_back_to_the_run_before(runs, tmp_path):

@@ -49,9 +49,9 @@ def use(
     from visterm.library.catalogue import Catalogue
     from visterm.store.runs import SHORT
 
-    opened = Catalogue.load(catalogue, n_jobs=jobs)
-    before = opened.tagger.fingerprint
-    opened.use(run, progress=Bars())
+    opened = Catalogue.load(catalogue, n_jobs=jobs, run=run)
+    before = opened.stored.origin.fingerprint
+    opened.use(opened.tagger, progress=Bars())
     now = opened.tagger.fingerprint
     say(f"{catalogue} uses the run {now[:SHORT]}. To go back: visterm use {catalogue} {before[:SHORT]}")
     if json:

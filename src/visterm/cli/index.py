@@ -155,7 +155,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
     tagger = Tagger.load(run, n_jobs=jobs)
     if folder_kind(out) != "catalogue":
         return Catalogue.create(out, tagger, store=store or FILES), out, True
-    catalogue = Catalogue.load(out, n_jobs=jobs)
+    catalogue = Catalogue.load(out, n_jobs=jobs, run=tagger)
     _check_store(catalogue, store)
     filled = catalogue.use(tagger, progress=Bars())
     if filled.rows:

@@ -313,11 +313,10 @@ def all_finite(array: NDArray[Any]) -> bool:
     """Return whether an array has only finite numbers (arrays of other things count as finite)."""
     if not np.issubdtype(array.dtype, np.inexact):
         return True
-    rows = np.atleast_1d(array)
+    rows, finite = np.atleast_1d(array), True
     for first in range(0, len(rows), BLOCK_ROWS):
-        if not np.isfinite(rows[first : first + BLOCK_ROWS]).all():
-            return False
-    return True
+        finite &= bool(np.isfinite(rows[first : first + BLOCK_ROWS]).all())
+    return finite
 
 
 def identity_rows(n_images: int) -> sp.csr_array:

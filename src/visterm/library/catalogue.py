@@ -87,18 +87,24 @@ class Catalogue(Searchable):
         return catalogue
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, run: Tagger | str | None = None) -> Self:
         """Open a catalogue; its rows stay on disk, memory-mapped.
 
         Several processes may search one, and give feedback, while one of them indexes or learns; a second one that
-        tries to do so gets an error that names the first. Raises StorageError if there is no catalogue at `path`, or it
-        was damaged; EncoderMismatchError if its run is not the one that made the rows.
+        tries to do so gets an error that names the first. With `run`, which you pass to `use` next, the current run is
+        not read: it may be damaged. Raises StorageError if there is no catalogue at `path`, or it was damaged;
+        EncoderMismatchError if its run is not the one that made the rows.
         """
         catalogue = cls.__new__(cls)
         catalogue._n_jobs = n_jobs
         catalogue.stored = catalogue.searched = stored = StoredCatalogue.open(path)
+        origin = stored.origin
+        if run is not None:
+            catalogue.tagger = catalogue._own_run(run) if isinstance(run, str) else run
+            catalogue._fingerprint = origin.fingerprint
+            return catalogue
         catalogue.tagger = tagger = open_run(Tagger, stored.run_folder, n_jobs)
-        catalogue._fingerprint, origin = tagger.fingerprint, stored.origin
+        catalogue._fingerprint = tagger.fingerprint
         if catalogue._fingerprint != origin.fingerprint:
             raise EncoderMismatchError(
                 f"This catalogue was made by {origin.run or 'an unsaved run'} ({origin.fingerprint}), not by this run "
