@@ -36,7 +36,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     """
     text = os.fspath(path)
     if is_remote(path):
-        return cast("Path", RemotePath(text))
+        return cast("Path", path if isinstance(path, RemotePath) else RemotePath(text))
     return Path(text[len("file://") :] if text.lower().startswith("file://") else text)
 
 
