@@ -90,7 +90,7 @@ class Searched(NamedTuple):
     """What was found, and what belongs to it."""
 
     found: Found
-    related: dict[str, list[Group]]  # Of the words, by kind of relation, in the order that was asked for
+    related: dict[str, list[Group]]  # Of the words, by kind of relation, in the requested order
     unknown_filters: list[str]  # Where nothing was found: a sentence for each part of a filter that no image passes
 
 

@@ -55,13 +55,13 @@ def main() -> int:
     os.nice(NICE)
     job_id = int(number)
     try:
-        catalogue = Catalogue.load(path)
+        catalogue = Catalogue.load(path, run=rest[0] if kind == "use run" else None)
         if kind == "index":
             catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
         elif kind == "fit":
             catalogue.learn(full="full" in rest, use_even_if_worse="use-even-if-worse" in rest, job_id=job_id)
         elif kind == "use run":
-            catalogue.use(rest[0], job_id=job_id)
+            catalogue.use(catalogue.tagger, job_id=job_id)
         else:
             _look_for_duplicates(catalogue, job_id)
     except Exception as error:

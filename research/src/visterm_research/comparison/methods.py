@@ -93,7 +93,7 @@ PAPER_STEPS = {"step": "sgd", "schedule": "constant", "bias": 0.0, "average": 20
 WSABIE_PARAMS = {
     **PAPER_STEPS, "learning_rate": 0.0015, "max_norm": 0.7, "row_length": 6.0, "patience": 10, "standardize": False,
 }  # fmt: skip
-"""WSABIE's training as in its paper, but for the running mean; the defaults of the model are others."""
+"""WSABIE's training as in its paper, but for the running mean; named one by one, as the model's defaults may change."""
 
 WSABIE = Method("WSABIE", "wsabie", {**EMBEDDED, **PAPER_STEPS, "row_length": 6.0}, [STEPS])
 AUC = Method("embedding, AUC", "auc_embedding", EMBEDDED, [STEPS])
