@@ -6,6 +6,7 @@ Runs whose first word is "encoder" have that damaged, those with "files" one of 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +17,12 @@ import scipy.sparse as sp
 from PIL import Image
 from safetensors.numpy import load_file
 
+from fakes.immich_ml import FakeImmichMl, immich_ml
 from fuzzed_runs import OF_ARRAYS, OF_VALUES, Cases, Files, as_safetensors, bytes_changed, open_cases, write_anew
 from tiny_networks import colour_network
 from visterm.core.errors import MissingExtraError
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.encoders.immich import SERVER
 from visterm.tagging.relations import WordRelations
 from visterm.tagging.tagger import Tagger
 
@@ -38,16 +41,18 @@ def make_runs(folder: Path) -> None:
     """Fit every encoder on a few small photos, and one run that has all files a run can have; save each."""
     photos = _draw_photos(folder)
     tags = [[f"tag {i % 3}", f"all {i % 2}"] for i in range(N_PHOTOS)]
-    for name in dict.fromkeys([*ENCODERS.names(), *SETTINGS]):
-        encoder = name.partition(" ")[0]
-        try:
-            params = {**ENCODERS.load(encoder).test_params, **_files_for(encoder, folder), **SETTINGS.get(name, {})}
-        except MissingExtraError:
-            continue
-        params = {key: value for key, value in params.items() if key not in ("random_state", "n_jobs")}
-        model = None if encoder == "ids" else "ridge"
-        tagger = Tagger(encoder=encoder, encoder_params=params, model=model, n_jobs=1)
-        tagger.fit(photos, tags, calibrate=False).save(folder / f"encoder {name}")
+    with immich_ml() as server:
+        for name in dict.fromkeys([*ENCODERS.names(), *SETTINGS]):
+            encoder = name.partition(" ")[0]
+            try:
+                params = {**ENCODERS.load(encoder).test_params, **_files_for(encoder, folder, server)}
+            except MissingExtraError:
+                continue
+            params = {key: value for key, value in params.items() if key not in ("random_state", "n_jobs")}
+            params |= SETTINGS.get(name, {})
+            model = None if encoder == "ids" else "ridge"
+            tagger = Tagger(encoder=encoder, encoder_params=params, model=model, n_jobs=1)
+            tagger.fit(photos, tags, calibrate=False).save(folder / f"encoder {name}")
     _make_run_of_all_files(folder)
 
 
@@ -61,8 +66,10 @@ def _draw_photos(folder: Path) -> list[str]:
     return paths
 
 
-def _files_for(encoder: str, folder: Path) -> dict[str, Any]:
-    """Make the files that an encoder needs, and name them as its settings do."""
+def _files_for(encoder: str, folder: Path, server: FakeImmichMl | None = None) -> dict[str, Any]:
+    """Make the files that an encoder needs, and name them as its settings do; or name its server."""
+    if encoder == "immich":
+        return {"url": server.url}
     if encoder == "onnx":
         return {"path": str(colour_network(folder / "tiny.onnx"))}
     if encoder == "precomputed":
@@ -122,6 +129,8 @@ class EncoderCases(Cases):
     def __init__(self, folder: Path, names: list[str]) -> None:
         self._photos = [str(folder / f"{i}.png") for i in range(2)]
         self._photos.append(np.full((20, 30, 3), 90, np.uint8))
+        self._server = immich_ml()
+        os.environ[SERVER] = self._server.__enter__().url  # whatever a damaged run says
         if find_spec("open_clip"):
             _files_for("open_clip", folder)  # its tiny network is known to this process only
         super().__init__(folder, names)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from PIL import Image
 from sklearn.base import clone
 
+from fakes.immich_ml import immich_ml
 from tiny_networks import colour_network
 from visterm.core.errors import DataError, ImageError, MissingExtraError
 from visterm.core.persist import load_estimator, save_estimator
@@ -76,7 +77,9 @@ def photos(tmp_path_factory):
 @pytest.fixture(scope="module")
 def needed(tmp_path_factory):
     """What an encoder needs that no class can hold, made once: function of its name."""
-    return functools.cache(lambda name: ARGUMENTS[name](tmp_path_factory.mktemp(name)) if name in ARGUMENTS else {})
+    with immich_ml() as server:
+        made = {"immich": lambda folder: {"url": server.url}, **ARGUMENTS}
+        yield functools.cache(lambda name: made[name](tmp_path_factory.mktemp(name)) if name in made else {})
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ VistermError
 │   ├── EncoderMismatchError  rows made by another encoder or model
 │   └── DiskError           the disk or the system refuses: read-only, broken, too many open files
 │       └── OutOfSpaceError   a full disk, a used-up quota, a file beyond the largest size
+├── ServiceError            another program's server that cannot be reached, or answers wrongly
 └── DivergedError           training went to infinity or NaN
 """
 
@@ -86,6 +87,10 @@ class DiskError(StorageError):
 
 class OutOfSpaceError(DiskError):
     """The disk is full, a quota is used up, or a file would be larger than files may be."""
+
+
+class ServiceError(VistermError):
+    """Another program's server cannot be reached, or answers what it should not."""
 
 
 class DivergedError(VistermError, ArithmeticError):

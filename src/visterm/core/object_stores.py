@@ -49,8 +49,8 @@ def check_named(address: str) -> None:
     store = _named_as(address)
     if store not in named.split():
         raise UserError(
-            f"{address} lies in a store that was not named when visterm was started, so it is not opened: a catalogue "
-            f"or a list may name any. If you trust it, name it: {NAMED}={store} visterm ..."
+            f"{address} lies in a store, or on a server, that was not named when visterm was started, so it is not "
+            f"opened: a catalogue, a list or a run may name any. If you trust it, name it: {NAMED}={store} visterm ..."
         )
 
 

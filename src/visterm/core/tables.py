@@ -154,6 +154,7 @@ ENCODERS = Registry(
             "Radford et al. 2021",
             extra="torch",
         ),
+        _encoder("immich", "immich:Immich", "the vectors of a running machine-learning server of Immich"),
         _encoder(
             "precomputed", "precomputed:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."
         ),

@@ -21,6 +21,7 @@ from visterm.core.errors import (
     MissingExtraError,
     OutOfSpaceError,
     ReplacedError,
+    ServiceError,
     StorageError,
     UnknownNameError,
     VistermError,
@@ -54,6 +55,7 @@ ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
     (OutOfSpaceError, 507, "disk_full"),
     (DiskError, 503, "disk_fails"),
     (StorageError, 409, "in_use"),
+    (ServiceError, 503, "server_unreachable"),
     (DivergedError, 500, "internal"),
     (VistermError, 422, "invalid"),
 )

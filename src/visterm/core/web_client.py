@@ -1,0 +1,119 @@
+"""Requests to another program's server: answers are bounded in time and size, and passing failures are tried again."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import ssl
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from visterm.core.errors import ServiceError, UserError
+from visterm.core.object_stores import check_named
+
+MOST_BYTES = 2**24  # Of an answer, where the caller does not say otherwise
+LONGEST_WAIT = 30.0  # Seconds between two tries, at most
+LONGEST_SHOWN = 300  # Letters of an answer that a message repeats
+PASSING = (408, 429, 500, 502, 503, 504)
+"""Statuses of a server that is starting, busy or behind a proxy that does not reach it."""
+_PRINTED = re.compile("[!-~]+")  # No spaces, no letters beyond ASCII
+
+
+class Answer(NamedTuple):
+    """What a server answered."""
+
+    status: int
+    content: bytes
+
+    @property
+    def shown(self) -> str:
+        """Return the beginning of the content in one line, for messages."""
+        text = " ".join(self.content.decode("utf-8", "replace").split())
+        return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
+
+
+class Patience(NamedTuple):
+    """How long a server is waited for."""
+
+    timeout: float = 120.0  # Seconds for one try, from its connection to the end of its answer
+    retries: int = 5  # Tries after the first one
+    wait: float = 1.0  # Seconds before the second try; twice that before the third, and so on
+
+
+def server_address(url: str, parameter: str) -> str:
+    """Return the address of a server without a slash at its end.
+
+    Raises UserError if it is none of the form ``http://host:port`` (or ``https``, and with a path); messages name the
+    `parameter`.
+    """
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and _PRINTED.fullmatch(url) else None
+        server = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        parts, server = None, False
+    if parts is None or not server or parts.query or parts.fragment or parts.username is not None:
+        raise UserError(f"{parameter} is {url!r}; expected the address of a server, such as http://host:3003.")
+    return url.rstrip("/")
+
+
+def ask(
+    url: str,
+    *,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    patience: Patience = Patience(),  # noqa: B008 (it is a tuple)
+    most: int = MOST_BYTES,
+) -> Answer:
+    """Return the answer to a GET, or with a `body` to a POST, whatever its status is.
+
+    Connections that break or are refused, timeouts and the statuses `PASSING` are tried again; redirections are not
+    followed, and no proxy is used. Raises UserError if the server was not named when visterm was started
+    (`check_named`); ServiceError if it cannot be reached, or its answer is larger than `most` bytes.
+    """
+    check_named(url)
+    for attempt in range(patience.retries + 1):
+        last = attempt == patience.retries
+        try:
+            answer = _try_once(url, body, headers or {}, patience.timeout, most)
+        except ssl.SSLCertVerificationError as error:
+            raise ServiceError(f"{url} has a certificate that cannot be trusted: {error.verify_message}.") from error
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            if last:
+                reason = str(error) or type(error).__name__
+                tries = f" ({patience.retries + 1} tries)" if patience.retries else ""
+                raise ServiceError(
+                    f"{url} gives no answer: {reason.rstrip('.')}{tries}. Check the address, and that the server runs."
+                ) from error
+        else:
+            if last or answer.status not in PASSING:
+                return answer
+        time.sleep(min(patience.wait * 2**attempt, LONGEST_WAIT))
+    raise AssertionError("the last try returns or raises")
+
+
+def _try_once(url: str, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int) -> Answer:
+    parts, method = urlsplit(url), "GET" if body is None else "POST"
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    until = time.monotonic() + timeout
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+    try:
+        connection.connect()
+        sock = connection.sock  # the connection forgets it where the answer ends with it
+        connection.request(method, parts.path or "/", body, {"Connection": "close", **headers})
+        response = connection.getresponse()
+        content = bytearray()
+        while part := response.read1(2**16):
+            content += part
+            if len(content) > most:
+                raise ServiceError(f"{url} answers with more than {most:,} bytes, which is no answer of its kind.")
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"timed out after {timeout:g} s")
+            sock.settimeout(left)
+        if response.length:
+            raise http.client.IncompleteRead(bytes(content), response.length)
+        return Answer(response.status, bytes(content))
+    finally:
+        connection.close()
