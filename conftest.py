@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -15,6 +16,13 @@ import pytest
 from visterm.core.errors import DataError
 from visterm.data.wordnet import find_wordnet, read_database
 from visterm.demo.drawn import DrawnLibrary, draw_library
+
+NO_NETWORKS = tempfile.TemporaryDirectory(prefix="visterm-no-networks-")
+# Read when huggingface_hub is imported: what lies in the developer's cache, or in a table of networks, changes no test.
+for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE"):
+    os.environ.pop(name, None)
+os.environ["HF_HOME"] = NO_NETWORKS.name
+os.environ["VISTERM_NETWORKS"] = os.path.join(NO_NETWORKS.name, "networks.toml")
 
 
 @pytest.hookimpl(optionalhook=True)

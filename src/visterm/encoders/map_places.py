@@ -63,7 +63,8 @@ def onnx_maps(network: OnnxNetwork) -> Callable[[NDArray[np.uint8]], NDArray[np.
     """
     model = read_network(network.path)
     behind = averaged_into(model, network.output)
-    session = open_session(network.path, giving_out(model, [name for name in behind if name not in network.outputs]))
+    given_out = [name for name in (network.output, *behind) if name not in network.outputs]
+    session = open_session(network.path, giving_out(model, given_out))
 
     def map_of(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
         given = [np.asarray(each) for each in session.run([network.output, *behind], network.feed(picture))]

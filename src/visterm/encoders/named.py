@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from visterm.core.errors import UserError
+from visterm.core.errors import UnknownNameError, UserError
+from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS
+from visterm.encoders.networks import networks, networks_here
 
 if TYPE_CHECKING:  # which loads scikit-learn
     from visterm.encoders.contract import AnyEncoder
@@ -17,14 +20,36 @@ DEFAULT_ENCODER = "visterms"
 JOIN = "+"  # Stands between the encoders of a chain
 
 
+def default_encoder() -> str:
+    """Return the name of the encoder that is used where none is chosen: the best network of the table that is here.
+
+    Where none is, or onnxruntime is not installed, that is visterms.
+    """
+    if find_spec("onnxruntime") is None:
+        return DEFAULT_ENCODER
+    return next((row.name for row in networks_here()), DEFAULT_ENCODER)
+
+
+def encoder_class(spec: str | None) -> Any:
+    """Return the class of an encoder as `make_encoder` takes it. Raises UnknownNameError if there is none."""
+    name = (spec or default_encoder()).partition(":")[0]
+    return ENCODERS.load("onnx" if name in networks() else name)
+
+
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> AnyEncoder:
-    """Make an encoder from ``name`` or ``name:argument``; None is the default encoder.
+    """Make an encoder from ``name``, ``name:argument`` or the name of a network; None is `default_encoder`.
 
     The text after the colon fills the parameter that its class names `argument`. `params` are its settings; `shared`
     ones (seed, threads) it gets if it has them and `params` have not. Raises UnknownNameError if there is no such
     encoder, or it has no such parameter; UserError if it takes no argument.
     """
-    name, colon, argument = (spec or DEFAULT_ENCODER).partition(":")
+    name, colon, argument = (spec or default_encoder()).partition(":")
+    if name in (table := networks()):
+        if colon:
+            raise UserError(f"The network '{name}' takes no argument after a colon, but got '{argument}'.")
+        name, params = "onnx", {**table[name].encoder, **params, "network": name}
+    elif name not in ENCODERS.names():
+        raise UnknownNameError(unknown("encoder", name, encoder_names()))
     cls = ENCODERS.load(name)
     known = signature(cls).parameters
     filled = {key: shared[key] for key in shared if key in known}
@@ -39,10 +64,16 @@ def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[st
 def split_specs(text: str) -> list[str]:
     """Split ``visterms+onnx:PATH`` into its encoders; a ``+`` inside a path stays, unless an encoder's name follows."""
     specs: list[str] = []
+    names = encoder_names()
     for piece in text.split(JOIN):
-        starts = piece.partition(":")[0] in ENCODERS.names()
+        starts = piece.partition(":")[0] in names
         if starts or not specs or ":" not in specs[-1]:
             specs.append(piece)
         else:
             specs[-1] += JOIN + piece
     return specs
+
+
+def encoder_names() -> list[str]:
+    """Return what ``--encoder`` takes: the names of encoders, then those of networks."""
+    return [*ENCODERS.names(), *networks()]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
-from visterm.core.errors import ShapeError, UserError
+from visterm.core.errors import ShapeError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, HASH, Array, Flag, Kind, Text
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress, reported
@@ -98,8 +98,8 @@ class NetworkEncoder(Encoder):
         """Return where the network's file is by the parameters; None where they do not say."""
 
     @abstractmethod
-    def _no_place(self) -> UserError:
-        """Return the error for parameters that name no file, with what to set."""
+    def _no_place(self) -> UserError | StorageError:
+        """Return the error for parameters that name no file, or none that is here, with what to do."""
 
     @abstractmethod
     def _open_file(self, path: str) -> OpenNetwork:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from visterm.core.errors import UserError
+from visterm.core.errors import StorageError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Kind, Record
 from visterm.core.types import RandomState
@@ -15,13 +15,17 @@ from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
 from visterm.encoders.map_places import map_places, onnx_maps
 from visterm.encoders.network import NetworkEncoder
+from visterm.encoders.networks import network_named, not_here, place_of, required
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.onnx_settings import check_settings, settings_beside
 from visterm.encoders.places import Places
 
-SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop")
+SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop", "pooling",
+           "resize", "fill")  # fmt: skip
 """Parameters that may also stand in the JSON file beside the network."""
+
+_LATER = ("pooling", "resize", "fill")  # Parameters that older fingerprints do not have
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -36,8 +40,9 @@ class Onnx(NetworkEncoder):
     and any company in the batch.
 
     How the network takes pictures is read from the parameters; where they are None, from NETWORK.json beside
-    NETWORK.onnx (`settings_beside` lists its keys), then from the image metadata in the network, then from its input,
-    and at last from the defaults named here.
+    NETWORK.onnx (`settings_beside` lists its keys), the preparation files of open_clip or transformers there, the
+    table's row of a network by name, then from the image metadata in the network, then from its input, and at last from
+    the defaults named here.
 
     Parameters
     ----------
@@ -75,6 +80,17 @@ class Onnx(NetworkEncoder):
         The filter that resizes photos. Default: "bilinear".
     crop : float, optional
         The part of the middle that the view "trained" shows. Default: 1.
+    pooling : {"mean", "class", "both", "before_classes"}, optional
+        How an output of tokens becomes a row: their mean, the first one (the class token), or that beside the mean of
+        the others. "before_classes" reads what goes into the layer of classes instead. Default: "mean".
+    resize : {"shortest", "shortest_floor", "squash", "pad"}, optional
+        How the view "trained" shrinks photos, to the pixel: as open_clip does ("shortest": then the middle is cut out),
+        as transformers does (the same, rounded down), out of shape, or with margins of the grey `fill` (0 to 255).
+    network : str, optional
+        A network by name (``visterm encoders`` lists them), in place of `path`.
+    device : str
+        "cpu"; "cuda", "openvino", "coreml" or "directml", if onnxruntime is built for it; "auto": the first of these.
+        Rows differ by rounding.
     random_state : int, RandomState, Generator or None
         Draws the training photos from which the mean is learned, if there are more than `fit_images`.
     batch_size : int
@@ -89,7 +105,7 @@ class Onnx(NetworkEncoder):
     rooted_ : bool
         Whether square roots are taken.
     settings_ : dict
-        What the JSON file beside the network said. It is not read again.
+        What the files beside the network and its row of the table said. They are not read again.
     network_sha256_ : str
         Hash of the network's file, and of those beside it that hold its weights. Only this network is used ever after.
     network_path_ : str
@@ -97,6 +113,7 @@ class Onnx(NetworkEncoder):
     """
 
     argument = "path"
+    speed_params = ("n_jobs", "batch_size", "device")
 
     learned: ClassVar[dict[str, Kind]] = {"settings_": Record()}
 
@@ -114,6 +131,11 @@ class Onnx(NetworkEncoder):
     layout: str | Sequence[str] | None = None
     interpolation: str | None = None
     crop: float | None = None
+    pooling: str | None = None
+    resize: str | None = None
+    fill: float | None = None
+    network: str | None = None
+    device: str = "cpu"
     random_state: RandomState = 0
     batch_size: int = 32
     n_jobs: int | None = None
@@ -138,14 +160,42 @@ class Onnx(NetworkEncoder):
         """Refuse settings that no file beside a network could have held."""
         check_settings(self.settings_)
 
-    def _place(self) -> str | None:
-        return None if self.path is None else os.fspath(self.path)
+    @property
+    def runs_on(self) -> str:
+        """The device that the network runs on."""
+        return self._open_file(self._found()).runs_on
 
-    def _no_place(self) -> UserError:
+    def _place(self) -> str | None:
+        if self.path is not None and self.network is not None:
+            raise UserError(f"Both path ({self.path}) and network ('{self.network}') are given. Leave one out.")
+        if self.path is not None or self.network is None:
+            return None if self.path is None else os.fspath(self.path)
+        row = network_named(self.network)
+        return place_of(row, row.image)
+
+    def _no_place(self) -> UserError | StorageError:
+        if self.network is not None:
+            row = network_named(self.network)
+            return not_here(row, row.image)
         return UserError("The onnx encoder needs a network, an ONNX file: --encoder onnx:PATH, or path=...")
 
+    def _file(self) -> str:
+        if self.network is not None:  # of which the hash is known, or recorded at the first download
+            row = network_named(self.network)
+            for each in (row.image, row.prepared_by):
+                if each is row.image or (each is not None and place_of(row, each)):
+                    required(row, each)
+        return super()._file()
+
+    def _found(self) -> str:
+        if self.network is not None and hasattr(self, "network_sha256_"):
+            places = [place for place in (self._place(), self.network_path_) if place is not None]
+            if not any(map(os.path.isfile, places)):
+                raise self._no_place()
+        return super()._found()
+
     def _open_file(self, path: str) -> OnnxNetwork:
-        return OnnxNetwork(path, {**self._beside(path), **self._given()})
+        return OnnxNetwork(path, {**self._beside(path), **self._given()}, self.device)
 
     def _given(self) -> dict[str, Any]:
         """Return the settings of the network that were passed to the constructor."""
@@ -155,13 +205,16 @@ class Onnx(NetworkEncoder):
         return onnx_hash(path)
 
     def _keep(self, path: str) -> None:
-        self.settings_ = settings_beside(path)
+        self.settings_ = self._beside(path)
 
     def _beside(self, path: str | None) -> dict[str, Any]:
-        """Return what the JSON file beside the network says, or said when this encoder was fitted."""
+        """Return what the files beside the network and its row say, or said when this encoder was fitted."""
         if hasattr(self, "settings_"):
             return self.settings_
-        return {} if path is None else settings_beside(path)
+        row = {} if self.network is None else network_named(self.network).settings
+        return dict(sorted({**row, **({} if path is None else settings_beside(path))}.items()))  # as runs are read back
 
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Name the network by its content, and leave out parameters of later versions that are not set."""
+        params = {k: v for k, v in params.items() if k != "network" and not (k in _LATER and v is None)}
         return {**super()._fingerprint_params(params), "settings": self._beside(self._place())}

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from visterm.core.errors import StorageError
+from visterm.core.errors import StorageError, UserError
 from visterm.encoders.network_file import network_hash, read_network
 
 AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
@@ -60,6 +60,22 @@ def averaged_into(model: bytes, output: str) -> list[str]:
         if node.op in AVERAGES:
             found.append(output)
     return found
+
+
+def before_classes(model: bytes, output: str) -> str:
+    """Return the name of the tensor that goes into the last layer of weights before an output: the features of classes.
+
+    `model` is the ONNX file; raises StorageError if it breaks off, UserError if the output is not made by such a layer.
+    """
+    makers = {name: node for node in nodes(model) for name in node.outputs}
+    tensor = output
+    while (node := makers.get(tensor)) is not None:
+        if node.op in ("Gemm", "MatMul"):
+            return node.inputs[0]
+        if node.op not in RESHAPES | {"Add", "Softmax", "Sigmoid"}:
+            break
+        tensor = next((name for name in node.inputs if name in makers), "")
+    raise UserError(f"pooling is 'before_classes', but no layer of weights makes the output '{output}'. Leave it out.")
 
 
 def giving_out(model: bytes, names: Sequence[str]) -> bytes:

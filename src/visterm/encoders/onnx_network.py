@@ -15,7 +15,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
-from visterm.encoders.network_file import missing
+from visterm.encoders.network_file import missing, read_network
+from visterm.encoders.onnx_graph import before_classes, giving_out
 from visterm.encoders.onnx_settings import as_layout, settings_inside
 from visterm.encoders.pooling import channels_last, pooled
 from visterm.encoders.preparation import Preparation, as_size
@@ -24,6 +25,14 @@ FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "pooled"
 """Outputs that are read by default, in this order, where a network has several."""
 FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
 _DTYPES: Final = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
+PROVIDERS: Final = {
+    "cuda": "CUDAExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "directml": "DmlExecutionProvider",
+}
+"""What onnxruntime calls the devices that it may be built for; "auto" is the first that is there."""
+CPU: Final = "CPUExecutionProvider"
 _OPEN_ERRORS = (
     ort_errors.Fail,
     ort_errors.InvalidArgument,
@@ -36,38 +45,57 @@ _OPEN_ERRORS = (
 
 
 class OnnxNetwork:
-    """An image network of an ONNX file ready to run, one image at a time.
+    """An image network of an ONNX file ready to run: on the processor one image at a time.
 
-    A session runs on the caller's thread alone, and any number of threads may call: the same bytes for any number of
-    them, and faster than the runtime's own threads (measured with MobileNetV2 on 2 cores, 512 images a second; 390 in
-    batches of 32).
+    There, a session runs on the caller's thread alone, and any number of threads may call: the same bytes for any
+    number of them, and faster than the runtime's own threads (measured with MobileNetV2 on 2 cores, 512 images a
+    second; 390 in batches of 32). On another `device` (one of `PROVIDERS`, or "auto") all images of a call go through
+    together, unless the network takes a fixed number.
 
     `settings` are what is known of it: attributes of `Preparation`, ``output`` (None: the only one, or one that is
-    named as features are) and ``layout`` (None: as the network's input says, and of maps as their axes say). The rest
-    is taken from the metadata and the input of the network. Of `outputs`, `output` is read; pixels go in as `dtype`
-    (uint8 as they are, float32 or float16), as (height, width, 3) with `channels_last` and else (3, height, width).
+    named as features are), ``pooling`` (one of `POOLINGS`) and ``layout`` (None: as the network's input says, and of
+    maps as their axes say). The rest is taken from the metadata and the input of the network. Of `outputs`, `output` is
+    read, or with the pooling "before_classes" a tensor behind it; pixels go in as `dtype` (uint8 as they are, float32
+    or float16), as (height, width, 3) with `channels_last` and else (3, height, width).
 
     Raises StorageError if there is no such file, or it is not an ONNX network; UserError if the network does not take
-    one image, or a setting is wrong or contradicts it; UnknownNameError if it has no such output.
+    one image, a setting is wrong or contradicts it, or onnxruntime has no such device here; UnknownNameError if it has
+    no such output.
     """
 
-    one_by_one = True
-
-    def __init__(self, path: str, settings: dict[str, Any]) -> None:
+    def __init__(self, path: str, settings: dict[str, Any], device: str = "cpu") -> None:
         self.path = path
-        self._session = open_session(path)
-        self._input, self.dtype, self.channels_last, self._batch, fixed = _image_input(
+        self._session = open_session(path, device=device)
+        self.pooling = settings.get("pooling")
+        self._input, self.dtype, self.channels_last, batch, fixed = _image_input(
             path, self._session, settings.get("layout")
         )
+        self._batch, self._fixed = batch or 1, batch is not None
         self.outputs = [each.name for each in self._session.get_outputs()]
         self.output = _chosen_output(path, self.outputs, settings.get("output"))
         layout = settings.get("layout")
         self._map_layout = None if layout is None else as_layout(layout)[1]
         self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
         inside = settings_inside(self._session.get_modelmeta().custom_metadata_map)
-        prepared = {k: v for k, v in settings.items() if k not in ("output", "layout")}
+        if self.pooling == "before_classes":
+            model = read_network(path)
+            self.output = before_classes(model, self.output)
+            self._session = open_session(path, giving_out(model, [self.output]), device=device)
+            self._declared = []
+        prepared = {k: v for k, v in settings.items() if k not in ("output", "layout", "pooling")}
         size = _sides(path, prepared.pop("size", None), fixed)
         self.preparation = Preparation(**{**inside, **prepared, **({} if size is None else {"size": size})})
+
+    @property
+    def runs_on(self) -> str:
+        """Return the name of the device that it runs on, as in `PROVIDERS`, or "cpu"."""
+        first = self._session.get_providers()[0]
+        return next((name for name, provider in PROVIDERS.items() if provider == first), "cpu")
+
+    @property
+    def one_by_one(self) -> bool:
+        """Return whether pictures are given one at a time: on the processor, or as the network takes them."""
+        return self._fixed or self.runs_on == "cpu"
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -79,6 +107,9 @@ class OnnxNetwork:
 
         Raises DataError if an output is not finite, or is not rows, tokens or maps.
         """
+        if not self.one_by_one:
+            batch = np.concatenate([self.feed(picture)[self._input] for picture in pictures])
+            return self.pooled(np.asarray(self._session.run([self.output], {self._input: batch})[0]), len(pictures))
         outs = [np.asarray(self._session.run([self.output], self.feed(picture))[0]) for picture in pictures]
         return np.concatenate([self.pooled(out)[:1] for out in outs])
 
@@ -90,20 +121,25 @@ class OnnxNetwork:
         batch = np.ascontiguousarray(np.broadcast_to(image, (self._batch, *image.shape)), dtype=self.dtype)
         return {self._input: batch}
 
-    def pooled(self, out: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the rows of what the output gave for the pictures of one call, maps averaged over places."""
+    def pooled(self, out: NDArray[Any], n_pictures: int | None = None) -> NDArray[np.float32]:
+        """Return the rows of what the output gave for the pictures of one call, maps averaged over places.
+
+        These are `n_pictures`, or as many as the network takes at a time.
+        """
         what, last = f"The output '{self.output}' of {self.path}", self._map_layout == "channels_last"
         if self._map_layout is None and out.ndim == 4:
             axes, size = out.shape[1:], self.preparation.size
             last = channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, what=what)
-        return pooled(out, self._batch, what, channels_last=last)
+        return pooled(out, n_pictures or self._batch, what, channels_last=last, pooling=self.pooling)
 
 
-def open_session(path: str, model: bytes | None = None) -> ort.InferenceSession:
+def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> ort.InferenceSession:
     """Open a network on one thread: of a file, or a changed one of that file.
 
-    Raises StorageError if there is no such file, or it is not an ONNX network.
+    Raises StorageError if there is no such file, or it is not an ONNX network; UserError if onnxruntime has no such
+    device here.
     """
+    providers = device_providers(device)
     if not Path(path).is_file():
         raise missing(path)
     options = ort.SessionOptions()
@@ -112,16 +148,41 @@ def open_session(path: str, model: bytes | None = None) -> ort.InferenceSession:
     if model is not None:  # weights may lie in files beside it
         options.add_session_config_entry(FOLDER_OF_WEIGHTS, os.path.dirname(os.path.abspath(path)))
     try:
-        return ort.InferenceSession(path if model is None else model, options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(path if model is None else model, options, providers=providers)
     except _OPEN_ERRORS as error:
         reason = " ".join(str(error).split())
         raise StorageError(f"{path} cannot be opened as an ONNX network: {reason}") from error
+    if device != "auto" and session.get_providers()[0] != providers[0]:  # onnxruntime goes on without, with a warning
+        raise UserError(
+            f"device is '{device}', but onnxruntime could not start its {providers[0]} (are its libraries installed?). "
+            "Use 'auto' or 'cpu'."
+        )
+    return session
+
+
+def device_providers(device: str) -> list[str]:
+    """Return what onnxruntime calls a device, with the processor for what it cannot do.
+
+    "auto" is the first of `PROVIDERS` that this onnxruntime is built for, or "cpu". Raises UserError if it is not built
+    for the device.
+    """
+    built = ort.get_available_providers()
+    here = [name for name, provider in PROVIDERS.items() if provider in built]
+    if device == "auto":
+        device = here[0] if here else "cpu"
+    name = device.partition(":")[0]
+    if name != "cpu" and name not in here:
+        raise UserError(
+            f"device is {device!r}, and this onnxruntime is built for {', '.join([*here, 'cpu'])}. Use one of these, "
+            "or install onnxruntime-gpu, onnxruntime-openvino or onnxruntime-directml in place of onnxruntime."
+        )
+    return [CPU] if name == "cpu" else [PROVIDERS[name], CPU]
 
 
 def _image_input(
     path: str, session: ort.InferenceSession, layout: Any
-) -> tuple[str, Any, bool, int, tuple[int | None, int | None]]:
-    """Return the one input's name, number type, whether channels are last, images a call, and sides (None: any)."""
+) -> tuple[str, Any, bool, int | None, tuple[int | None, int | None]]:
+    """Return the one input's name, number type, whether channels are last, images a call and sides (None: any)."""
     inputs = session.get_inputs()
     listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
     image = inputs[0]
@@ -139,7 +200,7 @@ def _image_input(
     if channels not in (3, None):
         laid = f" laid out with {layout}" if layout else ""
         raise UserError(f"{path} takes {listed}; expected images of 3 channels{laid}.")
-    return image.name, dtype, last, batch or 1, (size[0], size[1])
+    return image.name, dtype, last, batch, (size[0], size[1])
 
 
 def _chosen_output(path: str, names: list[str], requested: str | None) -> str:

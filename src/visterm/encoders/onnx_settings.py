@@ -8,29 +8,51 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import DataError, UserError
 from visterm.core.files import MB, read_regular_text
 from visterm.core.registry import unknown
+from visterm.encoders.pooling import POOLINGS
 from visterm.encoders.preparation import CHECKS
+from visterm.encoders.processor_files import OPEN_CLIP, of_open_clip, of_transformers, processor_file
 
 LAYOUTS: Final = ("channels_first", "channels_last")
 
 
 def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read NETWORK.json beside NETWORK.onnx: how the network takes pictures, where its own file does not say.
+    """Read what lies beside NETWORK.onnx: how the network takes pictures, where its own file does not say.
 
-    One JSON object; each key may be left out: ``size`` (pixels, or [height, width]), ``mean`` and ``std`` (a number, or
+    That is NETWORK.json, and what it leaves out is read from the ``preprocess_cfg.json`` of open_clip or the
+    ``preprocessor_config.json`` of transformers. NETWORK.json is
+    one JSON object; each key may be left out: ``size`` (pixels, or [height, width]), ``mean`` and ``std`` (a number, or
     [red, green, blue]), ``scale``, ``colours`` ("RGB" or "BGR"), ``layout`` ("channels_first" or "channels_last", or
     both: that of the pictures that go in and that of the maps that come out), ``interpolation`` ("bilinear", "bicubic"
-    or "lanczos"), ``crop`` (the part of the middle that the network was evaluated on, or null for whole photos) and
-    ``output`` (the output to read). Without a file the settings are empty. Raises DataError if it is not a JSON object,
-    has an unknown key, or a value that cannot be.
+    or "lanczos"), ``crop`` (the part of the middle that the network was evaluated on, or null for whole photos),
+    ``resize`` (one of `preparation.RESIZES`), ``fill`` (the grey of margins), ``output`` (the output to read) and
+    ``pooling`` (one of `pooling.POOLINGS`). Without a file the settings are empty. Raises DataError if a file is not a
+    JSON object, has an unknown key, or a value that cannot be.
     """
     file = Path(path).with_suffix(".json")
+    own = _read(file) if file.exists() else {}
+    try:
+        check_settings(own)
+    except UserError as error:
+        raise DataError(f"{file}: {error}") from error
+    beside = processor_file(Path(path))
+    if beside is None:
+        return own
+    try:
+        theirs = (of_open_clip if beside.name == OPEN_CLIP else of_transformers)(_read(beside))
+        check_settings(theirs)
+    except (UserError, TypeError) as error:
+        raise DataError(f"{beside}: {error} Name the settings in {file}, and remove this file.") from error
+    return {**theirs, **own}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises DataError if the file holds none."""
     try:
         text = read_regular_text(file, MB)
-    except FileNotFoundError:
-        return {}
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file}, which should say how to prepare images, cannot be read: {error}.") from error
     try:
@@ -41,10 +63,6 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
         ) from error
     if not isinstance(settings, dict):
         raise DataError(f"{file} holds a {type(settings).__name__}; expected a JSON object: {_EXAMPLE}.")
-    try:
-        check_settings(settings)
-    except UserError as error:
-        raise DataError(f"{file}: {error}") from error
     return settings
 
 
@@ -85,7 +103,18 @@ def _as_output(value: Any) -> str:
     return value
 
 
-_READERS: Final[dict[str, Callable[[Any], Any]]] = {**CHECKS, "layout": as_layout, "output": _as_output}
+def _as_pooling(value: Any) -> str:
+    """Return the name of a pooling; refuse others."""
+    check_choice(value, "pooling", POOLINGS)
+    return str(value)
+
+
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    **CHECKS,
+    "layout": as_layout,
+    "output": _as_output,
+    "pooling": _as_pooling,
+}
 _EXAMPLE: Final = '{"size": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}'
 _PIXEL_FORMATS: Final = {"Rgb8": "RGB", "Bgr8": "BGR"}
 _PIXEL_RANGES: Final[dict[str, dict[str, float]]] = {

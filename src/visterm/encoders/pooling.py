@@ -15,12 +15,20 @@ SAME = 1e-3
 """Averages are the same up to this share of the mean size of what is averaged: networks compute in 16 bits, too."""
 
 
-def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool = False) -> NDArray[np.float32]:
+POOLINGS = ("mean", "class", "both", "before_classes")
+"""How an output becomes a row: the mean of its tokens, the first of them (the class token), that beside the mean of the
+others; or what goes into the layer of classes, of which the output is the last."""
+
+
+def pooled(
+    out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool = False, pooling: str | None = None
+) -> NDArray[np.float32]:
     """Return the rows of an output, float32 (n_pictures, n_features).
 
     The output is rows, tokens (n_pictures, n_tokens, n_features), or maps, with `channels_last` of shape (n_pictures,
-    height, width, n_features) and else (n_pictures, n_features, height, width). Raises DataError, with `what` as the
-    output's name, if it is not finite, or has another shape.
+    height, width, n_features) and else (n_pictures, n_features, height, width). `pooling` is one of `POOLINGS`, and
+    None is "mean". Raises UserError if the output has no tokens to take the class token of; DataError, with `what` as
+    the output's name, if it is not finite, or has another shape.
     """
     if out.ndim not in (2, 3, 4) or out.shape[0] != n_pictures:
         raise DataError(
@@ -28,6 +36,11 @@ def pooled(out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool
             "(images, tokens, features), or maps. Choose another output."
         )
     rows: NDArray[np.float32] = out.astype(np.float32)
+    if pooling in ("class", "both"):
+        if rows.ndim != 3:
+            raise UserError(f"pooling is '{pooling}', but {what} has no tokens: it is {out.shape}. Leave it out.")
+        rest = [rows[:, 1:].mean(axis=1)] if pooling == "both" else []
+        rows = np.concatenate([rows[:, 0], *rest], axis=1)
     if rows.ndim == 4:
         rows = rows.mean(axis=(1, 2) if channels_last else (2, 3))
     elif rows.ndim == 3:

@@ -28,6 +28,11 @@ VIEWS = {"whole": (None,), "centre": (0.5,), "three": (None, 0.0, 1.0), "trained
 the network's shape cut out, its place between the start (0) and the end (1) of the side that is too long. "trained"
 cuts only the part of the middle that the network was evaluated on (`Preparation.crop`)."""
 
+RESIZES: Final = ("shortest", "shortest_floor", "squash", "pad")
+"""How the view "trained" shrinks a photo, where that is known to the pixel: so that its shortest side fits, and the
+middle is cut out at whole pixels, as torchvision rounds them (open_clip, timm) or as transformers does
+("shortest_floor"); whole and out of shape; or whole, with margins of the colour `fill`."""
+
 Box = tuple[float, float, float, float]
 
 
@@ -45,6 +50,8 @@ class Preparation:
     crop: float | None = 1.0
     """The part of the middle that it was evaluated on, up to 1; None: whole photos, squeezed. For the view
     "trained"."""
+    resize: str | None = None  # One of `RESIZES`; None: the middle is cut out between pixels, in one step
+    fill: float = 0  # The grey of margins, 0 to 255
 
     def __post_init__(self) -> None:
         for name, check in CHECKS.items():
@@ -106,6 +113,11 @@ def _as_crop(value: Any) -> float | None:
     return float(value)
 
 
+def _as_grey(value: Any) -> float:
+    check_number(value, "fill", least=0, most=255)
+    return float(value)
+
+
 def _one_of(name: str, value: Any, known: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in known:
         raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, known))}.")
@@ -120,6 +132,8 @@ CHECKS: Final = {
     "colours": lambda value: _one_of("colours", value, ORDERS),
     "interpolation": lambda value: _one_of("interpolation", value, FILTERS),
     "crop": _as_crop,
+    "resize": lambda value: None if value is None else _one_of("resize", value, RESIZES),
+    "fill": _as_grey,
 }
 """What reads and checks each attribute of `Preparation`: the checks of parameters and of settings in files."""
 
@@ -136,12 +150,26 @@ def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> 
     """
     image = Image.fromarray(photo)
     height, width = preparation.size
+    if views == "trained" and preparation.resize is not None:
+        resized, left, top = _placed(image.size, preparation)
+        found = Image.new("RGB", (width, height), (round(preparation.fill),) * 3)
+        found.paste(image.resize(resized, FILTERS[preparation.interpolation]), (-left, -top))
+        yield np.asarray(found)
+        return
     for box in boxes_of(image.size, preparation, views):
         yield np.asarray(image.resize((width, height), FILTERS[preparation.interpolation], box=box))
 
 
 def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Iterator[Box | None]:
-    """Yield left, top, right and bottom of what each view shows of a photo of some width and height; None is all."""
+    """Yield left, top, right and bottom of what each view shows of a photo of some width and height; None is all.
+
+    Of margins, they lie outside the photo.
+    """
+    if views == "trained" and preparation.resize is not None:
+        resized, x, y = _placed(size, preparation)
+        wide, high = size[0] / resized[0], size[1] / resized[1]
+        yield x * wide, y * high, (x + preparation.size[1]) * wide, (y + preparation.size[0]) * high
+        return
     part = preparation.crop if views == "trained" else 1.0
     if part is None:
         yield None
@@ -160,3 +188,26 @@ def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Ite
         across, down = cut[0] * part, cut[1] * part
         left, top = (size[0] - across) * place, (size[1] - down) * place
         yield left, top, min(left + across, size[0]), min(top + down, size[1])
+
+
+def _placed(size: tuple[int, int], preparation: Preparation) -> tuple[tuple[int, int], int, int]:
+    """Return the width and height to which a photo is resized, and where the network's picture begins in that.
+
+    The left and the top are below 0 where there are margins.
+    """
+    across, down = size
+    height, width = preparation.size
+    if preparation.resize == "squash":
+        return (width, height), 0, 0
+    if preparation.resize == "pad":
+        ratio = max(down / height, across / width)
+        fitted = round(across / ratio), round(down / ratio)
+        return fitted, -((width - fitted[0]) // 2), -((height - fitted[1]) // 2)
+    if height == width:
+        short = round(height / (preparation.crop or 1))
+        fitted = (short, int(short * down / across)) if across <= down else (int(short * across / down), short)
+    else:
+        shown = min(down / height, across / width) * (preparation.crop or 1)
+        fitted = round(across / shown), round(down / shown)
+    whole = int if preparation.resize == "shortest_floor" else round
+    return fitted, whole((fitted[0] - width) / 2), whole((fitted[1] - height) / 2)

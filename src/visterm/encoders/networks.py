@@ -1,0 +1,279 @@
+"""Networks by name: the table that comes with visterm, rows that users add, and which files are on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
+from visterm.core.files import MB, read_regular_text
+from visterm.core.registry import unknown
+from visterm.core.tables import ENCODERS
+from visterm.core.writing import in_bytes
+from visterm.encoders.network_file import network_hash
+
+OURS: Final = Path(__file__).with_name("networks.toml")
+VARIABLE: Final = "VISTERM_NETWORKS"  # Names the user's table
+_COMMIT: Final = re.compile("[0-9a-f]{40}")
+_HASH: Final = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFile:
+    """One file of a network: where it is in its repository, or on this machine where there is none."""
+
+    file: str
+    bytes: int | None = None  # About
+    sha256: str | None = None  # None: that of the first download is recorded, and no other is taken ever after
+
+
+@dataclass(frozen=True, slots=True)
+class TextTower:
+    """The half of a network that turns texts into vectors, and how it takes them."""
+
+    model: NetworkFile
+    tokenizer: NetworkFile  # A tokenizer.json
+    length: int  # In tokens: longer texts are cut, shorter ones padded with `pad_id`
+    pad_id: int = 0
+    canonicalise: bool = False  # Small letters, no punctuation
+    output: str | None = None  # None: the only one, or one that is named as features are
+    scale: float | None = None  # p = 1 / (1 + exp(-(scale · cosine + offset))), where the network was trained so
+    offset: float | None = None
+    languages: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One row of the table."""
+
+    name: str
+    good_for: str
+    licence: str
+    image: NetworkFile
+    prepared_by: NetworkFile | None = None  # What says how photos are prepared, of transformers or open_clip
+    repository: str | None = None  # On the hub; None: files are on this machine, with their full path
+    revision: str = "main"
+    run_by_us: bool = False  # Whether we ran it on the real files
+    settings: Mapping[str, Any] = field(default_factory=dict)  # As in NETWORK.json beside a network
+    encoder: Mapping[str, Any] = field(default_factory=dict)  # Settings of the onnx encoder
+    text: TextTower | None = None
+
+    def files(self, *, text: bool = True) -> list[NetworkFile]:
+        """Return the files to fetch, those of the text tower among them with `text`."""
+        towers = [self.text.model, self.text.tokenizer] if text and self.text else []
+        return [each for each in (self.image, self.prepared_by, *towers) if each is not None]
+
+    def size(self, *, text: bool = True) -> str:
+        """Return how much there is to fetch, for people: ``351.6 MB``."""
+        known = [each.bytes for each in self.files(text=text) if each.bytes is not None]
+        return in_bytes(sum(known)) if known else "size unknown"
+
+
+def networks() -> dict[str, Network]:
+    """Return the table: the user's rows, then ours that these do not replace.
+
+    Raises DataError if the user's file is not TOML, or a row cannot be.
+    """
+    found = _read(users_table()) if users_table().exists() else {}
+    return {**found, **{name: row for name, row in _read(OURS).items() if name not in found}}
+
+
+def network_named(name: str) -> Network:
+    """Return a row of the table. Raises UnknownNameError, with the nearest names, if there is none."""
+    table = networks()
+    if name not in table:
+        raise UnknownNameError(unknown("network", name, list(table)))
+    return table[name]
+
+
+def users_table() -> Path:
+    """Return the place of the user's own rows, whether or not it is there."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    from typer import get_app_dir
+
+    return Path(get_app_dir("visterm")) / "networks.toml"
+
+
+def lock_file() -> Path:
+    """Return the place of what was recorded at first downloads, beside the user's own rows."""
+    return users_table().with_suffix(".lock")
+
+
+def locked(network: Network) -> dict[str, Any]:
+    """Return what was recorded of a repository at its first download: ``{"revision": ..., "sha256": {file: hash}}``.
+
+    Raises DataError if the lock file cannot be read.
+    """
+    found = read_lock().get(network.repository or "", {})
+    return found if isinstance(found, dict) else {}
+
+
+def read_lock() -> dict[str, Any]:
+    """Return the whole lock file, by repository; empty if there is none. Raises DataError if it cannot be read."""
+    file = lock_file()
+    try:
+        lock = json.loads(read_regular_text(file, MB))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}, the hashes of networks, cannot be read: {error}. Restore it or remove it.") from error
+    if not isinstance(lock, dict):
+        raise DataError(f"{file}, the hashes of networks, is no JSON object. Restore it or remove it.")
+    return lock
+
+
+def revision_of(network: Network) -> str:
+    """Return the commit that the row names, or else that of the first download, or else the row's branch."""
+    pinned = _COMMIT.fullmatch(network.revision)
+    found: str = network.revision if pinned else locked(network).get("revision", network.revision)
+    return found
+
+
+def expected_hash(network: Network, file: NetworkFile) -> str | None:
+    """Return the SHA-256 that a file must have: by the table, or recorded at its first download; None if unknown."""
+    found: str | None = file.sha256 or locked(network).get("sha256", {}).get(file.file)
+    return found
+
+
+def place_of(network: Network, file: NetworkFile) -> str | None:
+    """Return where a file is on this machine; None if it is not. Nothing is downloaded."""
+    if network.repository is None:
+        return file.file if os.path.isfile(file.file) else None
+    try:
+        from huggingface_hub import constants
+    except ImportError:
+        return None
+    folder = f"models--{network.repository.replace('/', '--')}"
+    if not os.path.isdir(os.path.join(constants.HF_HUB_CACHE, folder)):  # which spares the import of its client
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(
+        network.repository, file.file, revision=revision_of(network), cache_dir=constants.HF_HUB_CACHE
+    )
+    return found if isinstance(found, str) else None
+
+
+def required(network: Network, file: NetworkFile) -> str:
+    """Return where a file is on this machine, if its hash is right.
+
+    Raises StorageError, with the command that fetches it, the size and the licence, if it is not there; the same if it
+    has changed.
+    """
+    place = place_of(network, file)
+    if place is None:
+        raise not_here(network, file)
+    expected = expected_hash(network, file)
+    if expected not in (None, network_hash(place)):
+        raise StorageError(
+            f"{place} is not the file of the network '{network.name}': its SHA-256 is {network_hash(place)}, expected "
+            f"{expected}. Remove it, and fetch it again: visterm encoders get {network.name}"
+        )
+    return place
+
+
+def not_here(network: Network, file: NetworkFile) -> StorageError:
+    """Return the error for a file that is not on this machine: how to get it, its size and licence."""
+    if network.repository is None:
+        return StorageError(
+            f"The network '{network.name}' should be in {file.file}, which is not there. Put it there, or change the "
+            f"row of {users_table()}."
+        )
+    return StorageError(
+        f"The network '{network.name}' is not on this machine, and nothing is downloaded unasked. Fetch it with: "
+        f"visterm encoders get {network.name} ({network.size()} from {network.repository}, licence: {network.licence})"
+    )
+
+
+def is_here(network: Network, *, text: bool = False) -> bool:
+    """Return whether a network's image tower, and with `text` its text tower, is on this machine."""
+    return all(place_of(network, each) for each in network.files(text=text) if each is not network.prepared_by)
+
+
+def networks_here() -> Iterator[Network]:
+    """Yield the networks whose image tower is on this machine, the best first."""
+    return (each for each in networks().values() if is_here(each))
+
+
+def _read(path: Path) -> dict[str, Network]:
+    """Read a table of networks. Raises DataError if it is not TOML, or a row cannot be."""
+    try:
+        table = tomllib.loads(read_regular_text(path, MB))
+    except (OSError, ValueError) as error:
+        raise DataError(f"The table of networks {path} cannot be read: {error}.") from error
+    rows = {}
+    for name, row in table.items():
+        try:
+            rows[name] = _row(name, row, path.parent)
+        except (TypeError, UserError) as error:
+            raise DataError(f"{path}, network '{name}': {error}") from error
+    return rows
+
+
+def _row(name: str, row: Any, folder: Path) -> Network:
+    """Return one row, checked; paths on this machine are made full ones."""
+    from visterm.encoders.onnx_settings import check_settings
+
+    if name in ENCODERS.names() or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
+        raise UserError("this name cannot be used: expected letters, digits, - and _, and not an encoder's name.")
+    top = _checked(row, "row", _TOP)
+    local = top.get("repository") is None
+    image = _checked(top.pop("image", None), "image", _IMAGE)
+    prepared_by = image.pop("prepared_by", None)
+    text = top.pop("text", None)
+    check_settings(top.get("settings", {}))
+
+    def file_of(given: dict[str, Any], prefix: str = "", key: str = "file") -> NetworkFile:
+        sha256 = given.pop(f"{prefix}sha256", None)
+        if sha256 is not None and not _HASH.fullmatch(sha256):
+            raise UserError(f"{prefix}sha256 is '{sha256}'; expected 64 digits of 0 to f, in small letters.")
+        path = given.pop(key)
+        return NetworkFile(str(folder.absolute() / Path(path).expanduser()) if local else path,
+                           given.pop(f"{prefix}bytes", None), sha256)  # fmt: skip
+
+    tower = None
+    if text is not None:
+        given = _checked(text, "text", _TEXT)
+        tower = TextTower(file_of(given), file_of(given, "tokenizer_", "tokenizer"), **given)
+    return Network(
+        name=name,
+        image=file_of(image),
+        prepared_by=None if prepared_by is None else file_of({"file": prepared_by}),
+        text=tower,
+        **top,
+    )
+
+
+_TOP: Final[dict[str, Any]] = {
+    "good_for": str, "licence": str, "repository": str, "revision": str, "run_by_us": bool, "image": dict,
+    "settings": dict, "encoder": dict, "text": dict,
+}  # fmt: skip
+_IMAGE: Final[dict[str, Any]] = {"file": str, "bytes": int, "sha256": str, "prepared_by": str}
+_TEXT: Final[dict[str, Any]] = {
+    "file": str, "bytes": int, "sha256": str, "tokenizer": str, "tokenizer_bytes": int, "tokenizer_sha256": str,
+    "length": int, "pad_id": int, "canonicalise": bool, "output": str, "scale": (int, float), "offset": (int, float),
+    "languages": str,
+}  # fmt: skip
+_NEEDED: Final = {"row": ("good_for", "licence", "image"), "image": ("file",), "text": ("file", "tokenizer", "length")}
+
+
+def _checked(given: Any, what: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of a row; refuse keys that are unknown or missing, and values of another kind."""
+    if not isinstance(given, dict):
+        raise UserError(f"{what} is missing, or no table.")
+    for key, value in given.items():
+        if key not in known:
+            raise UserError(unknown(f"key of {what}", key, list(known)))
+        if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool):
+            raise UserError(f"{key} is {value!r}, which is of another kind than expected.")
+    if missing := [key for key in _NEEDED[what] if key not in given]:
+        raise UserError(f"{what} has no {missing[0]}.")
+    return dict(given)

@@ -1,0 +1,137 @@
+"""Networks by name are rows of a table: ours, and those that users add in a file of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tiny_networks import WEIGHTS, colour_network
+from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
+from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.tables import ENCODERS
+from visterm.encoders.named import default_encoder, encoder_names, make_encoder, split_specs
+from visterm.encoders.networks import VARIABLE, is_here, network_named, networks
+from visterm.encoders.onnx import Onnx
+
+ROW = """
+[colours]
+good_for = "tests"
+licence = "MIT"
+image = { file = "net.onnx" }
+settings = { mean = 0.0, std = 1.0, scale = 1.0 }
+encoder = { views = "whole", root = false, centre = false, normalise = false }
+"""
+PHOTO = np.full((8, 8, 3), (10, 50, 130), np.uint8)
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A table of the user's own, whose one network lies beside it."""
+    file = tmp_path / "mine" / "networks.toml"
+    file.parent.mkdir()
+    file.write_text(ROW)
+    colour_network(file.with_name("net.onnx"), dtype="float32", weights=np.eye(3, dtype=np.float32))
+    monkeypatch.setenv(VARIABLE, str(file))
+    return file
+
+
+def test_every_row_of_ours_says_what_people_need_to_know_and_that_nobody_ran_it():
+    assert list(networks()) == ["siglip2", "siglip2-fast", "clip", "dinov2", "mobilenet"]
+    for row in networks().values():
+        assert row.licence
+        assert row.good_for
+        assert not row.run_by_us
+        assert not is_here(row)
+        Onnx(network=row.name, **row.encoder)
+    siglip2 = network_named("siglip2").text
+    assert 1 / (1 + np.exp(-(siglip2.scale * 0.2 + siglip2.offset))) == pytest.approx(0.9968, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["siglip2", "clip"])
+def test_a_network_that_is_not_here_is_an_error_with_the_command_its_size_and_licence(name):
+    size, licence = {"siglip2": ("687.8 MB", "Apache-2.0"), "clip": ("605.8 MB", "MIT")}[name]
+    with pytest.raises(StorageError, match=rf"visterm encoders get {name} \({size} from .*, licence: {licence}\)"):
+        make_encoder(name, {}, {}).fit([PHOTO])
+
+
+def test_a_row_of_the_users_is_the_onnx_encoder_with_the_settings_of_the_row(table):
+    encoder = make_encoder("colours", {}, {"n_jobs": 1})
+    np.testing.assert_allclose(encoder.fit_transform([PHOTO]), [[10, 50, 130]])
+    same = Onnx(path=table.with_name("net.onnx"), mean=0, std=1, scale=1, **network_named("colours").encoder)
+    np.testing.assert_array_equal(same.fit_transform([PHOTO]), encoder.transform([PHOTO]))
+    assert make_encoder("colours", {"scale": 0.5}, {}).fit_transform([PHOTO])[0, 0] == 5
+
+
+def test_the_first_network_that_is_here_is_the_default_and_the_users_come_first(table):
+    assert default_encoder() == "colours"
+    assert make_encoder(None, {}, {}).network == "colours"
+    table.with_name("net.onnx").unlink()
+    assert default_encoder() == "visterms"
+
+
+def test_a_fitted_network_keeps_its_settings_and_names_itself_where_its_file_is_gone(table, tmp_path):
+    encoder = make_encoder("colours", {}, {}).fit([PHOTO])
+    expected = encoder.transform([PHOTO])
+    (tmp_path / "run").mkdir()
+    save_estimator(encoder, ENCODERS, tmp_path / "run", "encoder")
+    table.write_text(ROW.replace("scale = 1.0", "scale = 2.0"))
+    loaded = load_estimator(ENCODERS, tmp_path / "run", "encoder")
+    np.testing.assert_array_equal(loaded.transform([PHOTO]), expected)
+    assert loaded.fingerprint == encoder.fingerprint
+    table.with_name("net.onnx").rename(tmp_path / "elsewhere.onnx")
+    loaded = load_estimator(ENCODERS, tmp_path / "run", "encoder")
+    with pytest.raises(StorageError, match=r"'colours' should be in .*net\.onnx, which is not there"):
+        loaded.transform([PHOTO])
+
+
+def test_a_row_with_a_hash_takes_no_other_file(table):
+    table.write_text(ROW.replace('"net.onnx"', f'"net.onnx", sha256 = "{"0" * 64}"'))
+    with pytest.raises(StorageError, match="is not the file of the network 'colours'"):
+        make_encoder("colours", {}, {}).fit([PHOTO])
+
+
+def test_names_of_networks_are_names_of_encoders(table):
+    assert {"visterms", "onnx", "colours", "siglip2"} <= set(encoder_names())
+    assert split_specs("visterms+colours+onnx:a+b.onnx") == ["visterms", "colours", "onnx:a+b.onnx"]
+    with pytest.raises(UnknownNameError, match="Did you mean 'colours'"):
+        make_encoder("colour", {}, {})
+    with pytest.raises(UserError, match="takes no argument after a colon"):
+        make_encoder("colours:net.onnx", {}, {})
+    with pytest.raises(UserError, match="Both path"):
+        Onnx(path="net.onnx", network="colours").fit([PHOTO])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[colours]", "[visterms]", "'visterms': this name cannot be used"),
+        ('licence = "MIT"', "", "row has no licence"),
+        ('licence = "MIT"', "licence = 1", "licence is 1, which is of another kind"),
+        ('licence = "MIT"', 'license = "MIT"', "Unknown key of row 'license'. Did you mean 'licence'"),
+        ("mean = 0.0", 'mean = "grey"', "mean is 'grey'"),
+        ('file = "net.onnx"', 'sha256 = "abc", file = "net.onnx"', "expected 64 digits"),
+        ("[colours]", "[colours", "cannot be read"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_by_row_and_key(table, old, new, words):
+    table.write_text(ROW.replace(old, new))
+    with pytest.raises(DataError, match=words):
+        networks()
+
+
+def test_a_row_of_the_users_replaces_ours_of_that_name(table):
+    table.write_text(ROW.replace("[colours]", "[clip]"))
+    assert network_named("clip").good_for == "tests"
+    assert list(networks()) == ["clip", "siglip2", "siglip2-fast", "dinov2", "mobilenet"]
+
+
+def test_what_goes_into_the_layer_of_classes_is_read_from_behind_the_output(tmp_path):
+    path = colour_network(tmp_path / "net.onnx", dtype="float32", outputs=("maps",))
+    plain = {"path": path, "root": False, "centre": False, "normalise": False, "mean": 0, "std": 1, "scale": 1}
+    classes = Onnx(**plain).fit_transform([PHOTO])
+    before = Onnx(pooling="before_classes", **plain).fit_transform([PHOTO])
+    np.testing.assert_allclose(before, [[10, 50, 130]])
+    np.testing.assert_allclose(before @ WEIGHTS, classes)
+    features = colour_network(tmp_path / "other.onnx", dtype="float32", outputs=("negated",))
+    with pytest.raises(UserError, match="no layer of weights makes the output 'negated'"):
+        Onnx(**{**plain, "path": features}, pooling="before_classes").fit([PHOTO])
