@@ -12,6 +12,7 @@ from tiny_catalogues import draw_photos, fit_run
 from visterm.cli.command_line import app
 from visterm.cli.completion import tags_of
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.encoders.networks import networks
 from visterm.library.catalogue import Catalogue
 from visterm.library.union import CatalogueUnion
 from visterm.tagging.tagger import Tagger
@@ -49,7 +50,8 @@ def completed(place, monkeypatch, capsys):
 def test_models_encoders_and_metrics_complete_by_name(completed):
     assert completed("visterm|fit|--model|k") == [entry.name for entry in MODELS if entry.name.startswith("k")]
     assert completed("visterm|tune|--model|ws") == ["wsabie"]
-    assert completed("visterm|encode|--encoder|") == [entry.name for entry in ENCODERS]
+    assert completed("visterm|encode|--encoder|") == [*(entry.name for entry in ENCODERS), *networks()]
+    assert completed("visterm|encoders|get|clip") == ["clip"]
     assert completed("visterm|evaluate|run|--metric|mr") == ["mrr"]
 
 

@@ -91,6 +91,11 @@ def annotate(
     from visterm.tagging.tagger import Tagger
 
     tagger = Tagger.load(run, n_jobs=jobs, device=device, whole=False)
+    if device is not None:
+        from visterm.tagging.part_settings import device_lines
+
+        for line in device_lines(tagger.encoder):
+            say(line)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
     found = find(tagger.encoder, images)

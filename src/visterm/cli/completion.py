@@ -23,10 +23,21 @@ def model_names() -> Completions:
 
 
 def encoder_names() -> Completions:
-    """Return the encoders, each with what it is."""
+    """Return the encoders and the networks by name, each with what it is."""
     from visterm.core.tables import ENCODERS
 
-    return [(entry.name, entry.summary) for entry in ENCODERS]
+    return [*((entry.name, entry.summary) for entry in ENCODERS), *network_names()]
+
+
+def network_names() -> Completions:
+    """Return the networks that are known by name, each with what it is good for; none if a user's table is broken."""
+    from visterm.core.errors import DataError
+    from visterm.encoders.networks import networks
+
+    try:
+        return [(row.name, row.good_for) for row in networks().values()]
+    except DataError:
+        return []
 
 
 def metric_names() -> Completions:

@@ -35,7 +35,7 @@ def encode(
         str | None,
         options.model_option(
             help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
-            "[default: visterms, or the folder's own].",
+            "[default: the first network listed there that is on this machine, or visterms; or the folder's own].",
             autocompletion=encoder_names,
         ),
     ] = None,
@@ -74,6 +74,7 @@ def encode(
         shard_size=shard_size,
         seed=seed,
         executor=options.executor_of(ray, jobs),
+        say=say,
         progress=Bars(),
     )
     seconds = time.monotonic() - began

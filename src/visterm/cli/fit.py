@@ -99,6 +99,11 @@ def fit(
     not_read = say_not_read(images or [])
     began = time.monotonic()
     tagger = Tagger.of(request)
+    if device is not None:
+        from visterm.tagging.part_settings import device_lines
+
+        for line in device_lines(tagger.encoder):
+            say(line)
     fit_run(tagger, request, say=say, progress=Bars(lines=verbose))
     facts = tagger.facts
     if hasattr(tagger.model, "report_") and verbose and not json:

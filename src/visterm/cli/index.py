@@ -72,11 +72,13 @@ def index(
     """
     from visterm.data.corpus import LEFT_OUT
     from visterm.features.training_rows import read_corpus
-    from visterm.tagging.part_settings import move_encoder
+    from visterm.tagging.part_settings import device_lines, move_encoder
 
     catalogue, path, is_new = _open(run, out, jobs, store)
     if device is not None:
         move_encoder(catalogue.tagger.encoder, device)
+        for line in device_lines(catalogue.tagger.encoder):
+            say(line)
     not_read, read = say_not_read([images]), dict[str, Any]()
     try:
         if tags is None:

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
+from visterm.cli.completion import network_names
 from visterm.cli.output import emit, say, table
 from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
 from visterm.core.registry import Registry
 
 
@@ -20,11 +22,57 @@ def models(json: options.Json = False) -> None:
     _list(MODELS, json)
 
 
-def encoders(json: options.Json = False) -> None:
-    """List the encoders, which turn photos into features."""
+ENCODERS_EXAMPLES = (
+    ("visterm encoders", "list them, and networks by name"),
+    ("visterm encoders get clip", "fetch a network, once; then --encoder clip"),
+)
+
+
+def encoders(
+    action: Annotated[str | None, options.argument(help="get: fetch networks by name.", metavar="get")] = None,
+    names: Annotated[
+        list[str] | None, options.argument(help="The networks to fetch.", metavar="NAME", autocompletion=network_names)
+    ] = None,
+    words: Annotated[
+        bool, options.output_option("--words/--no-words", help="Fetch what turns words into vectors, too [default].")
+    ] = True,
+    json: options.Json = False,
+) -> None:
+    """List the encoders, which turn photos into features.
+
+    Among them are networks by name. Nothing is downloaded but by `visterm encoders get NAME`.
+    """
+    from visterm.encoders.networks import is_here, network_named, networks
+
+    if action not in (None, "get") or (action is None) != (not names):
+        raise UserError("Expected no arguments, which lists all encoders, or: visterm encoders get NAME")
+    if action == "get":
+        from visterm.encoders.hub import fetch_network
+
+        for row in [network_named(name) for name in names or []]:
+            places = fetch_network(row, text=words, say=say)
+            if json:
+                emit({"name": row.name, "licence": row.licence, "files": places})
+        return
     from visterm.core.tables import ENCODERS
 
     _list(ENCODERS, json)
+    rows = []
+    for row in networks().values():
+        here, text = is_here(row), row.text is not None and is_here(row, text=True)
+        facts = {
+            "summary": row.good_for, "licence": row.licence, "size": row.size(), "repository": row.repository,
+            "revision": row.revision, "on this machine": here, "its words on this machine": text,
+            "run by us": row.run_by_us,
+        }  # fmt: skip
+        if json:
+            emit({"name": row.name, **facts})
+        held = "yes" if here and (text or row.text is None) else "without words" if here else "no"
+        rows.append([row.name, row.good_for, row.size(), row.licence, held, "yes" if row.run_by_us else "not yet"])
+    if not json:
+        say("")
+        table(rows, ["network", "good for", "size", "licence", "here", "run by us"])
+        say("Fetch a network with: visterm encoders get NAME")
 
 
 def metrics(json: options.Json = False) -> None:

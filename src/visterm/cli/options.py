@@ -119,7 +119,8 @@ EncoderName = Annotated[
     model_option(
         "--encoder",
         help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
-        "[default: visterms, or the encoder of the features].",
+        "[default: the first network listed there that is on this machine, or visterms; or the encoder of the "
+        "features].",
         autocompletion=encoder_names,
     ),
 ]
@@ -129,7 +130,11 @@ EncoderSettings = Annotated[
 Seed = Annotated[int, model_option(min=0, help="The same seed and photos give the same run.", show_default=True)]
 
 Device = Annotated[
-    str | None, scale_option(help="Where torch networks run: cpu, cuda (a GPU) or auto [default: their own setting].")
+    str | None,
+    scale_option(
+        help="Where networks run: cpu, cuda (a GPU) or auto; those of ONNX also coreml, openvino or directml [default: "
+        "their own setting]."
+    ),
 ]
 Memory = Annotated[
     str | None,

@@ -21,6 +21,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.images import ImageLike
 from visterm.demo.drawn import GROUPS, NOUNS, DrawnLibrary, Query, draw_library
 from visterm.demo.drawn.things import THINGS
+from visterm.encoders.named import DEFAULT_ENCODER
 from visterm.evaluation.html_report import Report
 from visterm.features.training_rows import encode_corpus, training_rows
 from visterm.library.catalogue import Catalogue
@@ -84,7 +85,7 @@ def run_demo(
         write_json(temporary, {"kind": KIND, "format": FORMAT, "n_scenes": n_scenes, "seed": seed, "sha256": {}})
     library = draw_library(folder / "library", n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
     corpus = Corpus.read(library.images, library.tags_file)
-    tagger = Tagger(model="wsabie", seed=seed, n_jobs=n_jobs)
+    tagger = Tagger(encoder=DEFAULT_ENCODER, model="wsabie", seed=seed, n_jobs=n_jobs)
     rows = training_rows(tagger.encoder, corpus, min_count=MIN_COUNT, progress=progress)
     tagger.learn(rows, calibrate=True, progress=progress)
     tagger.save(folder / "run")

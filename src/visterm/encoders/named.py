@@ -30,10 +30,23 @@ def default_encoder() -> str:
     return next((row.name for row in networks_here()), DEFAULT_ENCODER)
 
 
-def encoder_class(spec: str | None) -> Any:
-    """Return the class of an encoder as `make_encoder` takes it. Raises UnknownNameError if there is none."""
+def default_line() -> str:
+    """Return which encoder is used where none is chosen, for people, and what fetching a network would bring."""
+    name = default_encoder()
+    if name != DEFAULT_ENCODER:
+        return f"Encoder: {name}, the first network of `visterm encoders` that is on this machine (--encoder: another)."
+    best = next(iter(networks().values()))
+    extra = "" if find_spec("onnxruntime") else "pip install 'visterm[onnx]', then "
+    return (
+        f"Encoder: {name}. A network's features are stronger, and none is here. Fetch one: {extra}visterm encoders get "
+        f"{best.name} ({best.size()}, licence: {best.licence})"
+    )
+
+
+def registered_name(spec: str | None) -> str:
+    """Return the name of the class of an encoder as `make_encoder` takes it: "onnx" for a network by name."""
     name = (spec or default_encoder()).partition(":")[0]
-    return ENCODERS.load("onnx" if name in networks() else name)
+    return "onnx" if name in networks() else name
 
 
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> AnyEncoder:

@@ -37,13 +37,16 @@ MAX_SIDE = 3  # Photos are reduced on reading to this many times the longer side
 class OpenNetwork(Protocol):
     """A network that is ready to run, with how it takes its pictures.
 
-    Pictures are given one at a time, from many threads, if `one_by_one`; else as many as there are, from one.
+    Pictures are given one at a time, from many threads, if `one_by_one`; else as many as there are, from one. `runs_on`
+    names the device.
     """
 
     @property
     def preparation(self) -> Preparation: ...  # noqa: D102
     @property
     def one_by_one(self) -> bool: ...  # noqa: D102
+    @property
+    def runs_on(self) -> str: ...  # noqa: D102
 
     def running(self) -> AbstractContextManager[None]:
         """Hold what is global to the library that runs it while pictures are shown."""
@@ -92,6 +95,11 @@ class NetworkEncoder(Encoder):
     def width(self) -> int | None:
         """One column a feature of the network's output."""
         return len(self.centre_)
+
+    @property
+    def runs_on(self) -> str:
+        """The device that the network runs on: it is opened for that."""
+        return self._open().runs_on
 
     @abstractmethod
     def _place(self) -> str | None:

@@ -17,7 +17,7 @@ from visterm.encoders.map_places import map_places, onnx_maps
 from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.networks import network_named, not_here, place_of, required
 from visterm.encoders.onnx_graph import onnx_hash
-from visterm.encoders.onnx_network import OnnxNetwork
+from visterm.encoders.onnx_network import OnnxNetwork, device_providers
 from visterm.encoders.onnx_settings import check_settings, settings_beside
 from visterm.encoders.places import Places
 
@@ -140,6 +140,11 @@ class Onnx(NetworkEncoder):
     batch_size: int = 32
     n_jobs: int | None = None
 
+    @staticmethod
+    def check_device(device: str) -> None:
+        """Refuse a device that onnxruntime cannot use here. Raises UserError if so."""
+        device_providers(device)
+
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Return the row of one image by the cells of the feature map that the output is the average of.
 
@@ -159,11 +164,6 @@ class Onnx(NetworkEncoder):
     def _check_learned(self) -> None:
         """Refuse settings that no file beside a network could have held."""
         check_settings(self.settings_)
-
-    @property
-    def runs_on(self) -> str:
-        """The device that the network runs on."""
-        return self._open_file(self._found()).runs_on
 
     def _place(self) -> str | None:
         if self.path is not None and self.network is not None:

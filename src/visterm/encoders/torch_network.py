@@ -47,6 +47,11 @@ class TorchNetwork:
         """Return whether pictures are given one at a time."""
         return str(self.device.type) == "cpu"
 
+    @property
+    def runs_on(self) -> str:
+        """Return the name of the device."""
+        return str(self.device)
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Hold torch to one thread a caller, to full float32 and to repeatable kernels; all is put back.

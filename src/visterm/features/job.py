@@ -12,13 +12,13 @@ from visterm.core.errors import DataError, EncoderMismatchError, StorageError, U
 from visterm.core.executor import Executor, LocalExecutor, for_parts
 from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
-from visterm.core.progress import SILENT, Progress, reported
+from visterm.core.progress import SILENT, Progress, Say, reported, silent
 from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
 from visterm.core.wording import count_of
 from visterm.data.image_folders import ListedImages, image_names
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import make_encoder
+from visterm.encoders.named import default_line, make_encoder
 from visterm.features.contents import Contents, FirstJob, cut
 from visterm.features.folder import FeatureFolder, naming_a_full_disk
 from visterm.features.part_work import PartDone
@@ -61,16 +61,17 @@ def encode_folder(
     seed: int = 0,
     n_jobs: int | None = None,
     executor: Executor | None = None,
+    say: Say = silent,
     progress: Progress = SILENT,
 ) -> EncodeSummary:
     """Write the feature rows of all images of a folder into a features folder, with the encoder that made them.
 
     The shards, of about `shard_size` images, are Parquet files in ``out/data``. What is written there depends on the
     encoder, the seed and the images, not on how often the job was killed. The encoder is as `Tagger` takes it; None is
-    the folder's, or that of `run`, or "visterms". One that learns does so from all images that are there at first;
-    `encoder_params` are its settings. In a folder that has rows already, only images of new content are encoded, by the
-    encoder that was fitted first, and those that are gone are dropped. Until all is done, the folder holds what it held
-    before.
+    the folder's, or that of `run`, or `default_encoder`, and `say` takes a line about that. One that learns does so
+    from all images that are there at first; `encoder_params` are its settings. In a folder that has rows already, only
+    images of new content are encoded, by the encoder that was fitted first, and those that are gone are dropped. Until
+    all is done, the folder holds what it held before.
 
     `n_jobs` are the threads of this process; an executor has its own. With an executor of several machines, `images`
     and `out` must lie where all of them find them; a single shard is made here all the same.
@@ -92,6 +93,8 @@ def encode_folder(
         folder.begin()
         if not folder.has_encoder():
             default = {"random_state": 0, "n_jobs": n_jobs}
+            if requested is None:
+                say(default_line())
             new = make_encoder(None, {}, default) if requested is None else requested
             first_job = FirstJob(new.fingerprint, shard_size or SHARD_SIZE)
             if run is None:

@@ -18,6 +18,7 @@ from visterm.data.query_files import QueryRow
 from visterm.data.relation_files import read_aliases
 from visterm.data.tag_formats.separators import TagsRead
 from visterm.encoders.contract import AnyEncoder
+from visterm.encoders.named import registered_name
 from visterm.features.contents import is_features
 from visterm.features.training_rows import as_corpus, named_corpus, not_learned, read_corpus
 from visterm.models.base import Annotator
@@ -115,7 +116,7 @@ def check_encoder_of_features(images: Any, encoder: str | None) -> None:
         from visterm.features.remote_folder import feature_folder  # which loads pyarrow
 
         contents = feature_folder(place).contents()
-        if contents is not None and contents.encoder != encoder.partition(":")[0]:
+        if contents is not None and contents.encoder != registered_name(encoder):
             raise EncoderMismatchError(
                 f"--encoder {encoder} conflicts with {place}: these features were made by the encoder "
                 f"'{contents.encoder}'. Leave --encoder out, or pass the folder of photos in place of the features."

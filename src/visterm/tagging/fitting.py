@@ -12,6 +12,7 @@ from visterm.core.queries import inverse_frequencies
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
+from visterm.encoders.named import default_line
 from visterm.features.training_rows import NONE_HELD_OUT, training_rows
 from visterm.tagging.deep_fit_together import check_fits_together
 from visterm.tagging.fit_input import Cleaning, plan_streaming, read_images, relations_to_learn
@@ -75,6 +76,8 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     if request.queries is not None:
         check_learns_queries(run.model)
     corpus, lines, read = read_images(run.encoder, request, say)
+    if run.any_encoder and corpus.encoded is None:
+        say(default_line())
     corpus, pruned = cleaning.prune(corpus, say)
     relations = relations_to_learn(run.model, request, sources, corpus, cleaning.aliases, say)
     if corpus.encoded is not None:

@@ -14,7 +14,7 @@ from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import DEFAULT_ENCODER
+from visterm.encoders.named import registered_name
 from visterm.models.abilities import GivesProbabilities
 from visterm.models.base import Annotator
 
@@ -23,6 +23,7 @@ DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
 on two (docs/benchmarks.md). Of images known only by number it could judge nothing."""
 
 SETTING = "device"
+_DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml")
 
 
 def make_model(
@@ -107,23 +108,27 @@ def with_device(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings of the model and of the encoder with a device, as far as they have such a setting.
 
-    The device is named as torch does, "cpu", "cuda" or "cuda:1", or "auto"; a model or encoder of None is the default.
+    The device is "auto", or named as torch does, "cpu", "cuda" or "cuda:1", or for networks of ONNX as
+    `visterm.encoders.onnx_network.PROVIDERS` does; a model or encoder of None is the default.
     Raises UserError if neither has such a setting, it is given already, or there is no such device here.
     """
     _check_kind(device)
-    model, encoder = model or DEFAULT_MODEL, (encoder or DEFAULT_ENCODER).partition(":")[0]
-    has_device = {"--set": _has_device(MODELS.load(model)), "--encoder-set": _has_device(ENCODERS.load(encoder))}
+    model, encoder = model or DEFAULT_MODEL, registered_name(encoder)
+    parts = {"--set": MODELS.load(model), "--encoder-set": ENCODERS.load(encoder)}
+    has_device = {option: _has_device(part) for option, part in parts.items()}
     if not any(has_device.values()):
         raise UserError(
-            f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch, so there is no device "
-            "to choose. Leave --device out."
+            f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch or ONNX, so there is no "
+            "device to choose. Leave --device out."
         )
     found = []
     for option, params in (("--set", model_params), ("--encoder-set", encoder_params)):
         if has_device[option] and SETTING in params:
             raise UserError(f"The device is given twice: by --device and by {option} device. Leave one out.")
         found.append({**params, SETTING: device} if has_device[option] else dict(params))
-    check_device(device)
+    for option, part in parts.items():
+        if has_device[option]:
+            check_device(device, part)
     return found[0], found[1]
 
 
@@ -135,27 +140,37 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
     parts = [part for part in (encoder, *getattr(encoder, "parts_", ())) if SETTING in part.get_params(deep=False)]
     if not parts:
         raise UserError(
-            f"The encoder '{ENCODERS.name_of(encoder)}' of this run has no network of torch, and models that are "
-            "trained score without one, so there is no device to choose. Leave --device out."
+            f"The encoder '{ENCODERS.name_of(encoder)}' of this run has no network of torch or ONNX, and models "
+            "that are trained score without one, so there is no device to choose. Leave --device out."
         )
-    check_device(device)
     for part in parts:
+        check_device(device, type(part))
         part.set_params(**{SETTING: device})
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that torch cannot use here, before anything is read. Raises UserError if so."""
+def device_lines(encoder: AnyEncoder) -> list[str]:
+    """Say on which device the networks of an encoder, or of those inside it, run: they are opened for that."""
+    parts = [part for part in (encoder, *getattr(encoder, "parts_", ())) if SETTING in part.get_params(deep=False)]
+    return [f"The network of the encoder '{ENCODERS.name_of(part)}' runs on: {part.runs_on}" for part in parts]
+
+
+def check_device(device: str, part: Any) -> None:
+    """Refuse a device that the libraries of a class cannot use here, before anything is read: UserError if so."""
     _check_kind(device)
-    if device not in ("auto", "cpu"):  # which need not load torch
+    if hasattr(part, "check_device"):
+        part.check_device(device)
+    elif device not in ("auto", "cpu"):  # which need not load torch
         from visterm.encoders.torch_network import torch_device
 
         torch_device(device)
 
 
 def _check_kind(device: str) -> None:
-    """Refuse what torch does not call a device anywhere."""
-    if device.partition(":")[0] not in ("auto", "cpu", "cuda", "mps", "xpu"):
-        raise UserError(f"--device is '{device}'; expected cpu, cuda or auto.")
+    """Refuse what is called a device nowhere."""
+    if device.partition(":")[0] not in _DEVICES:
+        raise UserError(
+            f"--device is '{device}'; expected cpu, cuda or auto, or for networks of ONNX coreml, openvino or directml."
+        )
 
 
 def _has_device(part: type) -> bool:

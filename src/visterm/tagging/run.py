@@ -145,7 +145,8 @@ class Run:
         Raises UserError if a setting is out of its range; StorageError if a file that the encoder needs, such as a
         network, is not there.
         """
-        self.encoder.check_settings()
+        if not self.any_encoder:  # else features may bring their own
+            self.encoder.check_settings()
         if valid is not None and "valid_share" in self.model.get_params(deep=False):
             self.model.set_params(valid_share=valid)
         self.model.check_settings()

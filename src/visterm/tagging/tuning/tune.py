@@ -16,6 +16,7 @@ from visterm.core.errors import DivergedError, UserError
 from visterm.core.persist import check_target
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
 from visterm.core.wording import count_of
+from visterm.encoders.named import default_line
 from visterm.features.training_rows import Photos, TrainingRows, training_rows
 from visterm.metrics import check_metrics
 from visterm.models.base import Annotator
@@ -117,6 +118,8 @@ def tune_run(
     tagger = search.tagger
     cleaning = Cleaning.read(request)
     corpus, _, read = read_images(tagger.encoder, request, say)
+    if tagger.any_encoder and corpus.encoded is None:
+        say(default_line())
     corpus, pruned = cleaning.prune(corpus, say)
     if corpus.encoded is not None:
         tagger.take_encoder(corpus.encoded.encoder, corpus.encoded.requested)
