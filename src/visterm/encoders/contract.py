@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import finite_rows
-from visterm.core.errors import DataError, ImageError
+from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind
 from visterm.core.packing import json_params
@@ -185,6 +185,24 @@ class AnyEncoder(Estimator, ABC):
         return found
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether texts have vectors in the space of its rows, by a text tower that can be reached: `text_rows`."""
+        return False
+
+    def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts, of length 1, shape (n_texts, width); no `fit` is needed.
+
+        Each is the same in any company. Raises UserError if the encoder has no text tower; StorageError, ServiceError
+        or MissingExtraError if it cannot be reached.
+        """
+        raise UserError(no_text_tower(ENCODERS.name_of(self)))
+
+    @property
+    def text_fingerprint(self) -> str:
+        """Return a SHA-256 that changes with all that shapes `text_rows`; the errors are the same."""
+        raise UserError(no_text_tower(ENCODERS.name_of(self)))
+
+    @property
     def fingerprint(self) -> str:
         """Return a name of the output: it changes with every parameter, learned array and network that shapes rows."""
         digest = hashlib.sha256()
@@ -221,6 +239,14 @@ class AnyEncoder(Estimator, ABC):
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Replace what does not name its content (a path) by what does (a hash)."""
         return params
+
+
+def no_text_tower(name: str) -> str:
+    """Return what is said of a network or an encoder that has vectors of images alone."""
+    return (
+        f"'{name}' has no text tower, so words have no vectors in the space of its rows. Take a network that has one "
+        "(visterm encoders lists them), immich or open_clip."
+    )
 
 
 def _content(value: Any) -> bytes:

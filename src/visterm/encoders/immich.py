@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -21,6 +22,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import Team
 from visterm.core.web_client import Answer, Patience, ask, server_address
 from visterm.encoders.base import Encoder, Images, Pixels
+from visterm.encoders.word_rows import unit_rows
 
 SERVER = "VISTERM_IMMICH"
 """The environment variable that names the server in place of `url`: for runs whose server has moved."""
@@ -85,6 +87,16 @@ class Immich(Encoder):
         """One column a number of the model's vectors."""
         return getattr(self, "width_", None)
 
+    @property
+    def reads_texts(self) -> bool:
+        """Every model of smart search has a text tower."""
+        return True
+
+    @property
+    def text_fingerprint(self) -> str:
+        """Return a hash of the model's name, by which the server knows it."""
+        return hashlib.sha256(f"immich {self.model}".encode()).hexdigest()
+
     def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts from the same model, of length 1, shape (n_texts, width); no `fit` is needed.
 
@@ -92,7 +104,7 @@ class Immich(Encoder):
         """
         if empty := [text for text in texts if not text.strip()]:
             raise UserError(f"A text is {empty[0]!r}; expected at least a letter.")
-        return self._rows(len(texts), lambda i: ("textual", "text", texts[i].encode()))
+        return self._rows(len(texts), lambda i: ("textual", "text", texts[i].encode("utf-8", "replace")))
 
     def check_settings(self) -> None:
         """Ask the server for one vector: what it cannot do is then known.
@@ -148,10 +160,7 @@ class Immich(Encoder):
                 f"The model '{self.model}' of {self._server()} gives {wrong[0]} numbers, and {width} were expected: "
                 "the server's models have changed. Fit again."
             )
-        found = np.array(rows, np.float32).reshape(n, width)
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
-        found /= np.where(lengths > 0, lengths, 1)
-        return found
+        return unit_rows(np.array(rows, np.float32).reshape(n, width))
 
     def _vector(self, kind: str, name: str, content: bytes, *, retries: int | None = None) -> NDArray[np.float32]:
         """Return the vector of one photo ("visual", "image") or text ("textual", "text")."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.estimator import check_fitted
@@ -13,13 +16,17 @@ from visterm.core.learned import Kind, Record
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
+from visterm.encoders.contract import no_text_tower
 from visterm.encoders.map_places import map_places, onnx_maps
 from visterm.encoders.network import NetworkEncoder
-from visterm.encoders.networks import network_named, not_here, place_of, required
+from visterm.encoders.networks import Network, is_here, network_named, not_here, place_of, required
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
 from visterm.encoders.onnx_settings import check_settings, settings_beside
 from visterm.encoders.places import Places
+
+if TYPE_CHECKING:
+    from visterm.encoders.text_tower import OnnxTextTower
 
 SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop", "pooling",
            "resize", "fill")  # fmt: skip
@@ -156,6 +163,21 @@ class Onnx(NetworkEncoder):
         photo = read_image(image, max_side=self._max_side)
         return map_places(self, photo, network.preparation, onnx_maps(network))
 
+    @property
+    def reads_texts(self) -> bool:
+        """Whether the network is one by name whose text tower is on this machine."""
+        text = network_named(self.network).text if self.network is not None else None
+        return text is not None and is_here(network_named(str(self.network)), text=True)
+
+    def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts, of length 1, shape (n_texts, width), as `AnyEncoder.text_rows` says."""
+        return self._text_tower().text_rows(texts, self.n_jobs)
+
+    @property
+    def text_fingerprint(self) -> str:
+        """Return the hash of the text tower's files and settings."""
+        return self._text_tower().fingerprint
+
     def check_stored_settings(self) -> None:
         """Refuse settings of another kind; the network is opened when it is first used."""
         super().check_stored_settings()
@@ -196,6 +218,18 @@ class Onnx(NetworkEncoder):
 
     def _open_file(self, path: str) -> OnnxNetwork:
         return OnnxNetwork(path, {**self._beside(path), **self._given()}, self.device)
+
+    def _text_tower(self) -> OnnxTextTower:
+        """Open the text tower at first use. Raises what `OnnxTextTower` raises."""
+        from visterm.encoders.text_tower import OnnxTextTower
+
+        if self.network is None:
+            raise UserError(no_text_tower(str(self.path)))
+        opened: tuple[Network, OnnxTextTower] | None = getattr(self, "_opened_text", None)
+        if opened is None or opened[0] != network_named(self.network):
+            row = network_named(self.network)
+            opened = self._opened_text = row, OnnxTextTower(row)
+        return opened[1]
 
     def _given(self) -> dict[str, Any]:
         """Return the settings of the network that were passed to the constructor."""

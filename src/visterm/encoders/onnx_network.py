@@ -21,7 +21,7 @@ from visterm.encoders.onnx_settings import as_layout, settings_inside
 from visterm.encoders.pooling import channels_last, pooled
 from visterm.encoders.preparation import Preparation, as_size
 
-FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "pooled", "pooler_output")
+FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "text_embeds", "pooled", "pooler_output")
 """Outputs that are read by default, in this order, where a network has several."""
 FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
 _DTYPES: Final = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
@@ -72,7 +72,7 @@ class OnnxNetwork:
         )
         self._batch, self._fixed = batch or 1, batch is not None
         self.outputs = [each.name for each in self._session.get_outputs()]
-        self.output = _chosen_output(path, self.outputs, settings.get("output"))
+        self.output = chosen_output(path, self.outputs, settings.get("output"))
         layout = settings.get("layout")
         self._map_layout = None if layout is None else as_layout(layout)[1]
         self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
@@ -203,7 +203,7 @@ def _image_input(
     return image.name, dtype, last, batch, (size[0], size[1])
 
 
-def _chosen_output(path: str, names: list[str], requested: str | None) -> str:
+def chosen_output(path: str, names: list[str], requested: str | None) -> str:
     """Return the output that was requested, or the only one, or one that is named as features are."""
     if requested is not None and requested not in names:
         raise UnknownNameError(unknown(f"output of {path}", requested, names))

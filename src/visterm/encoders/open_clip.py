@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from visterm.encoders.open_clip_model import (
     open_clip_name,
     weights_config,
 )
+from visterm.encoders.word_rows import check_prompts, unit_rows
 
 TEMPLATES = ("a photo of a {}.",)  # What is said of a word to the text tower, as open_clip does
 
@@ -91,20 +93,31 @@ class OpenClip(NetworkEncoder):
         """
         if isinstance(words, str) or len(words) == 0:
             raise DataError(f"words is {words!r}; expected a list of at least one word.")
-        if isinstance(templates, str) or not templates or not all("{}" in template for template in templates):
-            raise UserError(f"templates is {templates!r}; expected texts with {{}} for the word, at least one.")
+        check_prompts(templates, "templates")
+        rows = self.text_rows([template.replace("{}", word) for word in words for template in templates])
+        return unit_rows(rows.reshape(len(words), len(templates), -1).mean(axis=1))
+
+    @property
+    def reads_texts(self) -> bool:
+        """Each network of open_clip has a text tower, in the same file."""
+        return True
+
+    def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts, of length 1, shape (n_texts, width), as `AnyEncoder.text_rows` says."""
         towers = cast(OpenClipNetwork, self._open())
-
-        def vector(i: int) -> NDArray[np.float32]:
-            rows = towers.text_rows([template.replace("{}", words[i]) for template in templates])
-            mean: NDArray[np.float32] = _unit(rows).mean(axis=0)
-            return _unit(mean)
-
+        if not len(texts):
+            return np.zeros((0, 0), np.float32)
         n_threads = resolve_jobs(self.n_jobs) if towers.one_by_one else 1
         with towers.running():
-            first = vector(0)  # opens the tokenizer, in one thread
-            with Team(min(n_threads, len(words))) as team:
-                return np.stack([first, *team.run(lambda i: vector(i + 1), len(words) - 1)])
+            first = towers.text_rows([texts[0]])  # opens the tokenizer, in one thread
+            with Team(min(n_threads, len(texts))) as team:
+                others = team.run(lambda i: towers.text_rows([texts[i + 1]]), len(texts) - 1)
+        return unit_rows(np.concatenate([first, *others]))
+
+    @property
+    def text_fingerprint(self) -> str:
+        """Return a hash of the network's name and its file."""
+        return hashlib.sha256(f"open_clip {self._network_name()} {self._hash(self._found())}".encode()).hexdigest()
 
     def _place(self) -> str | None:
         if self.weights is not None:
@@ -140,8 +153,3 @@ class OpenClip(NetworkEncoder):
         if self.pretrained is not None:
             weights_config(name, self.pretrained)
         return OpenClipNetwork(name, os.path.abspath(path), trained=self.pretrained, device=self.device)
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
