@@ -268,6 +268,8 @@ def test_the_fingerprint_changes_with_every_number_and_choice_that_shapes_the_ro
     for param, value in plain.get_params(deep=False).items():
         if param in plain.speed_params or param in needed(name) or param == plain.argument:
             continue
+        if (name, param) == ("onnx", "network"):
+            continue  # in place of the path that is needed, and refused beside it
         other = not value if isinstance(value, bool) else value + 1 if isinstance(value, int | float) else "other"
         changed = clone(plain).set_params(**{param: other})
         assert changed.fingerprint != plain.fingerprint, param
