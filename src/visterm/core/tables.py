@@ -91,6 +91,11 @@ MODELS = Registry(
             extra="torch",
         ),
         _model("ridge", "linear.ridge:Ridge", "one linear scorer per tag, by least squares"),
+        _model(
+            "text_ridge",
+            "linear.text_ridge:TextRidge",
+            "ridge that starts from text vectors: zero-shot at first, ridge with many photos",
+        ),
         _model("kernel_ridge", "linear.kernel_ridge:KernelRidge", "ridge on how similar a photo is to training photos"),
         _model("knn", "neighbours.knn:Knn", "tags of the most similar training photos", WSABIE),
         _model(

@@ -62,13 +62,23 @@ def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
 def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float) -> Iterator[tuple[float, Doubles]]:
     """Yield each alpha with the predictions, (n, n_targets), of each row by the ridge fit to all other rows.
 
-    That is exact, a factorisation each, in time that grows with n³; at least 3 rows. With K the centred kernel, ``c =
+    That is exact; at least 3 rows. With fewer features than rows one decomposition of the features serves all alphas;
+    else each takes a factorisation, in time that grows with n³: with K the centred kernel, ``c =
     (K + αI)⁻¹ t`` and ``g = diag (K + αI)⁻¹``, the error on a row that was left out is ``α c / (α g - 1/n)`` (Allen's
     PRESS; 1/n is the intercept's leverage). The penalty of each fit is ``alpha · scale``.
     """
     targets = _dense(T).astype(np.float64)
     centred = targets - targets.mean(axis=0)
-    n = X.shape[0]
+    n, d = X.shape
+    if d < n:
+        values, vectors = eigh(_dense(X.T @ X).astype(np.float64) - n * np.outer(_means(X), _means(X)))
+        rows = X @ vectors - _means(X) @ vectors
+        squares, moments = rows**2, rows.T @ centred
+        for alpha in alphas:
+            shrunk = 1 / (np.maximum(values, 0) + alpha * scale)
+            left_over = np.maximum(1 - 1 / n - squares @ shrunk, SMALLEST_SHARE)
+            yield alpha, targets - (centred - rows @ (shrunk[:, None] * moments)) / left_over[:, None]
+        return
     kernel = _centred_kernel(X)
     for alpha in alphas:
         penalty = alpha * scale
