@@ -88,8 +88,9 @@ WordVectors = Annotated[
     str | None,
     model_option(
         "--word-vectors",
-        help="Start sampled_tagger and similar models from word vectors, so that searches find words that aren't tags: "
-        "a file (GloVe, word2vec, fastText, safetensors), 'sentences' (extra text), 'learned' or 'learned:skipgram'.",
+        help="Start text_ridge, sampled_tagger and similar models from word vectors, so that searches find words that "
+        "aren't tags: 'encoder' (its text tower; 'encoder:german': prompts of that language), a file (GloVe, word2vec, "
+        "fastText, safetensors), 'sentences' (extra text), 'learned' or 'learned:skipgram'.",
         metavar="SOURCE",
     ),
 ]

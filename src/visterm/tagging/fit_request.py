@@ -53,7 +53,8 @@ class FitRequest:
     budget: float | None = None  # Seconds for the models that "auto" tries
     device: str | None = None  # Where networks of torch run: "cpu", "cuda" or "auto"
     word_vectors: Place | WordVectors | None = None
-    """Where models with the setting `word_vectors` start from: a file, the tags' own company in the tag lists, a
+    """Where models with the setting `word_vectors` start from: the encoder's text tower ("encoder", which `text_ridge`
+    takes if nothing else is said), a file, the tags' own company in the tag lists, a
     sentence network (extra ``text``), or given vectors, which the run then keeps. But for learned ones, words that are
     no tags then have a place, too: in searches, and by `Tagger.add_words`."""
     valid: float | None = None

@@ -20,7 +20,13 @@ from visterm.tagging.fit_request import FitRequest
 from visterm.tagging.query_rows import check_learns_queries, query_rows
 from visterm.tagging.relations import SENSES, WordRelations, tags_to_learn
 from visterm.tagging.run import Run
-from visterm.tagging.start_words import StartWords, check_start_words, random_vectors_warning, vectors_summary
+from visterm.tagging.start_words import (
+    StartWords,
+    check_start_words,
+    random_vectors_warning,
+    usual_word_vectors,
+    vectors_summary,
+)
 
 if TYPE_CHECKING:
     from visterm.features.streaming.memory import Plan
@@ -87,8 +93,12 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         _fit_queries(run, request, corpus, lines, relations, cleaning.aliases, progress)
     else:
         aliases, starts = cleaning.aliases, None
-        if request.word_vectors is not None:  # before the images are encoded, which may take hours
-            starts = StartWords.read(run.model, request.word_vectors, tags_to_learn(corpus, run.min_count, aliases))
+        vectors = request.word_vectors
+        if vectors is None:
+            vectors = usual_word_vectors(run.model, run.encoder)
+        if vectors is not None:  # before the images are encoded, which may take hours
+            tags = tags_to_learn(corpus, run.min_count, aliases)
+            starts = StartWords.read(run.model, vectors, tags, run.encoder)
         rows = training_rows(run.encoder, corpus, min_count=run.min_count, aliases=aliases, progress=progress)
         run.refer_to(request.idf, rows.vocabulary)
         run.relate(relations, rows.vocabulary)
@@ -178,7 +188,7 @@ def _how_it_went(run: Run, request: FitRequest, cleaning: Cleaning) -> list[str]
     history = getattr(run.model, "history_", [])
     if stops and not any(entry.get(name) is not None for entry in history for name in ("map", "mean_rank")):
         lines.append(NONE_HELD_OUT)
-    if request.word_vectors is not None:
+    if run.words.source is not None:
         lines.append(vectors_summary(run.words, run.facts["tags"]))
     elif at_random := random_vectors_warning(run.model):
         lines.append(at_random)

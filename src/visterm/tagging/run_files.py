@@ -108,7 +108,7 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
         getattr(tagger, part)
     if (folder / WORDS).exists():
         with refusing(folder):
-            words = tagger.words = WordPlaces.load(folder)
+            words = tagger.words = WordPlaces.load(folder, lambda: tagger.encoder)
             if words.added:
                 width = n_tags if V is None else V.shape[1]
                 Array("float32", (len(words.added), width)).check(words.rows, Sizes())

@@ -13,10 +13,11 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.learned_vectors import learn_word_vectors
 from visterm.data.word_vectors import WordVectors, vectors_of_tags
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.training_rows import TrainingRows
 from visterm.models.base import Annotator
 from visterm.tagging.word_places import WordPlaces
-from visterm.tagging.word_sources import FILE, GIVEN, LEARNED, SENTENCES, WordSource
+from visterm.tagging.word_sources import ENCODER, FILE, GIVEN, LEARNED, SENTENCES, WordSource
 
 SETTING = "word_vectors"  # The setting of models that start from vectors of the tags
 LEARNED_DIM = 100  # Numbers of vectors learned from the tags, where the model does not say how many
@@ -29,14 +30,15 @@ class StartWords(NamedTuple):
     vectors: WordVectors | None
 
     @classmethod
-    def read(cls, model: Annotator, given: Any, vocabulary: Vocabulary) -> StartWords:
+    def read(cls, model: Annotator, given: Any, vocabulary: Vocabulary, encoder: AnyEncoder) -> StartWords:
         """Read the vectors of the tags to learn, from what `WordSource.of` takes.
 
-        The vocabulary has the tags of the corpus, images that cannot be read included. Raises UserError if the model
+        The vocabulary has the tags of the corpus, images that cannot be read included; the text tower may be that of
+        the `encoder`. Raises UserError if the model
         does not start from word vectors, was given some already, or has another width; DataError if there is no such
         file, or it has no vector of any tag; MissingExtraError if they need an extra that is not installed.
         """
-        source = check_start_words(model, given)
+        source = check_start_words(model, given).of_encoder(lambda: encoder)
         if source.kind == LEARNED:
             return cls(source, None)
         vectors = source.read(vocabulary)
@@ -91,12 +93,23 @@ def check_start_words(model: Annotator, given: Any) -> WordSource:
     return WordSource.of(given)
 
 
+def usual_word_vectors(model: Annotator, encoder: AnyEncoder) -> str | None:
+    """Return where word vectors come from if nobody says: the encoder's text tower, if the model takes it.
+
+    A model that starts from word vectors and has no `dim` takes vectors in the space of its features.
+    """
+    params = model.get_params(deep=False)
+    takes = SETTING in params and "dim" not in params and params[SETTING] is None
+    return ENCODER if takes and encoder.reads_texts else None
+
+
 def vectors_summary(words: WordPlaces, n_tags: int) -> str:
     """Describe in a line which tags have vectors."""
     if words.source is None:
         return ""
     origin = {
-        FILE: f"of {words.source.path}", SENTENCES: "of the sentence network", GIVEN: "as given",
+        ENCODER: f"of the encoder's text tower ({words.source.method})", FILE: f"of {words.source.path}",
+        SENTENCES: "of the sentence network", GIVEN: "as given",
         LEARNED: f"learned from the tags ({words.source.method})",
     }[words.source.kind]  # fmt: skip
     said = f"Word vectors {origin}: {words.width} numbers for {count_of(n_tags - len(words.without), 'tag')}"

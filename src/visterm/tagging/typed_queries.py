@@ -90,6 +90,6 @@ def _advice(run: Run) -> str:
     from visterm.models.abilities import PlacesWords
 
     if not isinstance(run.model, PlacesWords):
-        return ""
+        return run.words.why_not(run.model) if run.encoder.reads_texts else ""
     source = run.words.source
     return run.words.why_not(run.model) or (source.why_not() if source is not None else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +17,10 @@ from visterm.core.persist import load_arrays, read_json, save_arrays, write_json
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.data.word_vectors import vectors_of_tags
+from visterm.encoders.contract import AnyEncoder
 from visterm.models.abilities import PlacesWords
 from visterm.models.base import Annotator
-from visterm.tagging.word_sources import SENTENCES, WordSource
+from visterm.tagging.word_sources import ENCODER, SENTENCES, WordSource
 
 Floats = NDArray[np.float32]
 
@@ -33,6 +34,7 @@ FORM = Record(
                 "method": Text(required=False),
                 "path": Text(pattern=FILE_NAME, required=False),
                 "sha256": Text(required=False),
+                "prompts": Listed(Text(), required=False),
             }
         ),
         "width": Whole(most=2**24),
@@ -174,12 +176,13 @@ class WordPlaces:
         if not isinstance(model, PlacesWords):
             return (
                 f"The model '{MODELS.name_of(model)}' knows no words but its tags. Fit one that starts from word "
-                f"vectors: visterm fit ... --model sampled_tagger --word-vectors FILE or {SENTENCES}"
+                "vectors: visterm fit ... --model text_ridge, with an encoder that has a text tower (visterm encoders "
+                f"lists them), or --model sampled_tagger --word-vectors FILE or {SENTENCES}"
             )
         if self.source is None:
             return (
                 "This run was fitted without word vectors, so words that are not tags have no place in it. Fit with "
-                f"--word-vectors FILE or {SENTENCES}."
+                f"--word-vectors FILE, {SENTENCES}, or {ENCODER} where the encoder has a text tower."
             )
         return "" if self.source.gives_others else self.source.why_not()
 
@@ -199,14 +202,15 @@ class WordPlaces:
             save_arrays(folder / ADDED_ROWS, {"rows": np.ascontiguousarray(self.rows)})
 
     @classmethod
-    def load(cls, folder: Path) -> WordPlaces:
-        """Read what `save` wrote; a run without word vectors has none."""
+    def load(cls, folder: Path, encoder: Callable[[], AnyEncoder]) -> WordPlaces:
+        """Read what `save` wrote; a run without word vectors has none. `encoder` gives the run's, when it is needed."""
         if not (folder / WORDS).exists():
             return cls()
         saved = read_json(folder / WORDS)
         FORM.check(saved, Sizes())
         rows = load_arrays(folder / ADDED_ROWS)["rows"] if saved["added"] else None
-        return cls(WordSource.load(folder, saved["source"]), width=saved["width"], added=saved["added"], rows=rows)
+        source = WordSource.load(folder, saved["source"]).of_encoder(encoder)
+        return cls(source, width=saved["width"], added=saved["added"], rows=rows)
 
 
 def rank_with_added(
