@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from PIL import Image
 
+from command_line import visterm
 from tiny_networks import WEIGHTS, colour_network
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
+from visterm.encoders import onnx_network
 from visterm.encoders.named import default_encoder, encoder_names, make_encoder, split_specs
 from visterm.encoders.networks import VARIABLE, is_here, network_named, networks
 from visterm.encoders.onnx import Onnx
+from visterm.encoders.processor_files import of_transformers
 
 ROW = """
 [colours]
@@ -135,3 +141,89 @@ def test_what_goes_into_the_layer_of_classes_is_read_from_behind_the_output(tmp_
     features = colour_network(tmp_path / "other.onnx", dtype="float32", outputs=("negated",))
     with pytest.raises(UserError, match="no layer of weights makes the output 'negated'"):
         Onnx(**{**plain, "path": features}, pooling="before_classes").fit([PHOTO])
+
+
+def test_a_device_that_onnxruntime_is_not_built_for_is_refused_with_those_that_it_is(table, monkeypatch):
+    encoder = make_encoder("colours", {"device": "auto"}, {}).fit([PHOTO])
+    assert encoder.runs_on == "cpu"
+    assert encoder.fingerprint == make_encoder("colours", {}, {}).fit([PHOTO]).fingerprint
+    with pytest.raises(UserError, match=r"device is 'cuda', and this onnxruntime is built for cpu\. .*onnxruntime-gpu"):
+        make_encoder("colours", {"device": "cuda"}, {}).fit([PHOTO])
+    built = ["CoreMLExecutionProvider", "DmlExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnx_network.ort, "get_available_providers", lambda: built)
+    assert onnx_network.device_providers("auto") == ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    assert onnx_network.device_providers("directml") == ["DmlExecutionProvider", "CPUExecutionProvider"]
+
+
+def test_on_another_device_all_pictures_go_through_together(tmp_path, monkeypatch):
+    path = colour_network(tmp_path / "net.onnx", dtype="float32", channels_last=False)
+    photos = [np.random.default_rng(i).integers(0, 256, (8 + i, 12, 3), dtype=np.uint8) for i in range(5)]
+    expected = Onnx(path=path).fit_transform(photos)
+    sizes = []
+    run = onnx_network.OnnxNetwork.pooled
+    monkeypatch.setattr(onnx_network.OnnxNetwork, "runs_on", "cuda")
+    monkeypatch.setattr(
+        onnx_network.OnnxNetwork, "pooled", lambda self, out, n=None: sizes.append(n) or run(self, out, n)
+    )
+    np.testing.assert_allclose(Onnx(path=path).fit(photos).transform(photos), expected, atol=1e-6)
+    assert set(sizes) == {13}  # three views of each photo, but one of the square one
+
+
+def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp_path):
+    (tmp_path / "photos").mkdir()
+    for i in range(4):
+        noise = np.random.default_rng(i).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"photos/{i}.png")
+    (tmp_path / "tags.csv").write_text("image,tags\n" + "".join(f"{i}.png,a;b\n" for i in range(4)))
+    fit = "fit photos --tags tags.csv --model prior -o run"
+    code, _, err = visterm(fit, tmp_path)
+    assert code == 0, err
+    assert "Encoder: colours, the first network of `visterm encoders` that is on this machine" in err
+    code, _, err = visterm(f"{fit} --overwrite --device auto", tmp_path)
+    assert code == 0, err
+    assert "The network of the encoder 'onnx' runs on: cpu" in err
+    code, _, err = visterm("encode photos -o features --encoder colours", tmp_path)
+    assert code == 0, err
+    code, _, err = visterm("fit features --encoder colours --tags none.csv -o run_2", tmp_path)
+    assert "none.csv" in err  # the features are the encoder's, and only the tags are missing
+    table.unlink()
+    code, _, err = visterm(f"{fit} --overwrite", tmp_path)
+    assert code == 0, err
+    assert "Encoder: visterms. " in err
+    assert "none is here. Fetch one: visterm encoders get siglip2 (687.8 MB, licence: Apache-2.0)" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "words"),
+    [
+        ("preprocess_cfg.json", {"resize_mode": "stretch"}, "resize_mode is 'stretch'; expected one of 'shortest'"),
+        ("preprocess_cfg.json", {"size": [8, 8], "interpolation": "random"}, "interpolation is 'random'"),
+        ("preprocessor_config.json", {"size": 8, "resample": 0}, "resample is 0; expected one of 1, 2, 3"),
+        ("preprocessor_config.json", {"size": {"longest_edge": 8}}, r"size .*longest_edge.* is not understood"),
+        ("preprocessor_config.json", {"size": {"height": 8, "width": 8}, "do_pad": True}, "do_pad on"),
+        ("preprocessor_config.json", [1], "holds a list"),
+    ],
+)
+def test_a_preparation_that_is_not_ours_is_refused_by_key(table, name, config, words):
+    table.with_name(name).write_text(json.dumps(config))
+    with pytest.raises(DataError, match=rf"{name}.*{words}"):
+        make_encoder("colours", {}, {}).fit([PHOTO])
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"size": 8}, None),
+        ({"size": 8, "crop_pct": 0.5}, {"size": 8, "resize": "shortest_floor", "crop": 0.5}),
+        ({"size": 384, "crop_pct": 0.5}, {"size": 384, "resize": "squash", "crop": 0.5}),
+        ({"size": 10, "do_center_crop": True, "crop_size": 8}, {"size": 8, "resize": "shortest_floor", "crop": 0.8}),
+        ({"size": {"shortest_edge": 8}, "do_rescale": False, "crop_pct": 1}, {"scale": 1.0}),
+        ({"size": {"height": 8, "width": 6}, "do_normalize": False}, {"size": [8, 6], "mean": 0.0, "std": 1.0}),
+    ],
+)
+def test_older_files_of_transformers_are_read(config, expected):
+    if expected is None:
+        with pytest.raises(UserError, match="is not understood"):
+            of_transformers(config)
+    else:
+        assert expected.items() <= of_transformers(config).items()
