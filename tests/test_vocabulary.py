@@ -197,3 +197,22 @@ def test_a_single_quote_within_a_word_is_an_error_and_not_half_a_search(search):
 
 def test_a_phrase_that_the_search_ends_loses_nothing():
     assert Vocabulary(["sea", "polar bear"]).query('sea -"polar bear').weights.toarray().tolist() == [[1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("typed", "missing"),
+    [
+        ("golden retriever", [("golden retriever", 1)]),
+        ("dog on a beach", [("on a beach", 1)]),
+        ("on dog beach", [("on", 1), ("beach", 1)]),
+        ("golden, retriever", [("golden", 1), ("retriever", 1)]),
+        ('golden "big retriever"', [("golden", 1), ("big retriever", 1)]),
+        ("-golden retriever beach", [("golden", -1), ("retriever beach", 1)]),
+        ("golden -retriever", [("golden", 1), ("retriever", -1)]),
+    ],
+)
+def test_words_in_a_row_that_are_no_tags_may_be_one_phrase(typed, missing):
+    vocabulary = Vocabulary(["dog", "polar bear"])
+    assert [(word.text, word.sign) for word in vocabulary.parse(typed, phrases=True)[1]] == missing
+    alone = " ".join(text for text, _ in missing).split()
+    assert [part for word in vocabulary.parse(typed)[1] for part in word.text.split()] == alone

@@ -80,6 +80,16 @@ def test_the_output_says_which_words_have_no_training_images(library):
     assert "No training images, found by their vectors and without confidence: blue\n" in told.stderr
 
 
+def test_words_in_a_row_that_are_no_tags_are_one_phrase(library, server):
+    before = len(server.predicted)
+    assert {tuple(hit["untrained"]) for hit in search(library, "very blue red quite -deep yellow")} == {
+        ("very blue", "quite", "deep", "yellow")
+    }
+    texts = {asked["text"] for asked in server.predicted[before:]}
+    assert "a photo of very blue." in texts
+    assert colours(library, "very blue")[:12] == ["blue"] * 12
+
+
 def test_fit_says_where_vectors_come_from_and_info_too(library):
     said = " ".join((library / "said").read_text().split())
     assert "Word vectors of the encoder's text tower (english): 512 numbers for 4 tags, which is all." in said

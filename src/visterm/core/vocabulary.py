@@ -233,7 +233,7 @@ class Vocabulary:
         return Query(weights, known, [word.text for word in missing])
 
     def parse(
-        self, search: str | Sequence[str], others: Mapping[str, str] | None = None
+        self, search: str | Sequence[str], others: Mapping[str, str] | None = None, *, phrases: bool = False
     ) -> tuple[list[tuple[int, int]], list[Word]]:
         """Find the tags in a search: their columns, each with 1 or -1, in the order typed; and the words that are none.
 
@@ -242,6 +242,8 @@ class Vocabulary:
         search : str or sequence of str
         others : mapping of str to str, optional
             More tags, without a column, by their keys (`tag_key`): each is one of the words that are none.
+        phrases : bool
+            Whether words in a row that are none are one, as in ``golden retriever``; after a ``-`` only the first is.
 
         Raises
         ------
@@ -254,7 +256,7 @@ class Vocabulary:
         others = others or {}
         longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
         for run in runs:
-            start = 0
+            start, end_of_phrase = 0, -1
             while start < len(run):  # cut into tags, the longest first
                 for stop in range(min(len(run), start + longest), start, -1):
                     key = tag_key(" ".join(word.text for word in run[start:stop]))
@@ -268,7 +270,11 @@ class Vocabulary:
                     break
                 else:
                     if clean_tag(run[start].text):
-                        missing.append(run[start])
+                        if end_of_phrase == start:
+                            missing[-1] = missing[-1]._replace(text=f"{missing[-1].text} {run[start].text}")
+                        else:
+                            missing.append(run[start])
+                        end_of_phrase = start + 1 if phrases and run[start].sign > 0 else -1
                     start += 1
         if not found and not missing:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")

@@ -82,6 +82,11 @@ class WordSource:
         """Return whether words that are no tags can have a vector of it."""
         return self.kind != LEARNED
 
+    @property
+    def reads_phrases(self) -> bool:
+        """Return whether words in a row are better read as one text, as by towers that learned from captions."""
+        return self.kind == ENCODER
+
     def read(self, words: Iterable[str]) -> WordVectors:
         """Return the vectors of words, as far as it has any.
 
