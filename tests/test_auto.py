@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,12 +13,13 @@ from visterm.core.errors import TooLargeError, UserError
 from visterm.core.persist import load_estimator, read_description, save_estimator
 from visterm.core.tables import MODELS
 from visterm.metrics import average_precisions
+from visterm.metrics.report import evaluate
 from visterm.models.abilities import HoldsOut
 from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns, candidates_for
-from visterm.models.blend.mixing import best_lift
+from visterm.models.blend.mixing import SHAPES, best_shape, gain_of, image_map, shaped
 from visterm.models.blend.stacked import explains, tag_vectors
 from visterm.models.blend.trials import Budget, Trial
 from visterm.models.linear.ridge import Ridge
@@ -105,14 +108,36 @@ def test_a_lift_gives_rare_tags_more_often_and_changes_no_search_for_one_tag(pla
     np.testing.assert_array_equal(found, found_lifted)
 
 
-def test_the_lift_is_the_most_that_costs_little(planted, monkeypatch):
-    monkeypatch.setattr("visterm.models.blend.mixing.LIFTS", (0.0, 0.1, 0.2, 0.3, 0.4))
-    reached = [0.6000, 0.6040, 0.5990, 0.5972, 0.5940]
-    blend = np.random.default_rng(0).random((20, 12)).astype(np.float32)
-    for best_alone, lift in ((0.5, 0.3), (0.6015, 0.2), (0.6065, 0.1), (0.7, 0.0)):
-        asked = iter(reached)
-        monkeypatch.setattr("visterm.models.blend.mixing.image_map", lambda scores, Y, asked=asked: next(asked))
-        assert best_lift(blend, planted.Y_test[:20], best_alone) == lift
+def test_the_shape_has_the_best_map_or_nearly_and_then_the_best_f1(planted, monkeypatch):
+    monkeypatch.setattr("visterm.models.blend.mixing.SAME_MAP", 0.01)
+    rng = np.random.default_rng(0)
+    Y = sp.csr_array(planted.Y_test)
+    noise = rng.random(12) + 0.2  # Tags of different spread
+    scores = ((Y.toarray() + rng.standard_normal(Y.shape)) * noise - noise).astype(np.float32)
+    maps = {shape: image_map(shaped(scores, *shape), Y) for shape in SHAPES}
+    f1s = {shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"] for shape in SHAPES}
+    found = best_shape(scores, Y)
+    near = [shape for shape in SHAPES if maps[shape] >= max(maps.values()) - 0.01]
+    assert 1 < len(near) < len(SHAPES)
+    assert f1s[found] == max(f1s[shape] for shape in near)
+
+
+def test_scores_that_know_better_gain_and_those_that_know_less_do_not(planted):
+    Y = sp.csr_array(planted.Y_test)
+    rng = np.random.default_rng(0)
+    right, noise = Y.toarray().astype(np.float32), rng.standard_normal(Y.shape).astype(np.float32)
+    before, after = image_map(noise, Y), image_map(noise / noise.std() + right, Y)
+    assert gain_of(right, noise, Y) == pytest.approx(after - before, abs=1e-6)
+    assert gain_of(noise, right, Y) == 0
+
+
+def test_a_centre_leaves_a_score_of_the_tags_mean_as_it_is():
+    scores = np.array([[0, 10], [2, 40], [4, 100]], np.float32)
+    found = shaped(scores, 0.5, 1.0)
+    np.testing.assert_allclose(found.mean(axis=0), scores.mean(axis=0))
+    assert np.ptp(found[:, 0]) / np.ptp(found[:, 1]) == pytest.approx(
+        4 / 90 * np.sqrt(scores[:, 1].std() / scores[:, 0].std())
+    )
 
 
 def test_models_that_add_nothing_are_dropped_and_the_report_says_so(planted, tmp_path):
@@ -201,7 +226,10 @@ def test_a_candidate_that_would_take_longer_than_is_left_is_left_out_and_the_rep
     clock.takes(Ridge, 0.01)  # 1.9 s for 190 images, 2.7 s again for all
     clock.takes(Jec, 0.1)  # 5 s for 50 images: by the square 72 s for 190, and 115 s for all
     model = Auto(candidates=[RIDGE, ("jec", {}), PRIOR], budget=60).fit(planted.X_train, planted.Y_train)
-    assert reasons(model)["jec"].startswith("left out: about 187 s, 50 s were left")
+    said = re.fullmatch(
+        r"left out: about 187 s, 50 s were left; an eighth of the images adds (0\.\d{3}) to MAP", reasons(model)["jec"]
+    )
+    assert 0 <= float(said[1]) < 1
     assert reasons(model)["prior"] in ("in the blend", "adds nothing to the others")
     assert clock.seconds < 60
 
@@ -285,13 +313,9 @@ def test_settings_that_cannot_be_used_are_refused(wrong, message, planted):
         Auto(**wrong).fit(planted.X_train, planted.Y_train)
 
 
-def test_what_is_tried_goes_by_the_features_and_every_setting_is_known():
-    dense_names = [name for name, _ in candidates_for(np.zeros((2, 3), np.float32), by_number=False)]
-    sparse_names = [name for name, _ in candidates_for(sp.csr_array((2, 3)), by_number=False)]
-    assert dense_names[0] == sparse_names[0] == "knn"
-    assert dense_names != sparse_names
-    for X, by_number in ((np.zeros((2, 3)), False), (sp.csr_array((2, 3)), False), (sp.eye_array(3), True)):
-        for name, settings in candidates_for(X, by_number=by_number):
+def test_what_is_tried_by_default_is_known_with_every_setting():
+    for by_number in (False, True):
+        for name, settings in candidates_for(by_number=by_number):
             MODELS.create(name, **settings).check_settings()
     assert GROWTHS["knn"] < PAIRWISE == 2
     assert "jec" not in GROWTHS

@@ -134,14 +134,6 @@ def test_a_candidate_with_settings_for_each_block_reads_all(own, kinds):
     assert tried == [("jec", 0), ("ridge", 0), ("ridge", 1), ("ridge", 2)]
 
 
-def test_candidates_go_by_the_form_of_the_block(kinds):
-    found = Auto(blocks=kinds.widths)._trials(kinds.X_train, np.random.default_rng(0))
-    of_block = {block: [each.name for each in found if each.columns.block == block] for block in (0, 1, 2)}
-    assert "tagprop" in of_block[1]
-    assert "tagprop" in of_block[0]
-    assert "wsabie" in of_block[2]
-
-
 def test_the_first_candidate_is_tried_everywhere_and_the_others_where_it_did_best():
     trials = [trial(name, kind, block) for block in range(5) for kind, name in enumerate(("knn", "ridge", "svm"))]
     done = []

@@ -13,9 +13,7 @@ from visterm.models.neighbours.distances import read_blocks
 
 Listed = tuple[tuple[str, dict[str, Any]], ...]
 
-ANY: Listed = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}))
-DENSE: Listed = (*ANY, ("tagprop", {"distances": "cosine"}))
-SPARSE: Listed = (*ANY, ("wsabie", {}))
+QUICK: Listed = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}))
 
 GROWTHS = {"knn": 1, "kernel_ridge": 1.6, "prior": 1, "ridge": 1.5, "tagprop": 1.2, "two_pass_knn": 1, "wsabie": 1}
 """Seconds of a fit and of scores grow with the images to about these powers, measured from 450 to 3,600 images of 1,280
@@ -31,14 +29,13 @@ MOST_BYTES = 2**30
 of visterms and a network took 25 times as long."""
 
 
-def candidates_for(X: Matrix, *, by_number: bool) -> Listed:
-    """List the names and settings of models to try on features: dense ones, of networks, or sparse ones, of visterms.
+def candidates_for(*, by_number: bool) -> Listed:
+    """List the names and settings of models to try.
 
     Of images known only by number none can be held out, so there is one candidate.
     """
-    if by_number:
-        return (("wsabie", MODELS.load("wsabie").by_number_params),)
-    return SPARSE if sp.issparse(X) else DENSE
+    embedding = ("wsabie", MODELS.load("wsabie").by_number_params)
+    return (embedding,) if by_number else (*QUICK, embedding)
 
 
 class Columns(NamedTuple):

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.metrics.ranking import average_precisions
+from visterm.metrics.report import evaluate
 from visterm.metrics.retrieval import rank_images
 
 Floats = NDArray[np.float32]
@@ -22,9 +23,10 @@ LEAST_GAIN = 1e-9  # Gains in MAP below this are roundings
 LEAST_WORTH = 0.002
 """What a model must add to the two MAPs together to be kept: less is chance, and each costs time for every image."""
 
-LIFTS = tuple(step / 40 for step in range(21))
+SHAPES = ((0.0, 0.0), *((step / 10, centre) for step in range(1, 9) for centre in (0.0, 0.25, 0.5)))
+"""Lifts, and how near a tag's own mean they leave its scores as they are: 0 not at all, 1 at its mean."""
 
-LIFT_COST = 0.003  # MAP over images that lifting rare tags may cost
+SAME_MAP = 0.003  # Within this of the best MAP over images, F1 of five tags an image decides
 LEAST_SPREAD = 0.02
 """Tags whose scores hardly differ from image to image are taken to have this share of the mean spread."""
 
@@ -94,6 +96,13 @@ def without_idlers(
     return weights
 
 
+def gain_of(scores: Floats, blend: Floats, Y: sp.csr_array) -> float:
+    """Return what scores add to MAP over images of a blend, with the best of a few weights; 0 if nothing."""
+    both = [blend / (blend.std() or np.float32(1)), scores]
+    reached = [image_map(mixed(np.array([1 - share, share]), both), Y) for share in (0.0, 0.1, 0.25, 0.5)]
+    return max(reached) - reached[0]
+
+
 def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw as many of n images, in order, as the scores of all members may be held of at a time."""
     most = min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
@@ -122,12 +131,26 @@ def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> NDArray[np.float
     return scaled
 
 
-def best_lift(scores: NDArray[np.float32], Y: sp.csr_array, best_alone: float) -> float:
-    """Find the greatest lift that costs little.
+def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, float]:
+    """Find the lift and the centre that rank the tags of images best, of those next to it with the best F1.
 
-    `scores` are float32, (n_images, n_tags), and `Y`, of the same shape, their tags. `best_alone` is the MAP over
-    images of the best model alone: the lift costs little of this either.
+    `scores` are float32, (n_images, n_tags), and `Y`, of the same shape, their tags. F1 is that of the means of
+    precision and recall over tags, with five tags an image: rare tags count in it as much as frequent ones.
     """
-    reached = {lift: image_map(scores * rare_tag_boost(scores, lift).astype(np.float32), Y) for lift in LIFTS}
-    least = max(reached[0.0], best_alone) - LIFT_COST
-    return max((lift for lift in LIFTS if reached[lift] >= least), default=0.0)
+    reached = {shape: image_map(shaped(scores, *shape), Y) for shape in SHAPES}
+    least = max(reached.values()) - SAME_MAP
+    near = [shape for shape in SHAPES if reached[shape] >= least]
+    return max(near, key=lambda shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"])
+
+
+def shaped(scores: NDArray[np.float32], lift: float, centre: float) -> NDArray[np.float32]:
+    """Return scores times the factors of tags, and plus their offsets."""
+    factors = rare_tag_boost(scores, lift)
+    found: NDArray[np.float32] = scores * factors.astype(np.float32)
+    return found + tag_offsets(scores, factors, centre).astype(np.float32)
+
+
+def tag_offsets(scores: NDArray[np.float32], factors: NDArray[np.float64], centre: float) -> NDArray[np.float64]:
+    """Return what keeps a score of `centre` times the tag's mean score as it is where scores are times `factors`."""
+    offsets: NDArray[np.float64] = (1 - factors) * centre * scores.mean(axis=0, dtype=np.float64)
+    return offsets

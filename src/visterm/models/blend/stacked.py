@@ -73,7 +73,7 @@ def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix])
 
 
 def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
-    """Stack the tag rows of fitted members side by side, each times its factor, and a constant behind them.
+    """Stack the tag rows of fitted members side by side, each times its factor, and a constant, or one a tag, behind.
 
     They are float32 of shape (n_tags, width), CSR where a member's rows are. Their products with `stacked_image_rows`
     are ``Σ_m factor_m s_m + constant``, s_m the score of member m.
@@ -84,7 +84,7 @@ def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64],
         V: Any = member._tag_rows()
         V = sp.eye_array(n_tags, format="csr", dtype=np.float32) if V is None else V
         rows.append((V * np.float32(factor)).astype(np.float32))
-    return _stacked([*rows, np.full((n_tags, 1), np.float32(constant))])
+    return _stacked([*rows, np.full((n_tags, 1), np.atleast_2d(np.float32(constant)).T)])
 
 
 def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:

@@ -68,6 +68,8 @@ class Trial:
     columns: Columns  # What it reads of the features
     scores: NDArray[np.float32] | None = None
     """shape (n_judged, n_tags): of the judged images, with mean 0 and variance 1; None where it was not fitted."""
+    probed: NDArray[np.float32] | None = None
+    """The same, by a fit of an eighth of the images, where that of all would have taken too long."""
     # Mean and standard deviation of the scores before
     mean: float = 0.0
     scale: float = 1.0
@@ -150,7 +152,7 @@ def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float
     began = now()
     try:
         some, others = (visible_columns(probe, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
-        probe.fit(some, learned.Y[rows]).decision_function(others)
+        scores = probe.fit(some, learned.Y[rows]).decision_function(others)
     except (DivergedError, TooLargeError) as error:
         trial.error = error
         return f"left out: {error}"
@@ -158,7 +160,10 @@ def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float
     about = trial.seconds_for(spent, rows.size, n)
     about += trial.seconds_for(about, n, n_all) if n_all > n else 0.0
     left = max(left - spent, 0)
-    return f"left out: about {about:.0f} s, {left:.0f} s were left" if about > left else ""
+    if about <= left:
+        return ""
+    trial.probed = _scaled(scores)[0]
+    return f"left out: about {about:.0f} s, {left:.0f} s were left"
 
 
 def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
@@ -171,12 +176,16 @@ def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
         trial.error, trial.reason = error, f"left out: {error}"
         return
     trial.seconds = now() - began
-    trial.mean = float(scores.mean(dtype=np.float64))
-    trial.scale = float(scores.std(dtype=np.float64)) or 1.0
-    scores -= np.float32(trial.mean)
-    scores /= np.float32(trial.scale)
-    trial.scores = scores
+    trial.scores, trial.mean, trial.scale = _scaled(scores)
     trial.map, trial.word_map = image_map(scores, judged.Y), word_map(scores, judged.Y)
+
+
+def _scaled(scores: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, float]:
+    """Bring scores, in place, to mean 0 and variance 1, and return them with the mean and deviation that they had."""
+    mean, scale = float(scores.mean(dtype=np.float64)), float(scores.std(dtype=np.float64)) or 1.0
+    scores -= np.float32(mean)
+    scores /= np.float32(scale)
+    return scores, mean, scale
 
 
 def in_turn(trials: Sequence[Trial]) -> Iterator[Trial]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.metrics.annotation import f1_of_means
 from visterm.models.confidence.calibration import LEAST_CHANCE, HeldOutChances
 
 Doubles = NDArray[np.float64]
@@ -14,6 +15,7 @@ Doubles = NDArray[np.float64]
 N_LEVELS = 10  # Expected precisions that are tried for a group of tags, from the requested one up to nearly 1
 DOUBT = 20  # Expected entries that are added to a group's held-out entries, so that few held-out ones count less
 NEVER = np.inf
+SHARES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 1.0)
 
 
 class Cutoff(NamedTuple):
@@ -29,19 +31,33 @@ def cutoff_at(confidence: float, n_tags: int) -> Cutoff:
 
 
 def cutoff_of_best_f1(held: HeldOutChances) -> Cutoff:
-    """Return every tag down to the confidence where F1 of all tags given to all held-out images is expected to be best.
+    """Return each tag down to a share of what its chances are where it is likely: the share of the best F1.
 
-    With chances that hold, one confidence for all tags, half of the best F1, cannot be beaten.
+    F1 is that of the means of precision and recall over the tags that were right in held-out images, as the literature
+    on annotation reports it, so that rare tags count as much as frequent ones. What the chances p of a tag are where it
+    is likely is ``Σ p² / Σ p``, small for a tag that is hard to tell, which one confidence for all would hardly give.
+    If its chances held exactly, a tag would best be cut off at half of its best F1; that number follows the few images
+    of a rare tag too far. A tag that was likely nowhere has the number of all tags together.
 
     References
     ----------
     Lipton, Elkan, Naryanaswamy: Optimal thresholding of classifiers to maximize F1 measure. ECML PKDD 2014.
     """
-    chances = np.sort(held.chances.astype(np.float64))[::-1]
-    if chances.size == 0:
-        return cutoff_at(NEVER, held.groups.size)
-    f1 = 2 * np.cumsum(chances) / (np.arange(1, chances.size + 1) + held.n_given)
-    return cutoff_at(chances[np.argmax(f1)], held.groups.size)
+    n_tags, tags, chances = held.groups.size, held.tags, held.chances.astype(np.float64)
+    if not held.right.any():
+        return cutoff_at(NEVER, n_tags)
+    typical = np.full(n_tags, (chances @ chances) / chances.sum())
+    some = np.bincount(tags, minlength=n_tags) > 0
+    typical[some] = np.bincount(tags, chances**2, n_tags)[some] / np.bincount(tags, chances, n_tags)[some]
+    relevant = np.bincount(tags, held.right, n_tags)
+
+    def f1(share: float) -> float:
+        given = chances >= share * typical[tags]
+        right = np.bincount(tags, given & held.right, n_tags)[relevant > 0]
+        n_given = np.bincount(tags, given, n_tags)[relevant > 0]
+        return float(f1_of_means(right / np.maximum(n_given, 1), right / relevant[relevant > 0])[0])
+
+    return Cutoff(np.maximum(max(SHARES, key=f1) * typical, LEAST_CHANCE))
 
 
 def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
