@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -88,6 +89,16 @@ def test_words_in_a_row_that_are_no_tags_are_one_phrase(library, server):
     texts = {asked["text"] for asked in server.predicted[before:]}
     assert "a photo of very blue." in texts
     assert colours(library, "very blue")[:12] == ["blue"] * 12
+
+
+def test_words_can_be_added_to_the_dictionary_and_are_then_annotated(library, tmp_path):
+    shutil.copytree(library / "run", tmp_path / "run")
+    (tmp_path / "words.txt").write_text("blue\nvery yellow\n")
+    done = run_command(["tags", tmp_path / "run", "--add", tmp_path / "words.txt"])
+    assert done.returncode == 0, done.stderr
+    told = run_command(["annotate", tmp_path / "run", library / "photos" / "yellow3.png", "--added", "-k", 0, "--json"])
+    tags = [tag["tag"] for tag in json.loads(told.stdout)["tags"]]
+    assert tags.index("very yellow") < tags.index("blue")
 
 
 def test_fit_says_where_vectors_come_from_and_info_too(library):

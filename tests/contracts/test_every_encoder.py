@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from fakes.immich_ml import immich_ml
 from tiny_networks import colour_network
-from visterm.core.errors import DataError, ImageError, MissingExtraError
+from visterm.core.errors import DataError, ImageError, MissingExtraError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 
@@ -293,6 +293,25 @@ def test_saved_and_loaded_it_gives_the_same_bytes_under_the_same_fingerprint(nam
     assert loaded.fingerprint == encoder.fingerprint
     assert_same_bytes(loaded.transform(photos), encoder.transform(photos))
     assert {path.suffix for path in Path(tmp_path).glob("encoder.*")} == {".json", ".safetensors"}
+
+
+@encoders
+def test_texts_have_vectors_of_length_one_in_the_space_of_rows_or_are_refused_with_advice(name, fitted, photos):
+    encoder = fitted(name)
+    if not encoder.reads_texts:
+        with pytest.raises(UserError, match=r"has no text tower.*visterm encoders"):
+            encoder.text_rows(["sky"])
+        with pytest.raises(UserError, match="has no text tower"):
+            _ = encoder.text_fingerprint
+        return
+    texts = ["sky", "a photo of a polar bear."]
+    rows = encoder.text_rows(texts)
+    assert rows.dtype == np.float32
+    assert rows.shape == (2, encoder.transform(photos[:1]).shape[1])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert_same_bytes(np.concatenate([encoder.text_rows([text]) for text in texts]), rows)
+    assert len(encoder.text_rows([])) == 0
+    assert clone(encoder).text_fingerprint == encoder.text_fingerprint != ""
 
 
 @encoders

@@ -65,14 +65,17 @@ def ask(
     headers: Mapping[str, str] | None = None,
     patience: Patience = Patience(),  # noqa: B008 (it is a tuple)
     most: int = MOST_BYTES,
+    named: bool = False,
 ) -> Answer:
     """Return the answer to a GET, or with a `body` to a POST, whatever its status is.
 
     Connections that break or are refused, timeouts and the statuses `PASSING` are tried again; redirections are not
     followed, and no proxy is used. Raises UserError if the server was not named when visterm was started
-    (`check_named`); ServiceError if it cannot be reached, or its answer is larger than `most` bytes.
+    (`check_named`), unless it is `named` already, by the environment; ServiceError if it cannot be reached, or its
+    answer is larger than `most` bytes.
     """
-    check_named(url)
+    if not named:
+        check_named(url)
     for attempt in range(patience.retries + 1):
         last = attempt == patience.retries
         try:

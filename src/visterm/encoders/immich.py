@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, ClassVar
@@ -113,7 +113,7 @@ class Immich(Encoder):
         """
         super().check_settings()
         server = self._server()
-        answer = ask(f"{server}/ping", patience=self._patience(self.retries), most=MOST_BYTES)
+        answer = self._ask(f"{server}/ping", self.retries)
         if answer.status != 200 or answer.content.strip() != b"pong":
             raise ServiceError(
                 f"{server} is not Immich's machine-learning server: GET /ping gives {answer.status}, "
@@ -168,13 +168,8 @@ class Immich(Encoder):
         entries = json.dumps({"clip": {kind: {"modelName": self.model, "options": {}}}})
         boundary = f"visterm-{secrets.token_hex(16)}"  # which is in no photo
         body = _form(boundary, [("entries", entries.encode()), (name, content)])
-        answer = ask(
-            f"{server}/predict",
-            body=body,
-            headers={"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"},
-            patience=self._patience(self.retries if retries is None else retries),
-            most=MOST_BYTES,
-        )
+        headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
+        answer = self._ask(f"{server}/predict", self.retries if retries is None else retries, body, headers)
         if answer.status != 200:
             raise ServiceError(self._refused(server, answer))
         try:
@@ -202,8 +197,12 @@ class Immich(Encoder):
             raise UserError("The immich encoder needs the address of a server: --encoder immich:http://host:3003")
         return server_address(url, "url")
 
-    def _patience(self, retries: int) -> Patience:
-        return Patience(self.timeout, retries, self.wait)
+    def _ask(
+        self, url: str, retries: int, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        patience = Patience(self.timeout, retries, self.wait)
+        named = bool(os.environ.get(SERVER))
+        return ask(url, body=body, headers=headers, patience=patience, most=MOST_BYTES, named=named)
 
 
 _WHICH = "Is it the machine-learning server of a recent Immich?"

@@ -149,7 +149,7 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
 
 
 def device_lines(encoder: AnyEncoder) -> list[str]:
-    """Say on which device the networks of an encoder, or of those inside it, run: they are opened for that."""
+    """Name the device on which each network of an encoder, or of those inside it, runs; opens them for that."""
     parts = [part for part in (encoder, *getattr(encoder, "parts_", ())) if SETTING in part.get_params(deep=False)]
     return [f"The network of the encoder '{ENCODERS.name_of(part)}' runs on: {part.runs_on}" for part in parts]
 

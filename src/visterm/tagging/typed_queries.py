@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import UnknownNameError, UserError
+from visterm.core.errors import UnknownNameError, UserError, VistermError
 from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.tagging.run import Run
@@ -90,6 +90,9 @@ def _advice(run: Run) -> str:
     from visterm.models.abilities import PlacesWords
 
     if not isinstance(run.model, PlacesWords):
-        return run.words.why_not(run.model) if run.encoder.reads_texts else ""
+        try:
+            return run.words.why_not(run.model) if run.encoder.reads_texts else ""
+        except VistermError:  # the search needs no encoder, so it is not what went wrong
+            return ""
     source = run.words.source
     return run.words.why_not(run.model) or (source.why_not() if source is not None else "")

@@ -167,7 +167,8 @@ class WordPlaces:
         placed = looked_up.place(model, fresh)
         added = [word for word, found in zip(fresh, placed.found, strict=True) if found]
         without = [word for word, found in zip(fresh, placed.found, strict=True) if not found]
-        rows = np.concatenate([self.rows, placed.rows[placed.found]]) if added else self.rows
+        fresh_rows = placed.rows[placed.found]  # as wide as rows of tags, which may have a bias beside the vector
+        rows = np.concatenate([self.rows, fresh_rows]) if self.added and added else fresh_rows if added else self.rows
         places = WordPlaces(source, width=self.width, without=self.without, added=[*self.added, *added], rows=rows)
         return places, Added(added, there, without)
 
