@@ -11,6 +11,9 @@ pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 pytest.importorskip("tokenizers", reason="the extra 'onnx' is not installed")
 pytest.importorskip("transformers", reason="the extra 'text' is not installed")
 
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
 from tiny_networks import sum_network
 from tiny_text_towers import LENGTH, TEXTS, WIDTH, write_towers
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
@@ -207,3 +210,30 @@ def test_a_row_that_does_not_fit_the_files_is_an_error_that_says_what_is_wrong(t
     assert "cannot be opened as an ONNX network" in said(StorageError)
     (folder / "tokenizer.json").write_text("{}")
     assert "tokenizer.json cannot be opened as a tokenizer" in said(StorageError)
+
+
+def test_a_mask_is_given_to_networks_that_take_one_and_a_fixed_batch_is_filled(towers, tmp_path):
+    towers("clip")
+    table = np.random.default_rng(0).normal(size=(800, 5)).astype(np.float32)
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, [2, 77]) for name in ("input_ids", "attention_mask")
+    ]
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
+        helper.make_node("Cast", ["attention_mask"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["floats", "last"], ["mask"]),
+        helper.make_node("Mul", ["rows", "mask"], ["masked"]),
+        helper.make_node("ReduceSum", ["masked", "middle"], ["text_embeds"], keepdims=0),
+        helper.make_node("Identity", ["rows"], ["last_hidden_state"]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("last_hidden_state", "text_embeds")
+    ]
+    fixed = {"table": table, "last": np.array([2]), "middle": np.array([1])}
+    graph = helper.make_graph(nodes, "sums", inputs, outputs, [numpy_helper.from_array(v, k) for k, v in fixed.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "clip" / "text.onnx")
+    tokens = OnnxTextTower(network_named("tiny")).tokens("a husky")
+    expected = table[tokens["ids"][tokens["mask"] == 1]].sum(axis=0)
+    row = make_encoder("tiny", {}, {}).text_rows(["a husky"])[0]
+    np.testing.assert_allclose(row, expected / np.linalg.norm(expected), atol=1e-5)
