@@ -95,6 +95,15 @@ WordVectors = Annotated[
     ),
 ]
 
+Words = Annotated[
+    Path | None,
+    model_option(
+        "--words",
+        help="Words, one a line, that are tags even if no photo has them yet: --word-vectors find them (--model "
+        "text_ridge, with vectors from the network's text tower).",
+        metavar="FILE",
+    ),
+]
 Aliases = Annotated[
     Path | None,
     cleaning_option(help="A CSV of alias,tag: spellings that count as the tag. See `visterm tags RUN --suggest`."),

@@ -132,6 +132,14 @@ class Vocabulary:
         aliases = {alias: tag for alias, tag in self.aliases.items() if tag in kept}
         return type(self)(tags, self.counts[columns] if counts is None else counts, aliases)
 
+    def with_words(self, words: Iterable[str]) -> Self:
+        """Return the tags and, after them, the words that are neither tags nor aliases, which no image has."""
+        more = {tag_key(word): word for word in map(clean_tag, words) if word and word not in self}
+        if not more:
+            return self
+        counts = np.concatenate([self.counts, np.zeros(len(more), np.int64)])
+        return type(self)([*self.tags, *more.values()], counts, self.aliases)
+
     def __len__(self) -> int:
         return len(self.tags)
 

@@ -41,12 +41,12 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str
         ) from error
 
 
-def read_words(path: str | os.PathLike[str]) -> list[str]:
+def read_words(path: str | os.PathLike[str], option: str = "--add") -> list[str]:
     """Read words, one a line; a line may be a phrase, and empty ones do not count.
 
     Raises DataError if the file cannot be read as UTF-8, has no word, or one of more than a thousand characters.
     """
-    words = [clean_tag(line) for line in read_text(Path(path), "list of words (--add)").splitlines()]
+    words = [clean_tag(line) for line in read_text(Path(path), f"list of words ({option})").splitlines()]
     for number, word in enumerate(words, start=1):
         if len(word) > LONGEST:
             raise DataError(
@@ -55,7 +55,7 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
             )
     found = [word for word in words if word]
     if not found:
-        raise DataError(f"The list of words (--add) {path} is empty; expected a word or a phrase on each line.")
+        raise DataError(f"The list of words ({option}) {path} is empty; expected a word or a phrase on each line.")
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
@@ -53,12 +53,14 @@ def training_rows(
     *,
     min_count: int = 1,
     aliases: Mapping[str, str] | None = None,
+    words: Iterable[str] = (),
     progress: Progress = SILENT,
 ) -> TrainingRows:
     """Collect the vocabulary of the rows to learn from, fit the encoder on their images, and encode.
 
     A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all. An
-    encoder that encoded the images before is not fitted again. `aliases` are spellings and the tags that they mean.
+    encoder that encoded the images before is not fitted again. `aliases` are spellings and the tags that they mean;
+    `words` are tags, too, even those that no image has.
     Raises DataError if no image or no tag is left to learn from, or an encoder with rows on file has none for any
     image; EncoderMismatchError if the images were encoded before, by another encoder.
     """
@@ -67,7 +69,7 @@ def training_rows(
     _refuse_if_no_row(_match_names(encoder, train), train)
     train, unknown = known_part(encoder, train)
     held_out, unknown_held_out = known_part(encoder, held_out)
-    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases)
+    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases).with_words(words)
     if len(vocabulary) == 0:
         raise DataError(
             f"No tag is on {min_count} or more of the {count_of(len(train), 'training photo')} "

@@ -17,6 +17,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import CHUNK
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
+from visterm.data.word_vectors import vectors_of_tags
 from visterm.features.training_rows import TrainingRows
 from visterm.library.job import CatalogueJob
 from visterm.library.rows import RowWriter
@@ -31,7 +32,7 @@ from visterm.library.training import (
     to_learn_from,
 )
 from visterm.metrics.significance import paired_bootstrap
-from visterm.models.abilities import AddsTags, LearnsOn
+from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
@@ -101,7 +102,10 @@ def learn(
         if train.n_tagged == 0:
             raise DataError("The images with tags are all among those held out. Tag some more.")
         moves_tags = not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
-        if not full and not moves_tags:
+        same_rows = isinstance(tagger.model, RelearnsTags)
+        if same_rows and _has_enough(tagger, train):
+            moves_tags = False  # learned at once from the same images, which would else count once more in each round
+        elif not full and not moves_tags:
             _refuse_to_forget(tagger, train)
         if moves_tags:
             learned = _moved(tagger, train, held_out)
@@ -110,7 +114,7 @@ def learn(
         compared = _compared(tagger, learned, held_out)
         in_use = use_even_if_worse or compared["interval"] is None or compared["interval"][1] >= 0
         if learned.fingerprint != run.fingerprint and not job.cancelled:
-            rows_of = run.rows_of if moves_tags else None
+            rows_of = run.rows_of if moves_tags or same_rows else None
             if in_use:
                 _make_current(learned, stored, rows_of, job, progress, compared)
             else:
@@ -166,13 +170,16 @@ def in_words(learned: Learned, catalogue: Path) -> str:
 def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
     """Move a copy's rows of tags once over the images, and add rows for new tags."""
     names = [tag for tag in Vocabulary.from_lists(train.tags).tags if tagger.vocabulary.get(tag) is None]
+    source, vectors = tagger.words.source, {}
     model = deepcopy(tagger.model)  # the one that searches stays as it is
     old = tagger.vocabulary
     vocabulary = old
     if names:
         new = Vocabulary(names)
         Y_new = new.encode(train.tags)
-        model.add_tags(train.X, Y_new)
+        if isinstance(model, RelearnsTags) and source is not None and source.gives_others:
+            vectors = {SETTING: vectors_of_tags(source.read(names), names)[0]}
+        model.add_tags(train.X, Y_new, **vectors)
         counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
         vocabulary = Vocabulary([*old.tags, *names], [*old.counts.tolist(), *counts.tolist()], old.aliases)
     Y = train.encode(vocabulary)
@@ -187,6 +194,9 @@ def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
 def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress: Progress, on_epoch: OnEpoch) -> Tagger:
     """Fit an unfitted copy on all, stopped by what is held out where the model can stop."""
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=tagger.vocabulary.aliases)
+    if isinstance(tagger.model, RelearnsTags):  # tags without photos stay: words found by their vectors
+        old = tagger.vocabulary
+        vocabulary = vocabulary.with_words(old.tags[tag] for tag in np.flatnonzero(old.counts == 0))
     if len(vocabulary) == 0:
         raise DataError(f"No tag has {min_count} images to learn from. Lower --min-count, or give more tags.")
     learned = _with_all_but_the_model(tagger, clone(tagger.model), vocabulary)
@@ -286,11 +296,17 @@ def _make_current(
     speed_up(learned, stored)
 
 
+def _has_enough(tagger: Tagger, train: Part) -> bool:
+    """Return whether there are images enough to take the place of those that the run learned from."""
+    n_before = int(tagger.facts.get("images", 0)) if tagger.facts.get("tags given", 1) else 0
+    return train.n_tagged >= ENOUGH * n_before
+
+
 def _refuse_to_forget(tagger: Tagger, train: Part) -> None:
     """Refuse to put what is learned from a few images in place of what was learned from many, unless `full` says so."""
-    n_before = int(tagger.facts.get("images", 0))
-    if train.n_tagged >= ENOUGH * n_before:
+    if _has_enough(tagger, train):
         return
+    n_before = int(tagger.facts.get("images", 0))
     raise UserError(
         f"The model '{MODELS.name_of(tagger.model)}' learns all at once, and of the catalogue's images "
         f"{train.n_tagged:,} have tags to learn from, while its run learned from {n_before:,}: the new run would know "

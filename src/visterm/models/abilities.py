@@ -26,6 +26,13 @@ class AddsTags(Protocol):
 
 
 @runtime_checkable
+class RelearnsTags(Protocol):
+    """Learns all tags anew in a moment, and image rows are the same whatever was learned."""
+
+    fixed_image_rows: ClassVar[bool]
+
+
+@runtime_checkable
 class Explains(Protocol):
     """Explains a score by features, because its scores are linear in them."""
 

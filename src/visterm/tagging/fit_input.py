@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.core.errors import EncoderMismatchError, UserError
+from visterm.core.errors import EncoderMismatchError, NoTagsError, UserError
 from visterm.core.progress import Say
 from visterm.core.remote import as_path
 from visterm.core.tables import MODELS
@@ -17,10 +18,11 @@ from visterm.data.pruning import check_pruning, prune, read_stop_tags
 from visterm.data.query_files import QueryRow
 from visterm.data.relation_files import read_aliases
 from visterm.data.tag_formats.separators import TagsRead
+from visterm.data.text_files import read_words
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import registered_name
 from visterm.features.contents import is_features
-from visterm.features.training_rows import as_corpus, named_corpus, not_learned, read_corpus
+from visterm.features.training_rows import as_corpus, as_images, named_corpus, not_learned, read_corpus
 from visterm.models.base import Annotator
 from visterm.tagging.fit_request import FitRequest
 from visterm.tagging.part_settings import has_part_of_setting
@@ -39,6 +41,7 @@ class Cleaning(NamedTuple):
     # As `visterm.data.pruning.prune` takes them
     max_share: float | None
     per_user: int | None
+    words: list[str]  # Tags even where no image has them
 
     @classmethod
     def read(cls, request: FitRequest) -> Cleaning:
@@ -56,7 +59,9 @@ class Cleaning(NamedTuple):
         if isinstance(aliases, str | os.PathLike):
             aliases = read_aliases(aliases)
         stops = read_stop_tags(stop_tags) if isinstance(stop_tags, str | os.PathLike) else list(stop_tags)
-        found = cls(aliases, stops, request.max_share, request.per_user)
+        words = request.words
+        words = read_words(words, "--words") if isinstance(words, str | os.PathLike) else list(words)
+        found = cls(aliases, stops, request.max_share, request.per_user, words)
         if found.prunes and request.queries is not None:
             raise UserError(
                 "--stop-tags, --max-share and --per-user leave out tags, but queries are learned. Leave them out."
@@ -180,7 +185,7 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
     elif isinstance(images, Corpus):
         corpus = images
     elif isinstance(tags, str | os.PathLike) and isinstance(images, str | os.PathLike | None):
-        corpus = read_corpus(encoder, images, tags, **request.columns())
+        corpus = _tagged_or_not(encoder, images, tags, request)
     else:
         corpus = named_corpus(encoder, tags) if images is None else as_corpus(images, tags)
     for warning in corpus.remarks:
@@ -195,6 +200,23 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
     say(found.line())
     found.check(request.separator, in_file=isinstance(tags, str | os.PathLike))
     return corpus, lines, found.facts()
+
+
+def _tagged_or_not(encoder: AnyEncoder, images: Any, tags: Any, request: FitRequest) -> Corpus:
+    """Read a folder of images and its tags; where words are given, there need be no tags."""
+    try:
+        return read_corpus(encoder, images, tags, **request.columns())
+    except NoTagsError:
+        if not request.words:
+            raise
+    if is_features(images):
+        from visterm.features.stored import Features
+
+        corpus = Features(images).corpus()
+    else:
+        names, items = as_images(images)
+        corpus = Corpus.of(items, names, [[] for _ in names])
+    return replace(corpus, remarks=["No photo has a tag: the words of --words are found by their vectors alone."])
 
 
 def relations_to_learn(

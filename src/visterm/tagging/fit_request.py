@@ -57,6 +57,9 @@ class FitRequest:
     takes if nothing else is said), a file, the tags' own company in the tag lists, a
     sentence network (extra ``text``), or given vectors, which the run then keeps. But for learned ones, words that are
     no tags then have a place, too: in searches, and by `Tagger.add_words`."""
+    words: Place | Collection[str] = ()
+    """Words, or a file with one a line, that are tags even where no photo has them yet: they are found by their
+    vectors (`word_vectors`). With them the photos need not have a tag."""
     valid: float | None = None
     """For models that stop by validation images: the share of the training images held out to find out when; then they
     learn from all. Rows of a split "valid" are used instead where there are some. 0 holds out none; None leaves it to

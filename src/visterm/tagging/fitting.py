@@ -69,6 +69,8 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         check_start_words(run.model, request.word_vectors)
         if request.queries is not None:
             raise UserError("Word vectors are of tags, but queries are learned. Leave --word-vectors out.")
+    if request.words and request.queries is not None:
+        raise UserError("--words are tags, but queries are learned. Leave --words out.")
     sources = request.sources()
     cleaning = Cleaning.read(request)
     plan = plan_streaming(request.images, request.memory, say, shared=streams_together, model=run.model)
@@ -96,10 +98,17 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         vectors = request.word_vectors
         if vectors is None:
             vectors = usual_word_vectors(run.model, run.encoder)
+        if cleaning.words and vectors is None:
+            raise UserError(
+                "--words are found by their vectors, and nothing says where these are from. Add --word-vectors FILE, or "
+                "take --model text_ridge and an encoder with a text tower."
+            )
         if vectors is not None:  # before the images are encoded, which may take hours
-            tags = tags_to_learn(corpus, run.min_count, aliases)
+            tags = tags_to_learn(corpus, run.min_count, aliases, cleaning.words)
             starts = StartWords.read(run.model, vectors, tags, run.encoder)
-        rows = training_rows(run.encoder, corpus, min_count=run.min_count, aliases=aliases, progress=progress)
+        rows = training_rows(
+            run.encoder, corpus, min_count=run.min_count, aliases=aliases, words=cleaning.words, progress=progress
+        )
         run.refer_to(request.idf, rows.vocabulary)
         run.relate(relations, rows.vocabulary)
         if starts is not None:
@@ -154,7 +163,8 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
 
     unusable = {
         "--queries": request.queries, "--part-of": request.part_of or request.wordnet, "--isa": request.isa,
-        "relations": request.relations, "--word-vectors": request.word_vectors, "--stop-tags": cleaning.stop_tags,
+        "relations": request.relations, "--word-vectors": request.word_vectors, "--words": cleaning.words,
+        "--stop-tags": cleaning.stop_tags,
         "--max-share": request.max_share, "--per-user": request.per_user,
     }  # fmt: skip
     if given := [option for option, value in unusable.items() if value not in (None, [])]:

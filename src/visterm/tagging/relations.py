@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -171,10 +171,12 @@ def check_word_relations(relations: Any) -> None:
         )
 
 
-def tags_to_learn(corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None) -> Vocabulary:
+def tags_to_learn(
+    corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None, words: Iterable[str] = ()
+) -> Vocabulary:
     """Return the tags that a corpus will be learned by, before its images are encoded: to match relations with."""
     learned = corpus.select(LEARNED) if any(corpus.splits) else corpus
-    return Vocabulary.from_lists(learned.tags, min_count=min_count, aliases=aliases)
+    return Vocabulary.from_lists(learned.tags, min_count=min_count, aliases=aliases).with_words(words)
 
 
 def is_wordnet(source: Source | None) -> bool:
