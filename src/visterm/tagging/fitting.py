@@ -100,8 +100,8 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
             vectors = usual_word_vectors(run.model, run.encoder)
         if cleaning.words and vectors is None:
             raise UserError(
-                "--words are found by their vectors, and nothing says where these are from. Add --word-vectors FILE, or "
-                "take --model text_ridge and an encoder with a text tower."
+                "--words are found by their vectors, and nothing says where these are from. Add --word-vectors FILE, "
+                "or take --model text_ridge and an encoder with a text tower."
             )
         if vectors is not None:  # before the images are encoded, which may take hours
             tags = tags_to_learn(corpus, run.min_count, aliases, cleaning.words)
