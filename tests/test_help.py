@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from command_line import visterm
-from visterm.cli.command_line import COMMANDS, PANELS_OF_COMMANDS, own_command
+from visterm.cli.command_line import COMMANDS, PANELS_OF_COMMANDS, app
 
 WITHOUT_EXAMPLES = {"models", "encoders", "metrics"}
 
@@ -20,7 +21,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_list_of_commands_says_of_each_what_its_own_help_says(command: str) -> None:
-    summary = own_command(command).help.partition("\n\n")[0]
+    summary = get_command(app).resolve_command(None, [command])[1].help.partition("\n\n")[0]
     assert " ".join(summary.split()) == COMMANDS[command][1]
 
 

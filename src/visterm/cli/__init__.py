@@ -9,15 +9,17 @@ from typing import Any
 
 
 def main() -> None:
-    """Run the command line; the entry point of the `visterm` program."""
+    """Run the command line, the entry point of `visterm`; it opens only the object stores that its words name."""
     import typer
 
     from visterm.cli.command_line import app
     from visterm.core.errors import VistermError
+    from visterm.core.object_stores import only_named_stores
 
     usage_error: Any = typer.BadParameter.__base__  # click's UsageError, whichever click typer brings
     try:
-        code = app(standalone_mode=False)
+        with only_named_stores(sys.argv[1:]):
+            code = app(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except usage_error as error:
         sys.exit(_usage(error))

@@ -14,7 +14,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from visterm.core.errors import MissingExtraError
-from visterm.core.object_stores import only_named_stores
 
 _LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")  # A least value, which the text says where it isn't plain
 GROUP: Final = "visterm.commands"  # Each entry point names a `typer.Typer` that has one command
@@ -117,13 +116,8 @@ class PlainEpilog:
 class CommandLine(PlainEpilog, TyperGroup):
     """The commands of visterm, then those of installed packages, which are imported only when they run.
 
-    A command of visterm's own comes first. While one runs, only object stores that its words name are opened.
+    A command of visterm's own comes first.
     """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note the stores, then parse."""
-        ctx.with_resource(only_named_stores(args))
-        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands, in the order of the help."""
@@ -151,44 +145,35 @@ class CommandLine(PlainEpilog, TyperGroup):
                     formatter.write_dl([(f"{name:{width}}", self.get_command(ctx, name).help) for name in panel])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command to run, imported now if another package has it.
+        """Return the command to run, imported now, with what stands for the values of its options and arguments.
 
         Raises MissingExtraError if the package that has the command is not installed.
         """
         name = args[0]
         if name in COMMANDS:
-            return name, own_command(name), args[1:]
-        if name in (installed := _installed()):
-            module, _, attribute = installed[name].partition(":")
-            app: Typer = getattr(import_module(module), attribute)
-            return name, with_metavars(get_command(app)), args[1:]
-        if name in PACKAGE_COMMANDS:
+            module: Any = import_module(f"visterm.cli.{COMMANDS[name][0]}")
+            examples: Any = getattr(module, f"{name.upper()}_EXAMPLES", None) or getattr(module, "EXAMPLES", ())
+            kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)
+            app = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+            app.command(name, epilog=in_lines(examples), cls=kind)(getattr(module, name))
+        elif name in (installed := _installed()):
+            target, _, attribute = installed[name].partition(":")
+            app = getattr(import_module(target), attribute)
+        elif name in PACKAGE_COMMANDS:
             package = PACKAGE_COMMANDS[name].package
             raise MissingExtraError(
                 f"'visterm {name}' needs the package '{package}'. Install it with: pip install {package}"
             )
-        self.commands = {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
-        return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
-
-
-def own_command(name: str) -> Any:
-    """Import a command of visterm's own."""
-    module = import_module(f"visterm.cli.{COMMANDS[name][0]}")
-    examples: Any = getattr(module, f"{name.upper()}_EXAMPLES", None) or getattr(module, "EXAMPLES", ())
-    kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)
-    app = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command(name, epilog=in_lines(examples), cls=kind)(getattr(module, name))
-    return with_metavars(get_command(app))
-
-
-def with_metavars(command: Any) -> Any:
-    """Return a command whose options and arguments say what stands for their values: ``PATH``, ``N``, ``IMAGES``."""
-    for param in command.params:
-        if param.metavar is None and not getattr(param, "is_flag", False):
-            kinds, described = {"int": "N", "float": "NUMBER", "path": "PATH"}, param.display_type(None).lower()
-            usual = METAVARS.get(param.name, next((kinds[kind] for kind in kinds if kind in described), "TEXT"))
-            param.metavar = param.name.upper() if param.param_type_name == "argument" else usual
-    return command
+        else:
+            self.commands = {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
+            return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
+        command: Any = get_command(app)
+        for param in command.params:  # ``PATH``, ``N``, ``IMAGES``
+            if param.metavar is None and not getattr(param, "is_flag", False):
+                kinds, described = {"int": "N", "float": "NUMBER", "path": "PATH"}, param.display_type(None).lower()
+                usual = METAVARS.get(param.name, next((kinds[kind] for kind in kinds if kind in described), "TEXT"))
+                param.metavar = param.name.upper() if param.param_type_name == "argument" else usual
+        return name, command, args[1:]
 
 
 def _installed() -> dict[str, str]:

@@ -30,10 +30,11 @@ def as_csr(matrix: Any) -> sp.csr_array:
     return csr
 
 
-def as_rows(matrix: Any, name: str) -> Matrix:
+def as_rows(matrix: Any, name: str, width: int | None = None, *, or_one: bool = False) -> Matrix:
     """Return rows as C-contiguous float32 or canonical CSR; what is so already is not copied.
 
-    Raises ShapeError if `matrix` does not have two dimensions; DataError if it is not numeric or not finite.
+    With `or_one`, a vector is one row. Raises ShapeError if `matrix` does not have two dimensions, or is not as wide as
+    the rows of a store (None: that is not known here); DataError if it is not numeric or not finite.
     """
     if sp.issparse(matrix):
         rows: Matrix = as_csr(matrix)
@@ -44,24 +45,16 @@ def as_rows(matrix: Any, name: str) -> Matrix:
             raise DataError(
                 f"{name} must be numbers, (n, width), not {type(matrix).__name__} of other things."
             ) from error
+    if or_one and rows.ndim == 1:
+        rows = rows[None, :]
     if rows.ndim != 2:
         raise ShapeError(f"{name} has {rows.ndim} dimensions; expected 2, (n, width).")
     values: NDArray[np.float32] = rows.data if sp.issparse(rows) else rows  # type: ignore[assignment]
     if not all_finite(values):
         raise DataError(f"{name} contains NaN or infinity. Fit the model anew with a lower learning_rate.")
+    if width is not None and rows.shape[1] != width:
+        raise other_width(name, rows.shape[1], width)
     return rows
-
-
-def as_queries(q: Any, width: int | None = None) -> Matrix:
-    """Return query rows as `as_rows` does; a vector is one of them.
-
-    Raises ShapeError if they are not as wide as the rows to search (None: that is not known here); DataError if they
-    are not numeric or not finite.
-    """
-    queries = as_rows(q if sp.issparse(q) else np.atleast_2d(np.asarray(q)), "q")
-    if width is not None and queries.shape[1] != width:
-        raise other_width("q", queries.shape[1], width)
-    return queries
 
 
 def other_width(name: str, n_columns: int, width: int) -> ShapeError:

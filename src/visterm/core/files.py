@@ -8,7 +8,7 @@ import stat
 from io import BufferedReader, TextIOWrapper
 from typing import Any
 
-from visterm.core.remote import as_path, is_remote
+from visterm.core.remote import RemotePath, as_path, is_remote
 
 KB, MB, GB = 2**10, 2**20, 2**30
 
@@ -69,7 +69,8 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 
     Raises OSError as `open_regular`; of a file that grows while it is read, too.
     """
-    with as_path(path).open("rb") if is_remote(path) else open_regular(path, limit) as file:
+    place: object = as_path(path)
+    with place.open("rb") if isinstance(place, RemotePath) else open_regular(path, limit) as file:
         parts, size = [], 0
         while size <= limit and (part := file.read(MB)):  # which sets aside as much memory as it may read
             parts.append(part)

@@ -32,7 +32,7 @@ from visterm.core.jsonlines import json_text
 from visterm.core.learned import check_learned, learned_attributes
 from visterm.core.packing import csr_of_parts, csr_parts, pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
-from visterm.core.remote import as_path, is_remote
+from visterm.core.remote import RemotePath, as_path, is_remote
 from visterm.core.writing import check_space, is_alive, storage_error, sync, temporary_beside, writing
 
 LOG = logging.getLogger("visterm")
@@ -255,8 +255,9 @@ def load_arrays(path: Path, only: str | None = None) -> dict[str, NDArray[Any]]:
 
 def file_hash(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a file's bytes, in hex."""
-    if is_remote(path):
-        return hashlib.sha256(as_path(path).read_bytes()).hexdigest()
+    place: object = as_path(path)
+    if isinstance(place, RemotePath):
+        return hashlib.sha256(place.read_bytes()).hexdigest()
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -34,10 +34,13 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
     It is typed as the `Path` that it stands in for.
     """
+    if isinstance(path, RemotePath):
+        return cast("Path", path)
     text = os.fspath(path)
-    if is_remote(path):
-        return cast("Path", path if isinstance(path, RemotePath) else RemotePath(text))
-    return Path(text[len("file://") :] if text.lower().startswith("file://") else text)
+    found = _ADDRESS.match(text)
+    if found is None:
+        return Path(text)
+    return Path(text[len("file://") :]) if found[1].lower() == "file" else cast("Path", RemotePath(text))
 
 
 def as_remote(path: object) -> RemotePath | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from visterm.core.wording import BIDI_CONTROLS, has_seen_letters
 
 MOST_TAGS = 100  # Tags that one image may be given at once, whoever gives them: a person, another program, a tag file
 MOST_LETTERS = 200  # Letters of a tag that comes in; those that a run knows already may be longer
+MOST_COUNTED = 2**53  # Images that a saved dictionary may say that a tag has
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REJECTED = -1.0
 _GIVEN = 1.0
@@ -311,7 +313,7 @@ class Vocabulary:
         columns = sorted(column for column, total in sums.items() if total)
         values = np.array([sums[column] for column in columns], np.float32)
         parts = (values, np.array(columns, np.int32), np.array([0, len(columns)], np.int32))
-        return sp.csr_array(parts, shape=(1, len(self))), [self.tags[column] for column in sums]
+        return sp.csr_array(parts, shape=(1, len(self.tags))), [self.tags[column] for column in sums]
 
     def unknown_words(self, words: Iterable[str]) -> str:
         """Return the message that some words are no tags: each with the nearest tag, or all with the list of tags."""
@@ -334,9 +336,16 @@ class Vocabulary:
         return {**saved, "aliases": dict(self.aliases)} if self.aliases else saved
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> Self:
-        """Make a vocabulary of what `to_json` returned."""
-        return cls(saved["tags"], saved["counts"], saved.get("aliases"))
+    def from_json(cls, saved: Any) -> Self:
+        """Make a vocabulary of what `to_json` returned. Raises DataError if it is something else."""
+        parts: Any = saved if isinstance(saved, dict) else {}
+        tags, counts, aliases = map(parts.get, ("tags", "counts", "aliases"))
+        if not (isinstance(tags, list) and isinstance(counts, list) and isinstance(aliases or {}, dict)):
+            raise DataError("is no dictionary; expected lists of 'tags' and 'counts', and 'aliases' by name, if any")
+        for count in counts:
+            if type(count) is not int or not 0 <= count <= MOST_COUNTED:
+                raise DataError(f"a count is {reprlib.repr(count)}; expected a whole number, 0 to {MOST_COUNTED}")
+        return cls(tags, counts, aliases)
 
     def _known(self, tags: Iterable[str]) -> list[int]:
         """Return the columns of those tags that have one."""

@@ -36,17 +36,23 @@ class HandTagged(NamedTuple):
         here = _places(ids, self.ids) >= 0
         return self._replace(ids=self.ids[here], n_words=self.n_words[here], n_given=self.n_given[here])
 
-    def first(self, found: Ranking, scores: NDArray[Any], k: int) -> Ranking:
+    def first(self, found: Ranking, scores: NDArray[Any], k: int) -> tuple[Ranking, list[str | None]]:
         """Put photos that were tagged by hand before others, those with most of the words first, then by score.
 
         `found` has the best of all, in one row; `scores`, (n,), are those of the photos tagged by hand, which need not
-        be among the best. At most k are returned; 0 means all.
+        be among the best. At most k are returned; 0 means all. Beside them "person" or "accepted" for photos that have
+        all the words by hand, None for others.
         """
         order = np.lexsort((self.ids, -scores, -self.n_given, -self.n_words))
         others = np.flatnonzero(_places(self.ids, found.ids[0]) < 0)
         ids = np.concatenate([self.ids[order], found.ids[0, others]])[: k or None]
         ranked = np.concatenate([scores[order], found.scores[0, others]])[: k or None]
-        return Ranking(ids[None, :], ranked[None, :].astype(np.float32))
+        sources = [
+            None if words < self.n_searched else GIVEN if given == self.n_searched else ACCEPTED
+            for words, given in zip(self.n_words[order].tolist(), self.n_given[order].tolist(), strict=True)
+        ]
+        sources = [*sources, *[None] * len(others)][: k or None]
+        return Ranking(ids[None, :], ranked[None, :].astype(np.float32)), sources
 
     def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_] | None:
         """Return which of the words with weights images have by hand, shape (n_images, n_words); None if no image."""
@@ -55,18 +61,6 @@ class HandTagged(NamedTuple):
         found = np.zeros((len(ids), n_words), np.bool_)
         for word, tagged in self.of_tags.items():
             found[:, word] = _places(tagged, ids) >= 0
-        return found
-
-    def sources(self, ids: Ids) -> list[str | None]:
-        """Return "person" or "accepted" for images that have all the words by hand, None for others."""
-        if len(self.ids) == 0:
-            return [None] * len(ids)
-        found: list[str | None] = []
-        for place in _places(self.ids, ids).tolist():
-            if place < 0 or self.n_words[place] < self.n_searched:
-                found.append(None)
-            else:
-                found.append(GIVEN if self.n_given[place] == self.n_searched else ACCEPTED)
         return found
 
 

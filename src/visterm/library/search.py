@@ -124,7 +124,8 @@ class Searchable:
         learned = query.weights.nnz > 0 or query.outside is not None
         calibration = _calibration(tagger, combine, limited=limited and learned)
         rows = self.searched.current_rows()
-        word_rows = tagger.tag_rows(query.weights.indices)
+        meant = query.weights.indices, query.weights.data  # the tags; above 0 those that images should show
+        word_rows = tagger.tag_rows(meant[0])
         ids = None if not among else self._passing(among, rows)
         hand = hand_tagged(self.searched, tagger.vocabulary, query)
         if len(hand.ids):
@@ -155,23 +156,20 @@ class Searchable:
                 if k and not limited:  # the others need no confidences
                     kept = _contenders(calibration, scores, query, hand, ids, k)
                     ids, scores = ids[kept], scores[kept]
-                logs = _log_confidences(calibration, scores, query, hand, ids)
+                logs = calibration.log_confidences(scores, *meant, hand.certain(ids, meant[0].size))
                 found, n_likely = _likeliest(ids, logs, k, cutoff, min_confidence)
                 hand = hand.among(np.sort(found.ids[0]) if limited else ids)
             else:
                 logs = (part_signs(query.weights.data[None, :]) @ log_probabilities(scores).T)[0]
                 found, hand = _best(ids, logs, check_k(k, len(logs))), hand.among(ids)
             own = logs[np.searchsorted(ids, hand.ids)]
-        if len(hand.ids):
-            found = hand.first(found, own, k)
-        elif k:
-            found = Ranking(found.ids[:, :k], found.scores[:, :k])
+        found, sources = hand.first(found, own, k)
         chances = None
         if calibration is not None:
-            scores = rows.products(word_rows, found.ids[0])
-            chances = np.exp(_log_confidences(calibration, scores, query, hand, found.ids[0]))
+            scores, certain = rows.products(word_rows, found.ids[0]), hand.certain(found.ids[0], meant[0].size)
+            chances = np.exp(calibration.log_confidences(scores, *meant, certain))
         return Found(
-            self._hits(found, chances, hand.sources(found.ids[0])),
+            self._hits(found, chances, sources),
             query.unknown,
             n_likely if limited else None,
             () if query.outside is None else query.outside.words,
@@ -321,14 +319,6 @@ def _without(ids: Ids | None, rejected: Ids, rows: SearchedRows) -> Ids:
     """Return images (None: all) but for rejected ones."""
     there = rows.ids if ids is None else ids
     return there if len(rejected) == 0 else np.setdiff1d(there, rejected, assume_unique=True)
-
-
-def _log_confidences(
-    calibration: Calibration, scores: NDArray[np.float32], query: Query, hand: HandTagged, ids: Ids
-) -> NDArray[np.float64]:
-    """Return the logs of the chances that images are meant; what people said of the words is certain."""
-    certain = hand.certain(ids, query.weights.nnz)
-    return calibration.log_confidences(scores, query.weights.indices, query.weights.data, certain)
 
 
 def _contenders(

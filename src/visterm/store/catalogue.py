@@ -98,7 +98,7 @@ class StoredCatalogue(SearchedCatalogue):
         catalogue = cls.__new__(cls)
         catalogue._begin(Database(path / DATABASE), path.absolute())
         catalogue.current_rows()
-        catalogue._rows.check_sample()
+        catalogue._rows.check(sampled=True)
         return catalogue
 
     def check(self) -> int:
@@ -112,10 +112,8 @@ class StoredCatalogue(SearchedCatalogue):
                 f"{self.database.path} is damaged: {found[0]} ({len(found)} such). Restore it from a backup, or index "
                 "the images again."
             )
-        segments = self._rows.segments()
-        for segment in segments:
-            self._rows.check(segment)
-        return self._rows.n_without_sums(segments)
+        self._rows.check()
+        return self._rows.n_without_sums(self._rows.segments())
 
     def add_checksums(self) -> None:
         """Keep checksums of the rows that have none, as they are now."""
@@ -142,10 +140,10 @@ class StoredCatalogue(SearchedCatalogue):
     def origin(self) -> Origin:
         """The current run, as what made the rows. Raises CorruptFileError if the database names none."""
         statement = "SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1"
-        found = self.database.keep("origin", lambda: self.database.row(statement))
-        if found is None:
+        found = self.database.keep("origin", lambda: self.database.rows(statement))
+        if not found:
             raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
-        return Origin(*found)
+        return Origin(*found[0])
 
     def fingerprint(self) -> str:
         """Return what made the rows: those of another cannot be compared with them."""

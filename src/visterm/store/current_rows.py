@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_ids, as_queries, check_k
+from visterm.core.checks import as_ids, as_rows, check_k
 from visterm.core.errors import DataError
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
@@ -55,7 +55,7 @@ class CurrentRows:
         are right. Raises ShapeError if `q` is not as wide as the rows; DataError if `q` is not finite, or `among` are
         no whole numbers.
         """
-        Q, ids = as_queries(q, self.width), None if among is None else as_ids(among)
+        Q, ids = as_rows(q, "q", self.width, or_one=True), None if among is None else as_ids(among)
         places = [None if ids is None else part.places(ids) for part in self.parts]
         k = check_k(k, sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True)))
         found = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
@@ -71,7 +71,7 @@ class CurrentRows:
 
     def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
         """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
-        Q = as_queries(q, self.width)
+        Q = as_rows(q, "q", self.width, or_one=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
             return self.parts[0].products(queries)  # all rows where they lie, without a copy

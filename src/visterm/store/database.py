@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import files
@@ -68,7 +69,7 @@ class Database:
         self._opened: list[sqlite3.Connection] = []
         self._opening = threading.Lock()
         self._turns: AbstractContextManager[Any] = threading.RLock() if path is None else nullcontext()
-        self._identity: tuple[FileIdentity, ...] | None = None
+        self._identity: list[tuple[int, int] | None] = []
         self._kept: dict[Hashable, Any] = {}
         self._kept_bytes = 0
         self._shared = self._connect() if path is None else None
@@ -93,14 +94,22 @@ class Database:
                 connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
 
     def check_in_place(self) -> None:
-        """Check that the files at the catalogue's path are still those that were opened.
+        """Check that the files at the catalogue's path are still those that were opened; the first time, note which.
 
-        Raises ReplacedError if they were removed, or others were put in their place: what is written would be lost with
-        the old ones.
+        These are the database and its log of writes (``-wal``), which holds what was committed last. Raises
+        ReplacedError if they were removed, or others were put in their place: what is written would be lost with them.
         """
-        if self.path is None or self._identity is None:
+        if self.path is None or not self._opened:
             return
-        found = _identities(self.path)
+        found: list[tuple[int, int] | None] = []  # Device and inode of each file; None where there is none
+        for file in (self.path, f"{self.path}-wal"):
+            try:
+                state = os.stat(file)
+            except OSError:
+                found.append(None)
+            else:
+                found.append((state.st_dev, state.st_ino))
+        self._identity = self._identity or found
         if found != self._identity:
             what = "removed" if None in found else "replaced by another"
             raise ReplacedError(
@@ -114,14 +123,10 @@ class Database:
         with self._used() as connection:
             return connection.execute(statement, values).fetchall()
 
-    def row(self, statement: str, values: Any = ()) -> Any:
-        """Run one statement that reads, and return its first row, or None."""
-        with self._used() as connection:
-            return connection.execute(statement, values).fetchone()
-
     def value(self, statement: str, values: Any = ()) -> Any:
         """Run one statement that reads, and return the first value of its first row, or None."""
-        found = self.row(statement, values)
+        with self._used() as connection:
+            found = connection.execute(statement, values).fetchone()
         return None if found is None else found[0]
 
     def kept(self) -> dict[Hashable, Any]:
@@ -232,7 +237,7 @@ class Database:
             for connection in self._opened:
                 connection.close()
             self._opened.clear()
-            self._identity = None
+            self._identity = []
             self._of_thread = threading.local()
             self._shared = None
 
@@ -315,33 +320,17 @@ class Database:
             ) from error
         with self._opening:
             self._opened.append(connection)
-            if self.path is not None and self._identity is None:
+            if not self._identity:
                 connection.execute("SELECT count(*) FROM sqlite_schema")  # its log of writes is there from now on
-                self._identity = _identities(self.path)
+                self.check_in_place()
         return connection
 
 
+@dataclass(eq=False)
 class Table:
     """One or some tables of a catalogue, with their statements."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-
-FileIdentity = tuple[int, int] | None  # Device and inode of a file; None where there is none
-
-
-def _identities(path: Path) -> tuple[FileIdentity, ...]:
-    """Return the identity of a database and of its log of writes (``-wal``), which holds what was committed last."""
-    found: list[FileIdentity] = []
-    for file in (path, f"{path}-wal"):
-        try:
-            state = os.stat(file)
-        except OSError:
-            found.append(None)
-        else:
-            found.append((state.st_dev, state.st_ino))
-    return tuple(found)
+    _database: Database
 
 
 def _lacks_a_table(error: sqlite3.Error) -> bool:

@@ -119,8 +119,8 @@ class Jobs(Table):
 
     def get(self, job_id: int) -> Job | None:
         """Return one job; None where the id is not known."""
-        found = self._database.row(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (job_id,))
-        return None if found is None else Job(*found)
+        found = self._database.rows(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (job_id,))
+        return Job(*found[0]) if found else None
 
     def latest(self, limit: int = 50, *, before: int | None = None) -> list[Job]:
         """List jobs, the newest first; `before` is the last id of the page before."""

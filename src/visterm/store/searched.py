@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_ids, as_queries, check_k
+from visterm.core.checks import as_ids, as_rows, check_k
 from visterm.core.errors import CorruptFileError
 from visterm.core.executor import Shards
 from visterm.core.products import merged
@@ -20,7 +20,7 @@ from visterm.store.database import Database, as_text
 from visterm.store.filters import Filter, conditions_of, image_ids
 from visterm.store.images import Images, as_list
 from visterm.store.rows import row_lengths, stack_rows
-from visterm.store.stored_rows import StoredRows
+from visterm.store.stored_rows import VERSION, StoredRows
 from visterm.store.tags import NOT_REJECTED, Tags
 
 Ids: TypeAlias = NDArray[np.int64]
@@ -127,13 +127,14 @@ class SearchedCatalogue:
         replaced since it was opened: the maps are of files that are gone.
         """
         self.database.check_in_place()
-        rows, version = self._current, self._rows.version()
+        now = partial(self.database.keep, "rows", partial(self.database.value, VERSION))
+        rows, version = self._current, now()
         while rows is None or rows.version != version:
             try:
                 rows = self._current = self._rows.read_current()
                 break
             except CorruptFileError:
-                before, version = version, self._rows.version()
+                before, version = version, now()
                 if version == before:  # else another process compacted just now, and removed what was old
                     raise
         return rows
@@ -210,7 +211,7 @@ class SearchedCatalogue:
         missing = [int(i) for i in ids if i not in there]
         if len(missing) < ONE_BY_ONE:
             one = "SELECT name, path, id FROM images WHERE id = ?"
-            found = [self.database.row(one, (i,)) for i in missing]
+            found = [row for i in missing for row in self.database.rows(one, (i,))]
         else:
             found = self.database.rows(
                 "SELECT name, path, id FROM images WHERE id IN (SELECT value FROM json_each(?))", (as_list(missing),)
@@ -256,7 +257,7 @@ class ShardedRows:
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
         """Find the rows with the largest dot products, see `StoredCatalogue.search`."""
-        Q, k = as_queries(q), check_k(k, len(self))
+        Q, k = as_rows(q, "q", or_one=True), check_k(k, len(self))
         arguments: list[dict[str, Any]] = [{"q": Q, "k": max(k, 1)} for _ in self._bases]
         if among is not None:
             ids = as_ids(among)
@@ -270,7 +271,7 @@ class ShardedRows:
 
     def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
         """Return the products of images (None: of all) with query rows, shape (n_images, n_queries)."""
-        Q = as_queries(q)
+        Q = as_rows(q, "q", or_one=True)
         if ids is None:
             return np.concatenate(self.of_all("products", q=Q))
         requested = np.asarray(ids, np.int64).ravel()

@@ -76,13 +76,13 @@ def build_indexes(rows: StoredRows, queries: Any) -> bool:
 
 def how_it_searches(database: Database) -> str:
     """Return how searches of the current run go: exactly, or through an index, with what was measured of it."""
-    found = database.row(
+    found = database.rows(
         "SELECT facts, segments.n_rows - indexes.n_rows, file FROM indexes "
         f"JOIN segments ON segments.id = segment_id WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
     )
-    if found is None:
+    if not found:
         return "exact: every photo is compared"
-    facts, later, file = found
+    facts, later, file = found[0]
     largest = settings_of(facts)
     if not largest.pays:
         return f"exactly: an index does not pay here ({_measured(largest)})"

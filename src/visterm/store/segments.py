@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,12 +115,13 @@ class Segment(ABC):
         return None
 
 
+@dataclass(eq=False)
 class SegmentInMemory(Segment):
     """A segment of a catalogue that was not saved; what is appended stays where it is until it is read."""
 
-    def __init__(self, kind: str, width: int) -> None:
-        self.kind, self.width = kind, width
-        self._parts: list[tuple[NDArray[np.int64], Matrix]] = []
+    kind: str
+    width: int
+    _parts: list[tuple[NDArray[np.int64], Matrix]] = field(default_factory=list)
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
         """Keep rows."""
@@ -146,11 +148,13 @@ class SegmentInMemory(Segment):
         self._parts = kept
 
 
+@dataclass(eq=False)
 class SegmentFolder(Segment):
     """A segment on disk; see `Segment`."""
 
-    def __init__(self, folder: Path, kind: str, width: int) -> None:
-        self.folder, self.kind, self.width = folder, kind, width
+    folder: Path
+    kind: str
+    width: int
 
     def where(self, name: str) -> str:
         """Return the path of a file."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from visterm.store.segments import (
 ROWS = "rows"
 
 VERSION = "SELECT value FROM meta WHERE key = 'rows'"  # It changes whenever rows do
+CURRENT = "SELECT coalesce(rows_of, id) FROM runs WHERE current = 1"  # The run whose rows are searched
 
 HIDDEN = (
     "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
@@ -62,16 +64,16 @@ class Block(NamedTuple):
     rows_sum: int
 
 
+@dataclass(eq=False)
 class StoredRows:
     """Segments of rows, in a catalogue's folder or in memory (None).
 
     Who calls what writes holds the writer's lock and a transaction.
     """
 
-    def __init__(self, database: Database, folder: Path | None) -> None:
-        self.database = database
-        self.folder = folder
-        self._in_memory: dict[int, SegmentInMemory] = {}
+    database: Database
+    folder: Path | None
+    _in_memory: dict[int, SegmentInMemory] = field(default_factory=dict)
 
     def read_current(self) -> CurrentRows:
         """Read which rows the current run has now, and map them.
@@ -80,7 +82,7 @@ class StoredRows:
         """
         with self.database.transaction(writes=False):
             version = self.database.value(VERSION)
-            run_id = self.database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
+            run_id = self.database.value(CURRENT)
             if run_id is None:
                 raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
             last_id = self.database.value("SELECT max(id) FROM images") or 0
@@ -93,11 +95,17 @@ class StoredRows:
                     )
                 width = segment.width
                 hidden = checked_places(self.database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
-                index = self.database.row("SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,))
-                if index is not None and not 0 <= index[1] <= segment.n_rows:
-                    raise CorruptFileError(f"An index of {segment.n_rows} rows is noted to cover {index[1]}. {RESTORE}")
+                index = None
+                known = self.database.rows(
+                    "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,)
+                )
+                for index in map(StoredIndex._make, known):
+                    if not 0 <= index.n_rows <= segment.n_rows:
+                        raise CorruptFileError(
+                            f"An index of {segment.n_rows} rows is noted to cover {index.n_rows}. {RESTORE}"
+                        )
                 files = self.files(segment)
-                part = files.part(segment.n_rows, hidden, StoredIndex(*index) if index else None)
+                part = files.part(segment.n_rows, hidden, index)
                 first, last = (part.ids.min(), part.ids.max()) if len(part.ids) else (0, 0)
                 if not 0 <= first <= last <= last_id:
                     raise CorruptFileError(
@@ -106,10 +114,6 @@ class StoredRows:
                     )
                 parts.append(part)
         return CurrentRows(version, parts, width)
-
-    def version(self) -> Any:
-        """Return what changes whenever rows do."""
-        return self.database.keep("rows", lambda: self.database.value(VERSION))
 
     def have_changed(self) -> None:
         """Tell searches, of other processes too; drawn and not counted, so that it is new after a rollback as well."""
@@ -174,22 +178,6 @@ class StoredRows:
         self._commit(segment_id, n_rows + len(ids), files)
         self.have_changed()
 
-    def check_sample(self) -> None:
-        """Compare a few blocks of the current run's rows with their checksums.
-
-        Raises CorruptFileError if some differ.
-        """
-        version = self.version()
-        try:
-            run_id = self.database.value("SELECT coalesce(rows_of, id) FROM runs WHERE current = 1")
-            for segment in segments_of(self.database, "WHERE run_id = ?", run_id):
-                self.check(segment, sampled=True)
-        except CorruptFileError:
-            if version == self.database.value(
-                VERSION
-            ):  # else another process compacted just now, and removed what was old
-                raise
-
     def add_sums(self, segments: Sequence[StoredSegment]) -> None:
         """Keep checksums of rows that have none, as they are now."""
         for segment in segments:
@@ -203,29 +191,35 @@ class StoredRows:
         """Return how many rows have no checksum: an earlier visterm wrote them."""
         return sum(end - first for segment in segments for first, end in self._gaps(segment))
 
-    def check(self, segment: StoredSegment, *, sampled: bool = False) -> None:
-        """Compare the rows of a segment with their checksums: all, or a few blocks drawn at random.
+    def check(self, *, sampled: bool = False) -> None:
+        """Compare rows with their checksums: all, or of the current run's segments a few blocks drawn at random.
 
         Raises CorruptFileError if some differ.
         """
-        found = self.database.rows(
-            "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= ? "
-            f"{f'ORDER BY random() LIMIT {SAMPLED}' if sampled else 'ORDER BY first'}",
-            (segment.id, segment.n_rows),
-        )
-        if not found:
-            return
-        files = self.files(segment)
-        ids, U = files.read(segment.n_rows)
-        for block in map(Block._make, found):
-            sums = _sums(ids, U, block.first, block.n_rows)
-            if sums != (block.ids_sum, block.rows_sum):
-                name = IDS if sums[0] != block.ids_sum else DENSE if segment.kind == "dense" else DATA
-                raise CorruptFileError(
-                    f"{files.where(name)}: rows {block.first:,} to {block.first + block.n_rows - 1:,} are not what was "
-                    "written; the disk or another program changed them. Restore the catalogue from a backup, or index "
-                    "the images again into a new one."
+        version = self.database.value(VERSION)
+        which = f"WHERE run_id = ({CURRENT})" if sampled else ""
+        try:
+            for segment in segments_of(self.database, which):
+                found = self.database.rows(
+                    "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= "
+                    f"? {f'ORDER BY random() LIMIT {SAMPLED}' if sampled else 'ORDER BY first'}",
+                    (segment.id, segment.n_rows),
                 )
+                if not found:
+                    continue
+                files = self.files(segment)
+                ids, U = files.read(segment.n_rows)
+                for block in map(Block._make, found):
+                    sums = _sums(ids, U, block.first, block.n_rows)
+                    if sums != (block.ids_sum, block.rows_sum):
+                        name = IDS if sums[0] != block.ids_sum else DENSE if segment.kind == "dense" else DATA
+                        raise CorruptFileError(
+                            f"{files.where(name)}: rows {block.first:,} to {block.first + block.n_rows - 1:,} are not "
+                            f"what was written; the disk or another program changed them. {RESTORE}"
+                        )
+        except CorruptFileError:
+            if not sampled or version == self.database.value(VERSION):
+                raise  # else another process compacted just now, and removed what was old
 
     def compact(self, least: float) -> bool:
         """Write segments anew without their dead rows, where these are at least that share; return whether any was."""

@@ -44,29 +44,11 @@ LEARNED_IMAGES, SKIPPED = "learned_images.safetensors", "skipped.jsonl"
 REFERENCE = "reference.json"
 CALIBRATION = "calibration.safetensors"
 
-VOCABULARY_KIND = Record(
-    {"tags": Listed(Text(), "n_tags"), "counts": Listed(Whole(), "n_tags"), "aliases": Record(required=False)}
-)
 FACTS_KIND = Record({"images": Whole(required=False)})
 REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(least=1)})
-CALIBRATION_KIND: dict[str, Kind] = {
-    "slope": Array("float64", ("n_tags_",), least=0),
-    "offset": Array("float64", ("n_tags_",)),
-    "together": Array("float64", (), least=0, most=1),
-    "n_images": Array("int64", (), least=0),
-    "bend": Array("float64", (3,), required=False),
-    "doubt": Array("float64", ("n_tags_",), least=0, required=False),
-}
-HELD_OUT: dict[str, Kind] = {
-    "held_out_starts": Array("int64", ("n_tags_ + 1",), least=0, ascending=True),
-    "held_out_chances": Array("float32", ("n_entries",), least=0, most=1, empty=True),
-    "held_out_right": Array("bool", ("n_entries",), empty=True),
-    "held_out_groups": Array("int8", ("n_tags_",), least=0),
-    "held_out_n_given": Array("int64", (), least=0),
-}
 SKIPPED_KIND = Record({"image": Text(), "reason": Text()})
 GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
-MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False)})
+TAG_ROWS_KIND = DenseOrCsr("float32", ("n_tags_", None), canonical=False)
 
 
 def write_run(tagger: Any, folder: Path) -> None:
@@ -96,10 +78,10 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
     tagger: Any = kind.__new__(kind)
     tagger._begin(
         None,
-        read_part(folder / "vocabulary.json", Vocabulary.from_json, VOCABULARY_KIND),
+        read_part(folder / "vocabulary.json", lambda file: Vocabulary.from_json(read_json(file))),
         read_part(folder / "facts.json", dict, FACTS_KIND),
     )
-    n_tags = len(tagger.vocabulary)
+    n_tags = len(tagger.vocabulary.tags)
     tagger.unread, tagger.unread_jobs = folder, n_jobs
     fingerprint = read_json(folder / MANIFEST).get(FINGERPRINT)
     tagger.unread_fingerprint = fingerprint if isinstance(fingerprint, str) else None
@@ -117,7 +99,9 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
     if (folder / REFERENCE).exists():
         tagger.reference = read_part(folder / REFERENCE, Reference.from_json, REFERENCE_KIND, n_tags)
     if (folder / CALIBRATION).exists():
-        tagger.calibration = read_calibration(folder / CALIBRATION, n_tags)
+        tagger.calibration = read_part(
+            folder / CALIBRATION, lambda file: Calibration.of_arrays(load_arrays(file), n_tags)
+        )
     found: T = tagger
     return found
 
@@ -139,7 +123,7 @@ def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
         return None
     with refusing(file):
         V: Matrix = arrays[name] if name in arrays else csr_of_parts(name, arrays)
-        MODEL_KIND.check({name: V}, Sizes({"n_tags_": n_tags}))
+        TAG_ROWS_KIND.check(V, Sizes({"n_tags_": n_tags}))
     return V
 
 
@@ -183,24 +167,6 @@ def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:
     n_named = len(getattr(encoder, "names_", ()))
     if getattr(model, "by_number_", False) and expected is not None and expected > n_named:
         raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
-
-
-def read_calibration(file: Path, n_tags: int) -> Calibration:
-    """Read a calibration, and refuse one that is damaged, or is none of a run with so many tags."""
-    arrays = load_arrays(file)
-    kinds = CALIBRATION_KIND | (HELD_OUT if any(name in arrays for name in HELD_OUT) else {})
-    unknown = sorted(arrays.keys() - kinds.keys())
-    with refusing(file):
-        if unknown:
-            raise DataError(f"there is an array {unknown[0]!r}, which no calibration has")
-        Record(kinds).check(arrays, Sizes({"n_tags_": n_tags}))
-        if HELD_OUT.keys() <= arrays.keys():
-            starts, n = arrays["held_out_starts"], len(arrays["held_out_chances"])
-            if starts[0] != 0 or starts[-1] != n:
-                raise DataError(f"held_out_starts does not go from 0 to {n}")
-        if "bend" in arrays and (arrays["bend"][:2] <= 0).any():
-            raise DataError(f"bend is {arrays['bend'].tolist()}; expected slopes above 0")
-    return Calibration.of_arrays(arrays)
 
 
 def read_given(file: Path, n_tags: int, encoder: AnyEncoder) -> Any:

@@ -24,7 +24,7 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     known, outside = run.words.dictionary(run.vocabulary), run.words
     new_tags = new_tags or {}
     found, missing = known.parse(words, new_tags, phrases=outside.source is not None and outside.source.reads_phrases)
-    n_tags = len(run.vocabulary)
+    n_tags = len(run.vocabulary.tags)
     fresh: dict[str, str] = {}
     for piece in missing:
         fresh.setdefault(tag_key(piece.text), clean_tag(piece.text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,6 +60,7 @@ class Added(NamedTuple):
     without: list[str]  # Those without a vector
 
 
+@dataclass(eq=False)
 class WordPlaces:
     """What a run knows of words that are no tags: where vectors come from, and the words that were added.
 
@@ -76,22 +78,14 @@ class WordPlaces:
         Their rows.
     """
 
-    def __init__(
-        self,
-        source: WordSource | None = None,
-        *,
-        width: int = 0,
-        without: Sequence[str] = (),
-        added: Sequence[str] = (),
-        rows: Floats | None = None,
-    ) -> None:
-        self.source = source
-        self.width = width
-        self.without = list(without)
-        self.added = list(added)
-        self.rows: Floats = np.zeros((0, width), np.float32) if rows is None else rows
-        self._dictionaries: tuple[Any, Any] = (None, None)
-        self._looked_up: dict[str, Floats | None] = {}
+    source: WordSource | None = None
+    _: KW_ONLY
+    width: int = 0
+    without: Sequence[str] = ()
+    added: Sequence[str] = ()
+    rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    _dictionaries: tuple[Any, Any] = (None, None)
+    _looked_up: dict[str, Floats | None] = field(default_factory=dict)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -167,8 +161,9 @@ class WordPlaces:
         placed = looked_up.place(model, fresh)
         added = [word for word, found in zip(fresh, placed.found, strict=True) if found]
         without = [word for word, found in zip(fresh, placed.found, strict=True) if not found]
-        fresh_rows = placed.rows[placed.found]  # as wide as rows of tags, which may have a bias beside the vector
-        rows = np.concatenate([self.rows, fresh_rows]) if self.added and added else fresh_rows if added else self.rows
+        # as wide as rows of tags, which may have a bias beside the vector
+        parts = [part for part in (self.rows, placed.rows[placed.found]) if len(part)]
+        rows = np.concatenate(parts) if parts else self.rows
         places = WordPlaces(source, width=self.width, without=self.without, added=[*self.added, *added], rows=rows)
         return places, Added(added, there, without)
 
@@ -209,9 +204,11 @@ class WordPlaces:
             return cls()
         saved = read_json(folder / WORDS)
         FORM.check(saved, Sizes())
-        rows = load_arrays(folder / ADDED_ROWS)["rows"] if saved["added"] else None
         source = WordSource.load(folder, saved["source"]).of_encoder(encoder)
-        return cls(source, width=saved["width"], added=saved["added"], rows=rows)
+        places = cls(source, width=saved["width"], added=saved["added"])
+        if saved["added"]:
+            places.rows = load_arrays(folder / ADDED_ROWS)["rows"]
+        return places
 
 
 def rank_with_added(

@@ -7,9 +7,28 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.errors import DataError
+from visterm.core.learned import Array, Kind, Record, Sizes
 from visterm.metrics.bands import frequency_bands
 
 Doubles = NDArray[np.float64]
+
+KINDS: dict[str, Kind] = {
+    "slope": Array("float64", ("n_tags_",), least=0),
+    "offset": Array("float64", ("n_tags_",)),
+    "together": Array("float64", (), least=0, most=1),
+    "n_images": Array("int64", (), least=0),
+    "bend": Array("float64", (3,), required=False),
+    "doubt": Array("float64", ("n_tags_",), least=0, required=False),
+}
+HELD_OUT_KINDS: dict[str, Kind] = {
+    "held_out_starts": Array("int64", ("n_tags_ + 1",), least=0, ascending=True),
+    "held_out_chances": Array("float32", ("n_entries",), least=0, most=1, empty=True),
+    "held_out_right": Array("bool", ("n_entries",), empty=True),
+    "held_out_groups": Array("int8", ("n_tags_",), least=0),
+    "held_out_n_given": Array("int64", (), least=0),
+}
+"""The arrays of a calibration, as files have them."""
 
 TINY = np.finfo(np.float64).tiny
 
@@ -163,12 +182,23 @@ class Calibration(NamedTuple):
         return own if self.held_out is None else own | self.held_out.arrays()
 
     @classmethod
-    def of_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Make the calibration that `arrays` took apart; of an older run, without bend, held-out chances and doubt."""
+    def of_arrays(cls, arrays: dict[str, NDArray[Any]], n_tags: int) -> Self:
+        """Make the calibration that `arrays` took apart; of an older run, without bend, held-out chances and doubt.
+
+        Raises DataError if it is damaged, or is none of a run with so many tags.
+        """
+        kinds = KINDS | (HELD_OUT_KINDS if any(name in arrays for name in HELD_OUT_KINDS) else {})
+        if unknown := sorted(arrays.keys() - kinds.keys()):
+            raise DataError(f"there is an array {unknown[0]!r}, which no calibration has")
+        Record(kinds).check(arrays, Sizes({"n_tags_": n_tags}))
         bend = Bend(*arrays["bend"].tolist()) if "bend" in arrays else Bend()
+        if min(bend[:2]) <= 0:
+            raise DataError(f"bend is {list(bend)}; expected slopes above 0")
         n_images, together = int(arrays["n_images"]), float(arrays["together"])
         held_out = None
         if "held_out_starts" in arrays:
+            if arrays["held_out_starts"][[0, -1]].tolist() != [0, n := len(arrays["held_out_chances"])]:
+                raise DataError(f"held_out_starts does not go from 0 to {n}")
             starts, chances, right, groups, n_given = (arrays[f"held_out_{name}"] for name in HeldOutChances._fields)
             held_out = HeldOutChances(starts, chances, right.astype(np.bool_), groups, int(n_given))
         return cls(arrays["slope"], arrays["offset"], together, n_images, bend, held_out, arrays.get("doubt"))
