@@ -66,17 +66,9 @@ def encode(
     not_read = say_not_read([images])
     began = time.monotonic()
     done = encode_folder(
-        images,
-        out,
-        encoder=encoder,
-        encoder_params=options.settings(encoder_set or [], "--encoder-set"),
-        run=run,
-        shard_size=shard_size,
-        seed=seed,
-        executor=options.executor_of(ray, jobs),
-        say=say,
-        progress=Bars(),
-    )
+        images, out, encoder=encoder, encoder_params=options.settings(encoder_set or [], "--encoder-set"), run=run,
+        shard_size=shard_size, seed=seed, executor=options.executor_of(ray, jobs), say=say, progress=Bars(),
+    )  # fmt: skip
     seconds = time.monotonic() - began
     if json:
         speed = {"seconds": seconds, "images_per_second": done.encoded / seconds}

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from visterm.cluster.engine import Engine, held_settings, load_ray
 from visterm.core import errors
@@ -37,17 +37,8 @@ _SETTINGS = {
 }
 
 
-class RayMember(NamedTuple):
-    """One process of a group: `Member`."""
-
-    rank: int
-    size: int
-    n_threads: int
-
-    @property
-    def host(self) -> str:
-        """Address at which the other processes reach this machine."""
-        return str(load_ray().util.get_node_ip_address())
+class RayMember(Member):
+    """One process of a group of Ray's."""
 
     def broadcast(self, value: Any) -> Any:
         """Return what the process of rank 0 passed; every process has to call this."""
@@ -130,7 +121,8 @@ def _one(config: dict[str, Any]) -> Any:
     must_see(exchange)
     if (exchange / ERROR).exists():
         return None
-    member = RayMember(context.get_world_rank(), context.get_world_size(), config["n_threads"])
+    host = str(load_ray().util.get_node_ip_address())
+    member = RayMember(config["n_threads"], context.get_world_rank(), context.get_world_size(), host)
     try:
         return config["work"](member, ProgressFile(exchange / "progress.jsonl"))
     except Exception as error:

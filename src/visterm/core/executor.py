@@ -60,27 +60,18 @@ class Group(NamedTuple):
     n_threads: int  # Processors that each may take
 
 
-class Member(Protocol):
-    """One process of a group, as the function that it runs sees it."""
+@dataclass(frozen=True)
+class Member:
+    """One process of a group, as the function that it runs sees it; as it stands, the only one."""
 
-    @property
-    def rank(self) -> int:
-        """Number of this process, from 0."""
-
-    @property
-    def size(self) -> int:
-        """How many processes there are."""
-
-    @property
-    def n_threads(self) -> int:
-        """Threads that this process may use."""
-
-    @property
-    def host(self) -> str:
-        """Address at which the other processes reach this machine."""
+    n_threads: int  # That this process may use
+    rank: int = 0  # Number of this process
+    size: int = 1  # How many processes there are
+    host: str = "127.0.0.1"  # Address at which the other processes reach this machine
 
     def broadcast(self, value: Any) -> Any:
         """Return what the process of rank 0 passed; every process has to call this."""
+        return value
 
 
 class Resources(NamedTuple):
@@ -181,7 +172,7 @@ class LocalExecutor:
 
     def run_together(self, work: Callable[[Member, Progress], R], group: Group, folder: Path, progress: Progress) -> R:
         """Run the function once, here."""
-        return work(_OnlyMember(n_threads=resolve_jobs(self.n_jobs)), progress)
+        return work(Member(resolve_jobs(self.n_jobs)), progress)
 
     @contextmanager
     def open_each(self, opened: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Shards]:
@@ -196,14 +187,3 @@ LOCAL = LocalExecutor()
 def for_parts(executor: Executor, parts: Sequence[Any]) -> Executor:
     """Return the executor for some parts: this process where there is a single one, as starting others takes longer."""
     return executor if executor.remote and len(parts) > 1 else LocalExecutor(executor.n_jobs)
-
-
-@dataclass(frozen=True)
-class _OnlyMember:
-    n_threads: int
-    rank: int = 0
-    size: int = 1
-    host: str = "127.0.0.1"
-
-    def broadcast(self, value: Any) -> Any:
-        return value

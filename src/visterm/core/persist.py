@@ -43,15 +43,8 @@ HOW_TO_MEND = "Restore it from a backup or make it anew."
 
 TIMES = ".times.json"  # The end of files that say how long things took: the manifest has no checksums of them
 MALFORMED = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    SafetensorError,
-    TypeError,
-    ValueError,
-)
+    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, SafetensorError, TypeError, ValueError,
+)  # fmt: skip
 """What Python and its libraries raise where a file's content has another form than the code that reads it expects."""
 
 LONGEST_REASON = 200

@@ -20,25 +20,19 @@ class Progress(Protocol):
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin a task of `total` steps (None: not known)."""
+        return
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Report that `steps` more are done, with a short note such as the validation measure."""
+        return
 
     def finish(self) -> None:
         """End the task."""
+        return
 
 
-class Silent:
+class Silent(Progress):
     """Progress that goes nowhere: the default in Python."""
-
-    def start(self, task: str, total: int | None = None) -> None:
-        """Ignore the start."""
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Ignore the step."""
-
-    def finish(self) -> None:
-        """Ignore the end."""
 
 
 SILENT = Silent()

@@ -42,11 +42,6 @@ def one_of(names: Sequence[str]) -> str:
     return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)
 
 
-def is_utf8(text: str) -> bool:
-    """Return whether a file name is text, and not bytes of another encoding (lone surrogates, in Python)."""
-    return not any("\ud800" <= c <= "\udfff" for c in text)
-
-
 def printable(text: str) -> str:
     """Make visible what would break a line, change the direction of writing, or not be seen, by U+FFFD in its place.
 

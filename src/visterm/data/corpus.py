@@ -168,14 +168,10 @@ class Corpus:
     def _of_records(cls, images: Iterable[ImageLike], rows: Sequence[TagRecord], **more: Any) -> Self:
         """Make a corpus of images and a record of each, and of what else it has."""
         return cls(
-            images=list(images),
-            names=[row.image for row in rows],
-            tags=[row.tags for row in rows],
-            negatives=[row.negatives for row in rows],
-            splits=[row.split for row in rows],
-            users=[row.user for row in rows],
-            **more,
-        )
+            images=list(images), names=[row.image for row in rows], tags=[row.tags for row in rows],
+            negatives=[row.negatives for row in rows], splits=[row.split for row in rows],
+            users=[row.user for row in rows], **more,
+        )  # fmt: skip
 
     @classmethod
     def read_names(cls, tags: str | os.PathLike[str], **options: Unpack[TableOptions]) -> Self:

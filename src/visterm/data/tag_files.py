@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 from visterm.core.errors import DataError, NoTagsError, TagFileError, UserError
 from visterm.core.files import why_no_file
 from visterm.core.remote import as_path, is_remote
-from visterm.core.wording import REPLACEMENT, count_of, is_utf8, printable
+from visterm.core.wording import REPLACEMENT, count_of, printable
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import STANDARD, TagRecord, TagsFound, merged_by_image, record, split_name
@@ -180,7 +180,7 @@ def _describe_folders(records: list[TagRecord]) -> list[str]:
     """Report that folders are the tags, and which of their names cannot be read."""
     folders = {str(PurePosixPath(row.image).parent) for row in records}
     remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
-    odd = sorted(name for name in folders if not is_utf8(name))
+    odd = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # bytes, to Python
     if odd:
         remarks.append(
             f"The names of {count_of(len(odd), 'folder')} (such as '{printable(odd[0])}') are not UTF-8; "

@@ -8,7 +8,7 @@ import mmap
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, cast
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,25 +20,6 @@ MOST_DIGITS = 12
 
 LONGEST_LINE = 2**20  # Bytes that are read in search of a line's end: more is no text of vectors
 LONGEST_WORD = 4096  # Bytes of a word before its space: more means that numbers are read as words
-
-
-class VectorSource(Protocol):
-    """A file of word vectors that is open."""
-
-    path: Path
-    width: int  # Numbers of each vector
-
-    def words(self) -> Iterator[tuple[str, Any]]:
-        """Return each word as the file spells it, with what `vectors` finds its vector by while it is the last one."""
-
-    def vector(self, at: Any) -> NDArray[np.float32]:
-        """Return the vector, shape (width,), of the word that `words` gave last.
-
-        Raises DataError if it is no such vector; the message names file and line, or file and word.
-        """
-
-    def close(self) -> None:
-        """Close the file."""
 
 
 def refuse_non_finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
@@ -105,7 +86,7 @@ class TextVectors:
                 f"{self.path} says that it has {self.counts[0]:,} words, but ends after {n_words:,}. Copy it again."
             )
 
-    def vector(self, at: TextLine) -> NDArray[np.float32]:
+    def vector(self, at: Any) -> NDArray[np.float32]:
         """Return the numbers of a line."""
         place = f"{self.path}, line {at.number}"
         try:
@@ -211,7 +192,7 @@ class BinaryVectors:
             yield content[at:space].lstrip(b"\n").decode("utf-8", "replace"), space + 1
             at = space + 1 + size
 
-    def vector(self, at: int) -> NDArray[np.float32]:
+    def vector(self, at: Any) -> NDArray[np.float32]:
         """Return the numbers at a place."""
         vector = np.frombuffer(self._bytes[at : at + 4 * self.width], "<f4").astype(np.float32)
         return refuse_non_finite(vector, f"{self.path}, byte {at:,}")

@@ -51,7 +51,7 @@ class TensorVectors:
         for row, word in enumerate(self._words):
             yield word, row
 
-    def vector(self, at: int) -> NDArray[np.float32]:
+    def vector(self, at: Any) -> NDArray[np.float32]:
         """Return a row."""
         return refuse_non_finite(np.array(self.matrix[at], np.float32), f"{self.path}, row {at}")
 

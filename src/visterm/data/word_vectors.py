@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.files import why_no_file
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.vector_files import LONGEST_LINE, BinaryVectors, TextVectors, VectorSource, two_counts
+from visterm.data.vector_files import LONGEST_LINE, BinaryVectors, TextVectors, two_counts
 from visterm.data.vector_tensors import TensorVectors, save_tensor_vectors
 
 TENSORS = ".safetensors"
@@ -151,7 +151,7 @@ def _rows_of(vectors: WordVectors, tag: str) -> list[int]:
     return known if len(known) >= LEAST_KNOWN * len(parts) else []
 
 
-def _open(path: Path) -> VectorSource:
+def _open(path: Path) -> TextVectors | BinaryVectors | TensorVectors:
     if not path.is_file():
         raise DataError(
             f"The file of word vectors {path} {why_no_file(path)}; expected GloVe, word2vec, fastText or safetensors."

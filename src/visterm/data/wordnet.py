@@ -197,14 +197,9 @@ def parse_synset(line: str, offset: int) -> Synset:
         return tuple(int(target) for symbol, target, of, _ in pointers if symbol in symbols and of == "n")
 
     return Synset(
-        offset,
-        words=tuple(word.replace("_", " ") for word in fields[4:at:2]),
-        hypernyms=targets(HYPERNYMS),
-        parts=targets(PARTS),
-        members=targets(MEMBERS),
-        substances=targets(SUBSTANCES),
-        gloss=gloss.strip(),
-    )
+        offset, words=tuple(word.replace("_", " ") for word in fields[4:at:2]), hypernyms=targets(HYPERNYMS),
+        parts=targets(PARTS), members=targets(MEMBERS), substances=targets(SUBSTANCES), gloss=gloss.strip(),
+    )  # fmt: skip
 
 
 def read_database(folder: Path, name: str) -> bytes:

@@ -18,7 +18,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_queries import queries_of_tags
-from visterm.features.training_rows import refuse_strangers, source_of_rows
+from visterm.features.training_rows import source_of_rows
 from visterm.tagging.run import Run
 
 
@@ -39,7 +39,8 @@ def encode_for_all(taggers: Sequence[Run], corpus: Corpus, progress: Progress = 
     skipped: dict[str, Skipped] = {}
     for tagger in taggers:
         if tagger.encoder.fingerprint not in encoded:
-            refuse_strangers(tagger.encoder, corpus)
+            if corpus.encoded is None:
+                tagger.encoder.refuse_unknown(corpus.images, only_if_all=True)
             X, kept, unread = source_of_rows(tagger.encoder, corpus).encode(corpus.images, progress=progress)
             encoded[tagger.encoder.fingerprint] = X, np.asarray(kept)
             skipped.update({item.image: item for item in unread})

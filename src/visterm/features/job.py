@@ -116,32 +116,19 @@ def encode_folder(
         skipped = [item for shard in done for item in shard.skipped]
         with_rows = [shard for shard in done if shard.entry is not None]
         contents = Contents(
-            images=str(root),
-            n_images=len(names),
-            n_skipped=len(skipped),
-            asked=first_job.fingerprint,
-            width=with_rows[0].width if with_rows else 0,
-            layout=with_rows[0].layout if with_rows else "dense",
-            shard_size=size,
-            shards=[shard.entry for shard in done if shard.entry is not None],
+            images=str(root), n_images=len(names), n_skipped=len(skipped), asked=first_job.fingerprint,
+            width=with_rows[0].width if with_rows else 0, layout=with_rows[0].layout if with_rows else "dense",
+            shard_size=size, shards=[shard.entry for shard in done if shard.entry is not None],
             **facts_of_encoder(fitted),
-        )
+        )  # fmt: skip
         folder.commit(contents, skipped)
     n_encoded = sum(shard.n_new for shard in done)
     return EncodeSummary(
-        images=contents.n_images,
-        rows=contents.n_rows,
-        encoded=n_encoded,
-        reused=contents.n_rows - n_encoded,
-        gone=len(known.names.keys() - set(names)),
-        skipped=len(skipped),
-        shards=len(contents.shards),
-        width=contents.width,
-        layout=contents.layout,
-        encoder=contents.encoder,
-        fingerprint=contents.fingerprint,
+        images=contents.n_images, rows=contents.n_rows, encoded=n_encoded, reused=contents.n_rows - n_encoded,
+        gone=len(known.names.keys() - set(names)), skipped=len(skipped), shards=len(contents.shards),
+        width=contents.width, layout=contents.layout, encoder=contents.encoder, fingerprint=contents.fingerprint,
         shared=chosen.remote,
-    )
+    )  # fmt: skip
 
 
 def _requested_encoder(

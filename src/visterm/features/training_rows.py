@@ -138,12 +138,6 @@ def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | EncodedB
     return corpus.encoded
 
 
-def refuse_strangers(encoder: AnyEncoder, corpus: Corpus) -> None:
-    """Raise `DataError` for a corpus of which the encoder knows no image, unless its rows are there already."""
-    if corpus.encoded is None:
-        encoder.refuse_unknown(corpus.images, only_if_all=True)
-
-
 def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
     """Return the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
     match = _match_names(encoder, corpus)

@@ -234,10 +234,6 @@ def _best_first(stored: StoredCatalogue) -> list[ImageRecord]:
 
 def _as_dict(image: ImageRecord) -> dict[str, Any]:
     return {
-        "id": image.id,
-        "image": image.name,
-        "path": image.path,
-        "width": image.width,
-        "height": image.height,
+        "id": image.id, "image": image.name, "path": image.path, "width": image.width, "height": image.height,
         "bytes": image.n_bytes,
-    }
+    }  # fmt: skip

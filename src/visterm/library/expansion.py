@@ -55,14 +55,9 @@ class Group(NamedTuple):
         related = self.related
         extra = {"score": related.score} if related.how == PARTS else {"parent": related.parent}
         return {
-            "group": related.tag,
-            "of": related.word,
-            "expand": related.how,
-            "why": related.why,
-            "known": related.known,
-            **extra,
-            "images": [hit.as_dict() for hit in self.hits],
-        }
+            "group": related.tag, "of": related.word, "expand": related.how, "why": related.why, "known": related.known,
+            **extra, "images": [hit.as_dict() for hit in self.hits],
+        }  # fmt: skip
 
 
 def expand(

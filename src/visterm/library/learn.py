@@ -22,15 +22,7 @@ from visterm.features.training_rows import TrainingRows
 from visterm.library.job import CatalogueJob
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up
-from visterm.library.training import (
-    BY_CONTENT,
-    Part,
-    gathered,
-    image_precisions,
-    names_learned,
-    not_learned,
-    to_learn_from,
-)
+from visterm.library.training import BY_CONTENT, Part, gathered, image_precisions, names_learned, not_learned
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
 from visterm.models.confidence.calibration import Calibration
@@ -97,7 +89,8 @@ def learn(
         run = stored.runs.current()
         assert run is not None
         writer = RowWriter(tagger, stored, run.id)
-        writer.encode_missing(to_learn_from(stored), CHUNK, job, progress)
+        here = stored.tags.held().keys() | stored.tags.rejected().keys()
+        writer.encode_missing(sorted(here), CHUNK, job, progress)
         train, held_out = gathered(stored, writer.features)
         if train.n_tagged == 0:
             raise DataError("The images with tags are all among those held out. Tag some more.")
@@ -128,16 +121,9 @@ def learn(
             )  # fmt: skip
         new_tags = sum(tag not in tagger.vocabulary for tag in learned.vocabulary.tags)
         found = Learned(
-            run=learned.fingerprint,
-            full=not moves_tags,
-            images=len(train),
-            tags=len(learned.vocabulary),
-            new_tags=new_tags,
-            held_out=len(held_out),
-            run_before=run.fingerprint,
-            in_use=in_use,
-            **compared,
-        )
+            run=learned.fingerprint, full=not moves_tags, images=len(train), tags=len(learned.vocabulary),
+            new_tags=new_tags, held_out=len(held_out), run_before=run.fingerprint, in_use=in_use, **compared,
+        )  # fmt: skip
         job.message = in_words(found, stored.folder)
         return found
 

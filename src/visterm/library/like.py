@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,11 @@ def ranked_by_likeness(
 ) -> Ranking:
     """Rank images by how like another they are; see `Searchable.like`."""
     image_id = id_of(searched, image)
-    row: Matrix = _row_of(tagger, image) if image_id is None else searched.current_rows().rows([image_id])
+    if image_id is None:
+        X, _, skipped = tagger.encoder.encode([image])
+        if skipped:
+            raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
+    row: Matrix = tagger.model.image_rows(X) if image_id is None else searched.current_rows().rows([image_id])
     while True:
         everything, lengths = searched.lengths()
         ids = everything if among is None else among
@@ -68,10 +72,3 @@ def id_of(searched: Searched, image: ImageLike) -> int | None:
     if not found:
         raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
     return found[0] if found[0] in searched.current_rows().ids else None
-
-
-def _row_of(tagger: Tagger, image: Any) -> Matrix:
-    X, _, skipped = tagger.encoder.encode([image])
-    if skipped:
-        raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
-    return tagger.model.image_rows(X)

@@ -41,7 +41,9 @@ def search_shares(catalogue: Catalogue, words: str | Sequence[str], image_ids: S
     columns, weights = query.weights.indices, query.weights.data
     n = len(columns)
     one_by_one = sp.csr_array((np.ones(n, np.float32), columns, np.arange(n + 1)), shape=(n, query.weights.shape[1]))
-    scores = catalogue.stored.products(tagger.model.query_rows(one_by_one), image_ids) if n else _none(image_ids)
+    scores = np.empty((len(image_ids), 0), np.float32)
+    if n:
+        scores = catalogue.stored.products(tagger.model.query_rows(one_by_one), image_ids)
     confidences = np.full(scores.shape, np.nan)
     if tagger.calibration is not None and n:
         confidences = tagger.calibration.confidences(scores, columns)
@@ -63,7 +65,3 @@ def _shares(names: list[str], weights: Matrix, scores: Matrix, confidences: Matr
         for name, weight, part, confidence in zip(names, weights, given.tolist(), confidences, strict=True)
     ]
     return sorted(found, key=lambda share: -abs(share.share))
-
-
-def _none(image_ids: Sequence[int]) -> Matrix:
-    return np.empty((len(image_ids), 0), np.float32)

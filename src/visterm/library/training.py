@@ -59,11 +59,6 @@ class Part:
         return vocabulary.encode(self.tags, self.negatives)
 
 
-def to_learn_from(stored: StoredCatalogue) -> list[int]:
-    """Return the ids of the images that are here and have a tag, or of which one was rejected."""
-    return sorted(stored.tags.held().keys() | stored.tags.rejected().keys())
-
-
 def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
     """Return what is to be learned from, and what is held out: always the same images, by their content.
 

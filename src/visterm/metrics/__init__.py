@@ -25,20 +25,9 @@ _EXPORTS = {
 }
 
 __all__ = [
-    "METRICS",
-    "average_precisions",
-    "bootstrap_mean",
-    "check_metrics",
-    "compare_pairs",
-    "evaluate",
-    "kinds_of_queries",
-    "measure",
-    "measure_queries",
-    "paired_bootstrap",
-    "rank_queries",
-    "sibling_precisions",
-    "signed_ranks",
-]
+    "METRICS", "average_precisions", "bootstrap_mean", "check_metrics", "compare_pairs", "evaluate", "kinds_of_queries",
+    "measure", "measure_queries", "paired_bootstrap", "rank_queries", "sibling_precisions", "signed_ranks",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

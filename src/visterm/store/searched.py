@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from visterm.store.stored_rows import VERSION, StoredRows
 from visterm.store.tags import NOT_REJECTED, Tags
 
 Ids: TypeAlias = NDArray[np.int64]
+SearchedRows: TypeAlias = "CurrentRows | ShardedRows"  # Rows that are searched, under the ids of their images
+Searched: TypeAlias = "SearchedCatalogue | SearchedUnion"  # One catalogue, or several as one; ids are those of its rows
 
 BLOCK = 65536  # Rows whose lengths are measured at a time
 ONE_BY_ONE = 50  # Images below which it is quicker to ask for their names one after another
@@ -59,51 +61,6 @@ class Where(NamedTuple):
     path: str | None
     id: int  # In its catalogue
     catalogue: str | None = None  # The catalogue, where there are several
-
-
-class SearchedRows(Protocol):
-    """Rows that are searched, under the ids of their images."""
-
-    @property
-    def ids(self) -> Ids:
-        """Ids of the images, in order."""
-
-    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
-        """Find the images with the largest dot products, see `StoredCatalogue.search`."""
-
-    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
-        """Return the products of images (None: of all) with query rows, shape (n_images, n_queries)."""
-
-    def rows(self, ids: Any) -> Matrix:
-        """Return the rows of some images."""
-
-
-class Searched(Protocol):
-    """A catalogue, or several as one; ids are those of their rows."""
-
-    def current_rows(self) -> SearchedRows:
-        """Return the rows that are there now."""
-
-    def find(self, among: Filter) -> Ids:
-        """Return the ids of the images that pass a filter, in order."""
-
-    def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
-        """Return all images that can be searched, and the lengths of their rows."""
-
-    def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
-        """Return what people said of some tags, each meant by the keys of all its spellings."""
-
-    def by_hand(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return those of some tags, by their keys, that people gave or accepted."""
-
-    def where(self, ids: Sequence[int]) -> list[Where]:
-        """Return which images some ids are, in their order."""
-
-    def at_path(self, path: str) -> int | None:
-        """Return the image that lies at a path now."""
-
-    def called(self, name: str) -> list[int]:
-        """Return the images of a name, or whose path ends so."""
 
 
 class SearchedCatalogue:

@@ -137,14 +137,9 @@ def _fit_queries(
 ) -> None:
     """Learn from queries and the images that are relevant to them."""
     found = query_rows(
-        run.encoder,
-        corpus,
-        lines,
-        of_tags=request.learns_tags,
-        min_count=run.min_count,
-        aliases=aliases,
+        run.encoder, corpus, lines, of_tags=request.learns_tags, min_count=run.min_count, aliases=aliases,
         progress=progress,
-    )
+    )  # fmt: skip
     run.refer_to(request.idf, found.rows.vocabulary)
     run.relate(relations, found.rows.vocabulary)
     reference, rows = run.reference, found.rows

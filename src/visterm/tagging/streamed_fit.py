@@ -108,29 +108,17 @@ def fit_streamed(
     tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.requested)
     with _work_folder(Path(work)) as folder:
         joined = JoinedTags(
-            folder,
-            shards,
-            tags,
-            min_count=tagger.min_count,
-            aliases=aliases,
-            split=split,
-            most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD),
-            **columns,
-        )
+            folder, shards, tags, min_count=tagger.min_count, aliases=aliases, split=split,
+            most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD), **columns,
+        )  # fmt: skip
         tagger.refer_to(idf, joined.vocabulary)
         share = tagger.model.get_params(deep=False).get("valid_share", VALID_SHARE)
         copy = RowCopy.where_it_fits(folder, shards)
         found = survey(shards, joined, share, seed, plan, progress, copy)
         windows = ShardWindows(
-            shards,
-            joined,
-            held_out=found.held_out,
-            n_pairs=found.n_pairs,
-            mean_length=found.mean_length,
-            window=plan.window,
-            seed=seed,
-            copy=copy,
-        )
+            shards, joined, held_out=found.held_out, n_pairs=found.n_pairs, mean_length=found.mean_length,
+            window=plan.window, seed=seed, copy=copy,
+        )  # fmt: skip
         key = _training_key(
             tagger, shards, tags, plan, seed, split, aliases, 1 if workers is None else workers.n_workers
         )

@@ -22,7 +22,6 @@ from visterm.core.threads import one_blas_thread
 from visterm.features.streaming.handed_over import HandedOver, take_part
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
-from visterm.models.abilities import FitsStreams
 from visterm.models.base import Annotator
 from visterm.models.ranking.worker_sync import Exchange, LeftAloneError, MeetingPlace
 from visterm.tagging.run import Run
@@ -36,7 +35,8 @@ def check_learns_together(model: Annotator) -> None:
     """
     if getattr(model, "learns_together", False):
         return
-    able = [entry.name for entry in MODELS if not entry.extra and _learns_together(MODELS.load(entry.name))]
+    known = {entry.name: MODELS.load(entry.name) for entry in MODELS if not entry.extra}
+    able = [name for name, kind in known.items() if getattr(kind, "learns_together", False)]
     first, *others = able
     raise UserError(
         f"--ray needs another model than {MODELS.name_of(model)}: add --model {first} (or {', '.join(others)}), or "
@@ -151,10 +151,6 @@ def _meeting_place(member: Member, n_workers: int) -> tuple[Callable[[int, str, 
         return place.meet, place.close
     caller = Caller(Line(*line))
     return caller.meet, caller.close
-
-
-def _learns_together(kind: type) -> bool:
-    return issubclass(kind, FitsStreams) and bool(getattr(kind, "learns_together", False))
 
 
 class Line(NamedTuple):

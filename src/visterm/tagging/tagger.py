@@ -91,14 +91,9 @@ class Tagger(Run):
         check_encoder_of_features(request.images, request.encoder)
         encoder_params, model_params = request.part_settings()
         tagger = cls(
-            encoder=request.encoder,
-            model=request.model,
-            encoder_params=encoder_params,
-            model_params=model_params,
-            min_count=request.min_count,
-            seed=request.seed,
-            n_jobs=request.n_jobs,
-        )
+            encoder=request.encoder, model=request.model, encoder_params=encoder_params, model_params=model_params,
+            min_count=request.min_count, seed=request.seed, n_jobs=request.n_jobs,
+        )  # fmt: skip
         if isinstance(model_params.get(SETTING), str):
             raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
         return tagger

@@ -59,14 +59,10 @@ def create_app(
             await service.stop()
 
     app = Application(
-        title="visterm",
-        version=visterm.__version__,
-        description="Search one catalogue of photos by words, and tag photos.",
-        openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        lifespan=lifespan,
-    )
+        title="visterm", version=visterm.__version__,
+        description="Search one catalogue of photos by words, and tag photos.", openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None, redoc_url=None, lifespan=lifespan,
+    )  # fmt: skip
     app.state.service = service
     for kind in (HTTPException, RequestValidationError, VistermError):
         app.add_exception_handler(kind, answer_error)

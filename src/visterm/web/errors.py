@@ -27,26 +27,10 @@ from visterm.core.errors import (
     VistermError,
 )
 from visterm.core.writing import storage_error
+from visterm.web.schemas import STATUSES
 
 LOG = logging.getLogger("visterm.web")
 LONGEST_SHOWN = 60  # Letters of a wrong value that a message repeats
-CODES = {
-    400: "bad_request",
-    401: "unauthorised",
-    403: "forbidden",
-    404: "not_found",
-    405: "method_not_allowed",
-    408: "too_slow",
-    409: "conflict",
-    413: "too_large",
-    415: "unsupported_type",
-    421: "wrong_host",
-    422: "invalid",
-    500: "internal",
-    503: "busy",
-    507: "disk_full",
-}
-
 ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
     (UnknownNameError, 422, "unknown_name"),
     (MissingExtraError, 422, "missing_extra"),
@@ -81,7 +65,7 @@ class Refused(HTTPException):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, message, headers)
-        self.code = code or CODES.get(status, "error")
+        self.code = code or STATUSES.get(status, ("error",))[0]
         self.field = field
 
     def answer(self) -> Response:

@@ -345,24 +345,27 @@ class AboutAnswer(BaseModel):
     search: str = Field(description="Whether searches are exact, or use an index.")
 
 
-DESCRIPTIONS = {
-    400: "The request can't be understood.",
-    401: "The token is missing or wrong.",
-    403: "A page of another site sent the request.",
-    404: "It doesn't exist.",
-    408: "The body of the request came too slowly.",
-    409: "Not possible right now: the catalogue is in use, or another step comes first.",
-    413: "The request is too large.",
-    415: "This type of body isn't accepted.",
-    421: "The service doesn't have this host name.",
-    422: "A value isn't accepted, or a picture can't be read.",
-    500: "The service failed, or a file of the catalogue is damaged. Its log says more.",
-    503: "The service is busy, or its disk fails. Retry-After says when to try again, in seconds.",
-    507: "The catalogue's disk is full. Nothing was written.",
+STATUSES = {
+    400: ("bad_request", "The request can't be understood."),
+    401: ("unauthorised", "The token is missing or wrong."),
+    403: ("forbidden", "A page of another site sent the request."),
+    404: ("not_found", "It doesn't exist."),
+    405: ("method_not_allowed", "The address takes other requests."),
+    408: ("too_slow", "The body of the request came too slowly."),
+    409: ("conflict", "Not possible right now: the catalogue is in use, or another step comes first."),
+    413: ("too_large", "The request is too large."),
+    415: ("unsupported_type", "This type of body isn't accepted."),
+    421: ("wrong_host", "The service doesn't have this host name."),
+    422: ("invalid", "A value isn't accepted, or a picture can't be read."),
+    500: ("internal", "The service failed, or a file of the catalogue is damaged. Its log says more."),
+    503: ("busy", "The service is busy, or its disk fails. Retry-After says when to try again, in seconds."),
+    507: ("disk_full", "The catalogue's disk is full. Nothing was written."),
 }
+"""The name of an error with a status, for programs, and what OpenAPI says of it."""
+
 COMMON = (400, 401, 403, 421, 422, 500, 503, 507)
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return OpenAPI's description of the errors of a route: these, and those that all routes have."""
-    return {status: {"model": ErrorAnswer, "description": DESCRIPTIONS[status]} for status in (*COMMON, *statuses)}
+    return {status: {"model": ErrorAnswer, "description": STATUSES[status][1]} for status in (*COMMON, *statuses)}

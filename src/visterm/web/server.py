@@ -82,15 +82,9 @@ class Server(uvicorn.Server):
         header_seconds: float = HEADER_SECONDS,
     ) -> None:
         config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=END_SECONDS,
-            backlog=accepted_at_once(),
-            ws="none",
-        )
+            app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=END_SECONDS, backlog=accepted_at_once(), ws="none",
+        )  # fmt: skip
         super().__init__(config)
         n_open, self._n_taken = member.figures.now("connections"), member.figures.now("taken")
         most = -(-most_connections() // member.n_workers)

@@ -71,15 +71,10 @@ def run_workers(
     with listening(host, port) as bound, tempfile.TemporaryDirectory(prefix="visterm", dir=_memory()) as metrics:
         bound.setblocking(False)
         settings = {
-            "catalogue": str(path),
-            "token": access.token,
-            "hosts": sorted(access.hosts),
-            "any_address": access.any_address,
-            "folders": [str(Path(folder).absolute()) for folder in folders],
-            "n_jobs": n_jobs,
-            "n_workers": n_workers,
-            "metrics": metrics,
-        }
+            "catalogue": str(path), "token": access.token, "hosts": sorted(access.hosts),
+            "any_address": access.any_address, "folders": [str(Path(folder).absolute()) for folder in folders],
+            "n_jobs": n_jobs, "n_workers": n_workers, "metrics": metrics,
+        }  # fmt: skip
         address = address_of(host, bound.getsockname()[1])
         try:
             asyncio.run(_Supervisor(settings, bound, stored).run(lambda: announce(address)))

@@ -6,23 +6,7 @@ from visterm.demo.drawn.scene import DrawnObject, Part, Scene, draw_scene
 from visterm.demo.drawn.things import IS_A, NOUNS, PART_OF, TRUE_TAGS, Query, ancestors, implied, queries_of
 
 __all__ = [
-    "GROUPS",
-    "IS_A",
-    "NOUNS",
-    "PART_OF",
-    "SPELLINGS",
-    "TRUE_TAGS",
-    "DrawnLibrary",
-    "DrawnObject",
-    "DrawnPicture",
-    "NoiseSettings",
-    "Part",
-    "Query",
-    "Scene",
-    "Spellings",
-    "ancestors",
-    "draw_library",
-    "draw_scene",
-    "implied",
+    "GROUPS", "IS_A", "NOUNS", "PART_OF", "SPELLINGS", "TRUE_TAGS", "DrawnLibrary", "DrawnObject", "DrawnPicture",
+    "NoiseSettings", "Part", "Query", "Scene", "Spellings", "ancestors", "draw_library", "draw_scene", "implied",
     "queries_of",
-]
+]  # fmt: skip

@@ -29,13 +29,8 @@ NAMED: dict[str, RGB] = {
 """Paints whose name becomes a tag of what is painted with them."""
 
 UNNAMED: tuple[RGB, ...] = (
-    (92, 140, 96),
-    (150, 150, 156),
-    (216, 180, 140),
-    (70, 74, 84),
-    (224, 132, 62),
-    (122, 90, 130),
-)
+    (92, 140, 96), (150, 150, 156), (216, 180, 140), (70, 74, 84), (224, 132, 62), (122, 90, 130),
+)  # fmt: skip
 """Paints that nobody names."""
 
 

@@ -88,17 +88,10 @@ def take_part(handed: HandedOver, rank: int, n_workers: int) -> Part:
     X = read_matrix(folder, "valid.X")
     valid = None if X is None else (X, read_matrix(folder, "valid.Y"))
     windows = ShardWindows(
-        shards,
-        TagRows.opened(folder, facts["learned"], facts["tags"]),
-        held_out=np.load(folder / HELD_OUT),
-        n_pairs=facts["pairs"],
-        mean_length=facts["mean_length"],
-        window=facts["window"],
-        seed=facts["seed"],
-        copy=RowCopy.written(folder, shards) if facts["copied"] else None,
-        rank=rank,
-        n_workers=n_workers,
-    )
+        shards, TagRows.opened(folder, facts["learned"], facts["tags"]), held_out=np.load(folder / HELD_OUT),
+        n_pairs=facts["pairs"], mean_length=facts["mean_length"], window=facts["window"], seed=facts["seed"],
+        copy=RowCopy.written(folder, shards) if facts["copied"] else None, rank=rank, n_workers=n_workers,
+    )  # fmt: skip
     return Part(windows, valid, FileCheckpoints(folder, handed.of, handed.every))
 
 

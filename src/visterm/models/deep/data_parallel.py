@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from visterm.core.checks import check_count
 
@@ -17,54 +17,35 @@ class Part(NamedTuple):
         return int(self.rows.stop - self.rows.start)
 
 
-class DataParallel(Protocol):
-    """Processes that hold the same weights, and make each step together.
+class DataParallel:
+    """Processes that hold the same weights, and make each step together; as it stands there is only this one.
 
     All of them draw what is drawn for the whole batch, by the same seeds, and compute their part of it. So a training
     takes the same steps however many they are, but for the rounding of sums. All of them call the same methods at the
     same place; tensors are torch's, on any device.
     """
 
-    rank: int  # Of this process, from 0. The first alone writes checkpoints.
-    size: int  # How many there are
+    rank: int = 0  # Of this process, from 0. The first alone writes checkpoints.
+    size: int = 1  # How many there are
 
     def averaging(self, network: Any) -> Any:
         """Return a module that computes as `network` does, and averages its gradients over the processes."""
-
-    def total(self, values: Any) -> Any:
-        """Return the sum of a tensor over the processes, of the same shape."""
-
-    def gathered(self, rows: Any, n: int) -> Any:
-        """Return the rows (n, ...) of a whole batch, in its order: those of each process's part after each other."""
-
-    def agreed(self, number: int) -> int:
-        """Return the number that the first process has."""
-
-
-class Alone:
-    """One process: there is nobody to ask."""
-
-    rank = 0
-    size = 1
-
-    def averaging(self, network: Any) -> Any:
-        """Return the network."""
         return network
 
     def total(self, values: Any) -> Any:
-        """Return the values."""
+        """Return the sum of a tensor over the processes, of the same shape."""
         return values
 
     def gathered(self, rows: Any, n: int) -> Any:
-        """Return the rows."""
+        """Return the rows (n, ...) of a whole batch, in its order: those of each process's part after each other."""
         return rows
 
     def agreed(self, number: int) -> int:
-        """Return the number."""
+        """Return the number that the first process has."""
         return number
 
 
-ALONE = Alone()
+ALONE = DataParallel()
 
 
 def part_of(n: int, rank: int, size: int) -> Part:

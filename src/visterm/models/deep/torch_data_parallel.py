@@ -8,10 +8,10 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from visterm.models.deep.data_parallel import part_of
+from visterm.models.deep.data_parallel import DataParallel, part_of
 
 
-class TorchDataParallel:
+class TorchDataParallel(DataParallel):
     """The processes of torch's default group, which talk by gloo.
 
     The gradients of the network are averaged by `DistributedDataParallel`, while the backward pass goes on. Its buckets

@@ -86,24 +86,15 @@ def annotate_into(
         done = _all_done(chosen.run(job, every.pieces, progress), every.pieces, progress)
         skipped = [item for part in done for item in part.skipped] + every.skipped
         contents = AnnotationContents(
-            run=str(in_full(tagger.path)),
-            asked=request_fingerprint,
-            wanted=wanted._asdict(),
-            n_images=every.n_images,
-            n_skipped=len(skipped),
-            shards=[part.entry for part in done if part.entry is not None],
-        )
+            run=str(in_full(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=every.n_images,
+            n_skipped=len(skipped), shards=[part.entry for part in done if part.entry is not None],
+        )  # fmt: skip
         folder.commit(contents, skipped)
     new = sum(part.n_new for part in done)
     return AnnotateSummary(
-        images=contents.n_images,
-        annotated=contents.n_rows,
-        new=new,
-        reused=contents.n_rows - new,
-        skipped=len(skipped),
-        parts=len(contents.shards),
-        shared=chosen.remote,
-    )
+        images=contents.n_images, annotated=contents.n_rows, new=new, reused=contents.n_rows - new,
+        skipped=len(skipped), parts=len(contents.shards), shared=chosen.remote,
+    )  # fmt: skip
 
 
 def annotate_found(

@@ -168,14 +168,9 @@ class _Search:
             )
         n_jobs = request.executor.n_jobs if request.n_jobs is None else request.n_jobs
         self.tagger = Tagger(
-            encoder=request.encoder,
-            model=request.model,
-            encoder_params=encoder_params,
-            model_params=self._fixed,
-            min_count=request.min_count,
-            seed=request.seed,
-            n_jobs=n_jobs,
-        )
+            encoder=request.encoder, model=request.model, encoder_params=encoder_params, model_params=self._fixed,
+            min_count=request.min_count, seed=request.seed, n_jobs=n_jobs,
+        )  # fmt: skip
         self.tagger.encoder.check_settings()
         self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
         self._executor = request.executor

@@ -52,18 +52,11 @@ class FilterQuery(BaseModel):
     def among(self) -> Filter:
         """Return the filters as the catalogue takes them."""
         return Filter(
-            tags=tuple(self.tag),
-            without=tuple(self.without),
-            predicted=tuple(self.predicted),
-            min_confidence=self.min_predicted,
-            folder=self.folder or None,
-            taken_from=self.taken_from,
-            taken_to=self.taken_to,
-            min_bytes=self.min_bytes,
-            max_bytes=self.max_bytes,
-            file_type=self.file_type or None,
-            unreviewed=self.unreviewed,
-        )
+            tags=tuple(self.tag), without=tuple(self.without), predicted=tuple(self.predicted),
+            min_confidence=self.min_predicted, folder=self.folder or None, taken_from=self.taken_from,
+            taken_to=self.taken_to, min_bytes=self.min_bytes, max_bytes=self.max_bytes,
+            file_type=self.file_type or None, unreviewed=self.unreviewed,
+        )  # fmt: skip
 
 
 class SearchQuery(FilterQuery):

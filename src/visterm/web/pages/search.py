@@ -200,18 +200,12 @@ class SearchForm:
         least, most = _number(self.min_mb, "At least (MB)"), _number(self.max_mb, "At most (MB)")
         sure = _number(self.sure, "Predicted with at least (%)")
         return Filter(
-            tags=_tags(self.tag),
-            without=_tags(self.without),
-            predicted=_tags(self.predicted),
-            min_confidence=None if sure is None else sure / 100,
-            folder=self.folder or None,
-            taken_from=_date(self.taken_from),
-            taken_to=_date(self.taken_to),
-            file_type=self.type or None,
-            min_bytes=None if least is None else int(least * 1e6),
-            max_bytes=None if most is None else int(most * 1e6),
+            tags=_tags(self.tag), without=_tags(self.without), predicted=_tags(self.predicted),
+            min_confidence=None if sure is None else sure / 100, folder=self.folder or None,
+            taken_from=_date(self.taken_from), taken_to=_date(self.taken_to), file_type=self.type or None,
+            min_bytes=None if least is None else int(least * 1e6), max_bytes=None if most is None else int(most * 1e6),
             unreviewed=bool(self.unreviewed),
-        )
+        )  # fmt: skip
 
     @property
     def image_id(self) -> int | None:
