@@ -41,22 +41,12 @@ class PairRanking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One tag given to one image, with the model's score (higher is better).
-
-    Attributes
-    ----------
-    tag : str
-    score : float
-    trained : bool
-        False for a word that was added to the dictionary: no training image has it.
-    confidence : float or None
-        The chance that people would give it; None where the run has no calibration.
-    """
+    """One tag given to one image, with the model's score (higher is better)."""
 
     tag: str
     score: float
-    trained: bool = True
-    confidence: float | None = None
+    trained: bool = True  # False for a word that was added to the dictionary: no training image has it
+    confidence: float | None = None  # The chance that people would give it; None where the run has no calibration
 
     def __repr__(self) -> str:
         """Return the tag with one number, its confidence; `score` has the other."""
@@ -70,31 +60,16 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One image found by a search, with its score (higher is better).
-
-    Attributes
-    ----------
-    image : str
-    score : float
-    confidence : float or None
-        The chance that it is what the search is for; None where the run has no calibration.
-    id : int or None
-        Its number in the catalogue.
-    path : str or None
-        The file, in full; None for an image that was given as an array.
-    catalogue : str or None
-        Its catalogue, where several are searched as one.
-    source : {"person", "accepted"} or None
-        How a person tagged it with all the words of the search: gave them, or accepted some; None of others.
-    """
+    """One image found by a search, with its score (higher is better)."""
 
     image: str
     score: float
-    confidence: float | None = None
-    id: int | None = None
-    path: str | None = None
-    catalogue: str | None = None
+    confidence: float | None = None  # The chance that it is what is searched for; None where the run has no calibration
+    id: int | None = None  # Its number in the catalogue
+    path: str | None = None  # The file, in full; None for an image that was given as an array
+    catalogue: str | None = None  # Its catalogue, where several are searched as one
     source: str | None = None
+    """How a person tagged it with all the words: gave them ("person"), or "accepted" some; None of others."""
 
     def __repr__(self) -> str:
         """Return the image with one number, its confidence; `score` has the other."""

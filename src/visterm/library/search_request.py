@@ -27,35 +27,18 @@ SEARCHED_HERE = "--ray ignored: one catalogue is searched in this process."
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """What to find.
+    """What to find."""
 
-    Attributes
-    ----------
-    words : str, optional
-        As typed. None: photos `like` another one, or all that the filters let pass.
-    like : str, optional
-        A photo: a file, or a name in the catalogue.
-    k : int
-        Images, at most; 0 for all.
-    combine, cutoff, min_confidence
-        As `Catalogue.search` takes them.
-    expand : sequence of {"parts", "siblings"}
-        What is found besides, see `Catalogue.expand`.
-    groups : int
-        Related tags of each kind, at most; 0 for all.
-    among : Filter
-        Which images are searched.
-    """
-
-    words: str | None = None
-    like: str | None = None
-    k: int = 10
+    words: str | None = None  # As typed. None: photos `like` another one, or all that the filters let pass
+    like: str | None = None  # A photo: a file, or a name in the catalogue
+    k: int = 10  # Images, at most; 0 for all
+    # As `Catalogue.search` takes them
     combine: str | None = None
     cutoff: bool = False
     min_confidence: float | None = None
-    expand: Sequence[str] = ()
-    groups: int = 5
-    among: Filter = EVERYTHING
+    expand: Sequence[str] = ()  # "parts" or "siblings" that are found besides, see `Catalogue.expand`
+    groups: int = 5  # Related tags of each kind, at most; 0 for all
+    among: Filter = EVERYTHING  # Which images are searched
 
     def check(self) -> None:
         """Refuse options that do not go together, before a catalogue is opened.

@@ -40,51 +40,26 @@ HAS = (
 class Filter:
     """What images have to be; what is left out does not matter. All of it has to hold.
 
-    Attributes
-    ----------
-    tags : tuple of str
-        That an image has, each: given or accepted, and not rejected.
-    without : tuple of str
-        That it has not.
-    predicted : tuple of str
-        That the current run predicted for it, each, and that no person rejected.
-    min_confidence : float or None
-        Least confidence of the predicted ones. None: 0.5, and all that are stored if the run has no confidences.
-    folder : str or None
-        That its file lies in, or in a folder inside it: as names begin with it ("Cats/kittens"), or by its path.
-    folder_path : str or None
-        That folder in full, links followed, where the one who asks has another working folder; None: found here.
-    taken_from, taken_to : str or None
-        ISO 8601, as far as it goes ("2019", "2019-07-01"); `taken_to` counts to the end of what it names. Images
-        whose date is not known fall out.
-    min_bytes, max_bytes : int or None
-        Of the file, both included.
-    file_type : str or None
-        "jpeg" ("jpg" is the same), "png", ...
-    unreviewed : bool
-        Not reviewed by a person yet.
-    spellings : mapping of str to sequence of str
-        Of tags above that have aliases: all words that mean them. Case never counts.
-
-    Raises
-    ------
-    UserError
-        If a date, a folder or a size is none: nothing would pass, and nobody would know why.
+    Raises UserError if a date, a folder or a size is none: nothing would pass, and nobody would know why.
     """
 
-    tags: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    predicted: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # That an image has, each: given or accepted, and not rejected
+    without: tuple[str, ...] = ()  # That it has not
+    predicted: tuple[str, ...] = ()  # That the current run predicted for it, each, and that no person rejected
     min_confidence: float | None = None
+    """Least confidence of the predicted ones. None: 0.5, and all that are stored if the run has no confidences."""
     folder: str | None = None
+    """That its file lies in, or in a folder inside it: as names begin with it ("Cats/kittens"), or by its path."""
     folder_path: str | None = None
-    taken_from: str | None = None
-    taken_to: str | None = None
-    min_bytes: int | None = None
+    """That folder in full, links followed, where the one who asks has another working folder; None: found here."""
+    taken_from: str | None = None  # ISO 8601, as far as it goes ("2019", "2019-07-01"). Without a known date: falls out
+    taken_to: str | None = None  # It counts to the end of what it names
+    min_bytes: int | None = None  # Of the file, included
     max_bytes: int | None = None
-    file_type: str | None = None
-    unreviewed: bool = False
+    file_type: str | None = None  # "jpeg" ("jpg" is the same), "png", ...
+    unreviewed: bool = False  # Not reviewed by a person yet
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    """Of tags above that have aliases: all words that mean them. Case never counts."""
 
     def __post_init__(self) -> None:
         """Check what can be wrong."""

@@ -48,7 +48,7 @@ FACTS_KIND = Record({"images": Whole(required=False)})
 REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(least=1)})
 SKIPPED_KIND = Record({"image": Text(), "reason": Text()})
 GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
-TAG_ROWS_KIND = DenseOrCsr("float32", ("n_tags_", None), canonical=False)
+MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False)})
 
 
 def write_run(tagger: Any, folder: Path) -> None:
@@ -123,7 +123,7 @@ def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
         return None
     with refusing(file):
         V: Matrix = arrays[name] if name in arrays else csr_of_parts(name, arrays)
-        TAG_ROWS_KIND.check(V, Sizes({"n_tags_": n_tags}))
+        MODEL_KIND.check({name: V}, Sizes({"n_tags_": n_tags}))
     return V
 
 

@@ -62,28 +62,14 @@ class Added(NamedTuple):
 
 @dataclass(eq=False)
 class WordPlaces:
-    """What a run knows of words that are no tags: where vectors come from, and the words that were added.
+    """What a run knows of words that are no tags: where vectors come from, and the words that were added."""
 
-    Parameters
-    ----------
-    source : WordSource, optional
-        None: no words but tags have a place.
-    width : int
-        Numbers of a vector.
-    without : sequence of str
-        Tags that had no vector when the model was fitted; not known of a run that was opened.
-    added : sequence of str
-        Words without training images that belong to the dictionary.
-    rows : ndarray of float32, shape (n_added, width), optional
-        Their rows.
-    """
-
-    source: WordSource | None = None
+    source: WordSource | None = None  # None: no words but tags have a place
     _: KW_ONLY
-    width: int = 0
-    without: Sequence[str] = ()
-    added: Sequence[str] = ()
-    rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    width: int = 0  # Numbers of a vector
+    without: Sequence[str] = ()  # Tags that had no vector when the model was fitted; not known of a run that was opened
+    added: Sequence[str] = ()  # Words without training images that belong to the dictionary
+    rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # Their rows, shape (n_added, width)
     _dictionaries: tuple[Any, Any] = (None, None)
     _looked_up: dict[str, Floats | None] = field(default_factory=dict)
 
