@@ -105,12 +105,13 @@ class PlainEpilog:
     """Writes the examples at the end of a help text as they are."""
 
     epilog: str | None
+    examples: Examples = ()
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples, one per line."""
-        if self.epilog:
+        if text := self.epilog or in_lines(self.examples):
             formatter.write_paragraph()
-            formatter.write(f"{self.epilog}\n")
+            formatter.write(f"{text}\n")
 
 
 class CommandLine(PlainEpilog, TyperGroup):
@@ -152,13 +153,14 @@ class CommandLine(PlainEpilog, TyperGroup):
         name = args[0]
         if name in COMMANDS:
             module: Any = import_module(f"visterm.cli.{COMMANDS[name][0]}")
-            examples: Any = getattr(module, f"{name.upper()}_EXAMPLES", None) or getattr(module, "EXAMPLES", ())
             kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)
             app = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            app.command(name, epilog=in_lines(examples), cls=kind)(getattr(module, name))
+            app.command(name, cls=kind)(getattr(module, name))
+            command: Any = get_command(app)
+            command.examples = getattr(module, f"{name.upper()}_EXAMPLES", None) or getattr(module, "EXAMPLES", ())
         elif name in (installed := _installed()):
             target, _, attribute = installed[name].partition(":")
-            app = getattr(import_module(target), attribute)
+            command = get_command(getattr(import_module(target), attribute))
         elif name in PACKAGE_COMMANDS:
             package = PACKAGE_COMMANDS[name].package
             raise MissingExtraError(
@@ -167,7 +169,6 @@ class CommandLine(PlainEpilog, TyperGroup):
         else:
             self.commands = {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
             return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
-        command: Any = get_command(app)
         for param in command.params:  # ``PATH``, ``N``, ``IMAGES``
             if param.metavar is None and not getattr(param, "is_flag", False):
                 kinds, described = {"int": "N", "float": "NUMBER", "path": "PATH"}, param.display_type(None).lower()

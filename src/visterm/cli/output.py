@@ -47,7 +47,7 @@ def emit(value: dict[str, Any]) -> None:
 
 def show(line: str) -> None:
     """Print one line of a result for people, whatever the names in it hold."""
-    print(_as_shown(line), flush=True)
+    print(printable(line, sys.stdout.encoding), flush=True)
 
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
 
     Numbers stand to the right. A cell that is very long widens its own line alone.
     """
-    lines = [[_as_shown(cell) for cell in row] for row in (header, *rows)]
+    lines = [[printable(cell, sys.stdout.encoding) for cell in row] for row in (header, *rows)]
     widths = [max([w for w in map(_width, column) if w <= _WIDEST] or [0]) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = []
@@ -152,12 +152,6 @@ def say_not_read(folders: Iterable[str | os.PathLike[str]]) -> dict[str, int]:
     if line := found.line():
         say(line)
     return {"raw": found.raw, "video": found.video}
-
-
-def _as_shown(text: str) -> str:
-    """Return a text with what cannot be seen, or cannot be written on standard output, replaced."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return printable(text).encode(encoding, "replace").decode(encoding)
 
 
 def _numeric(cell: str) -> bool:

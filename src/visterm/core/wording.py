@@ -42,15 +42,16 @@ def one_of(names: Sequence[str]) -> str:
     return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)
 
 
-def printable(text: str) -> str:
+def printable(text: str, encoding: str | None = None) -> str:
     """Make visible what would break a line, change the direction of writing, or not be seen, by U+FFFD in its place.
 
     That is control characters, line ends, odd bytes of names, bidi controls and zero-width letters. The joiners of
-    emoji and of Arabic and Indic words stay.
+    emoji and of Arabic and Indic words stay. With an `encoding`, what it cannot write becomes a question mark.
     """
     if text.isascii() and text.isprintable():
         return text
-    return _HIDDEN.sub(lambda found: found[1] or REPLACEMENT, text)
+    shown = _HIDDEN.sub(lambda found: found[1] or REPLACEMENT, text)
+    return shown if encoding is None else shown.encode(encoding, "replace").decode(encoding)
 
 
 def printable_json(text: str) -> str:

@@ -280,7 +280,7 @@ class Catalogue(Searchable):
 
     def new_tags(self) -> dict[str, int]:
         """Return the tags of people that the run has not learned yet, with how many photos have each."""
-        known = self.tagger.words.dictionary(self.tagger.vocabulary)
+        known = self.tagger.dictionary
         fresh = {key: name for key, name in self.stored.by_hand().items() if name not in known}
         said = zip(fresh.values(), self.stored.said([[key] for key in fresh]), strict=True)
         return {name: len(of_tag.given) + len(of_tag.accepted) for name, of_tag in said}

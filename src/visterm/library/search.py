@@ -177,7 +177,7 @@ class Searchable:
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that people gave here are words, too."""
-        others = self.tagger.words.dictionary(self.tagger.vocabulary).not_tags(words)
+        others = self.tagger.dictionary.not_tags(words)
         return typed_query(self.tagger, words, self.searched.by_hand(others) if others else None)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:

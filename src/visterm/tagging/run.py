@@ -100,6 +100,7 @@ class Run:
         self.reference: Reference | None = None
         self.words = WordPlaces()
         self.calibration: Calibration | None = None
+        self._dictionary: tuple[Any, Any, Any] = (None, None, None)
         self._idf_of: tuple[Any, Any, Any] = (None, None, None)
         self._kept_idf: NDArray[np.float32]
 
@@ -274,6 +275,18 @@ class Run:
         if held_out is not None and self.calibration is not None:
             self.facts["calibration images"] = self.calibration.n_images
             self.facts |= expectations(held_out, self.calibration)
+
+    @property
+    def dictionary(self) -> Vocabulary:
+        """The tags and, after them, the words that were added."""
+        tags, words = self.vocabulary, self.words
+        if not words.added:
+            return tags
+        if self._dictionary[0] is not tags or self._dictionary[1] is not words:  # takes a second for 400,000 tags
+            counts = np.concatenate([tags.counts, np.zeros(len(words.added), np.int64)])
+            self._dictionary = tags, words, Vocabulary([*tags.tags, *words.added], counts, tags.aliases)
+        found: Vocabulary = self._dictionary[2]
+        return found
 
     def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
         """Return the rows of some tags, V[tags], shape (n, width); CSR where V is, or is the identity."""

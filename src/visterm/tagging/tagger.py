@@ -282,7 +282,7 @@ class Tagger(Run):
             If the file is gone or has changed.
         """
         self._refuse_unfitted()
-        self.words, done = self.words.with_words(self.model, self.vocabulary, words, file=file)
+        self.words, done = self.words.with_words(self.model, self.dictionary, words, file=file)
         self.facts["added words"] = len(self.words.added)
         return done
 

@@ -21,7 +21,7 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
 
     Raises UnknownNameError if no word is a tag or has a place among them; UserError if the words cancel each other out.
     """
-    known, outside = run.words.dictionary(run.vocabulary), run.words
+    known, outside = run.dictionary, run.words
     new_tags = new_tags or {}
     found, missing = known.parse(words, new_tags, phrases=outside.source is not None and outside.source.reads_phrases)
     n_tags = len(run.vocabulary.tags)

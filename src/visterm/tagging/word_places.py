@@ -70,7 +70,6 @@ class WordPlaces:
     without: Sequence[str] = ()  # Tags that had no vector when the model was fitted; not known of a run that was opened
     added: Sequence[str] = ()  # Words without training images that belong to the dictionary
     rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # Their rows, shape (n_added, width)
-    _dictionaries: tuple[Any, Any] = (None, None)
     _looked_up: dict[str, Floats | None] = field(default_factory=dict)
 
     @cached_property
@@ -79,17 +78,6 @@ class WordPlaces:
         if self.source is None:
             return {}
         return {"word vectors": self.source.name, "tags without a word vector": len(self.without)}
-
-    def dictionary(self, vocabulary: Vocabulary) -> Vocabulary:
-        """Return the tags and, after them, the added words."""
-        if not self.added:
-            return vocabulary
-        if self._dictionaries[0] is not vocabulary:  # kept, because it takes a second for 400,000 tags
-            counts = np.concatenate([vocabulary.counts, np.zeros(len(self.added), np.int64)])
-            both = Vocabulary([*vocabulary.tags, *self.added], counts, vocabulary.aliases)
-            self._dictionaries = (vocabulary, both)
-        found: Vocabulary = self._dictionaries[1]
-        return found
 
     def look_up(self, model: Annotator, words: Sequence[str]) -> list[Floats | None]:
         """Return the rows of words of a search, None of those without a vector; each has the same in any company.
@@ -120,24 +108,18 @@ class WordPlaces:
         return Placed(rows, found)
 
     def with_words(
-        self,
-        model: Annotator,
-        vocabulary: Vocabulary,
-        words: Iterable[str],
-        *,
-        file: str | os.PathLike[str] | None = None,
+        self, model: Annotator, known: Vocabulary, words: Iterable[str], *, file: str | os.PathLike[str] | None = None
     ) -> tuple[WordPlaces, Added]:
         """Return the places with more words, which keep their relations to the tags and to each other.
 
-        `file` is where the file of word vectors is now. Raises UserError if the model or the source knows no words but
-        tags, or `file` is another file.
+        `known` are the tags and the words that were added before; `file` is where the file of word vectors is now.
+        Raises UserError if the model or the source knows no words but tags, or `file` is another file.
         """
         if why := self.why_not(model):
             raise UserError(why)
         source = self.source
         if source is not None and file is not None:
             source = source.moved(file)
-        known = self.dictionary(vocabulary)
         by_key: dict[str, str] = {}
         for word in filter(None, map(clean_tag, words)):
             by_key.setdefault(tag_key(word), word)

@@ -189,7 +189,7 @@ class Service:
         tagger = self._tagger_now()
         completed_for, completions = self._completions
         if completed_for is not tagger or completions is None:
-            completions = Completions(tagger.words.dictionary(tagger.vocabulary))
+            completions = Completions(tagger.dictionary)
             self._completions = (tagger, completions)
         return completions.find(typed, k, self.catalogue.new_tags())
 
