@@ -15,16 +15,7 @@ from visterm.core.errors import DataError, ShapeError, StorageError, UnknownName
 from visterm.core.files import GB, check_regular, open_regular, read_regular, why_no_file
 from visterm.core.registry import unknown
 from visterm.core.wording import count_of
-from visterm.data.array_files import (
-    MOST_FEATURES,
-    NUMBERS,
-    READ_ERRORS,
-    map_npy,
-    not_a_matrix,
-    read_npz,
-    read_svmlight,
-    refuse_bomb,
-)
+from visterm.data import array_files
 from visterm.data.image_names import name_key
 
 SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.gz")
@@ -92,12 +83,12 @@ def _read_matrix(file: Path) -> Any:
     try:
         if file.suffix in KINDS:
             _refuse_other_content(file, what, advice)
-            return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
+            return array_files.map_npy(file) if file.suffix == ".npy" else as_csr(array_files.read_npz(file))
         if file.name.endswith(SVMLIGHT):
-            return as_csr(read_svmlight(file))
+            return as_csr(array_files.read_svmlight(file))
     except VistermError:
         raise
-    except READ_ERRORS as error:
+    except array_files.READ_ERRORS as error:
         # EOFError comes with words of Python's own, and others are said in terms of NumPy's and SciPy's parameters.
         said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         reason = "it breaks off" if said.startswith("EOF") else said
@@ -139,7 +130,7 @@ def _read_parquet(
             facts = pq.read_metadata(part)
             groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
             n_values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
-            refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
+            array_files.refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
         schema = pq.read_schema(parts[0])
         sparse = column is None and {shards.INDICES, shards.VALUES} <= set(schema.names)
         of_rows = [shards.INDICES, shards.VALUES] if sparse else [_list_column(schema, column, file)]
@@ -219,8 +210,8 @@ def _read_names(file: Path) -> list[str]:
 
 
 def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
-    if rows.ndim != 2 or rows.dtype.kind not in NUMBERS:
-        raise not_a_matrix(file, rows.dtype, rows.shape)
+    if rows.ndim != 2 or rows.dtype.kind not in array_files.NUMBERS:
+        raise array_files.not_a_matrix(file, rows.dtype, rows.shape)
     if rows.shape[0] != len(names):
         raise ShapeError(
             f"{file} has {count_of(rows.shape[0], 'row')}, and there are {count_of(len(names), 'name')}; expected "
@@ -242,15 +233,15 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
 
 def _refuse_too_wide(file: Path, rows: Any) -> None:
     """Refuse more features than a model can keep numbers of, before any model makes room for them."""
-    most, where = MOST_FEATURES, ""
+    most, where = array_files.MOST_FEATURES, ""
     if sp.issparse(rows) and rows.nnz:
         n_used = np.unique(rows.indices).size
-        most = min(MOST_FEATURES, max(FEATURES_ALWAYS_FINE, FEATURES_PER_USED * n_used))
+        most = min(array_files.MOST_FEATURES, max(FEATURES_ALWAYS_FINE, FEATURES_PER_USED * n_used))
         largest = int(np.argmax(rows.indices))
         row = np.searchsorted(rows.indptr, largest, side="right")
         where = f"; row {row} has the index {rows.indices[largest]}"
     if rows.shape[1] > most:
-        why = f", as only {n_used:,} of them have numbers" if most < MOST_FEATURES else ""
+        why = f", as only {n_used:,} of them have numbers" if most < array_files.MOST_FEATURES else ""
         raise ShapeError(
             f"{file} has {rows.shape[1]:,} features (columns){where}; expected at most {most:,}{why}. Correct the "
             "index, or number the features from 0."

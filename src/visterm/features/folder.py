@@ -19,22 +19,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
+from visterm.core import persist
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
 from visterm.core.learned import Listed, Record, Sizes, Text, Whole
-from visterm.core.persist import (
-    MANIFEST,
-    check_target,
-    file_hash,
-    folder_kind,
-    load_estimator,
-    new_folder,
-    open_folder,
-    read_json,
-    refusing,
-    save_estimator,
-    write_json,
-)
 from visterm.core.remote import as_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
@@ -90,14 +78,14 @@ class FeatureFolder:
         Raises StorageError if it is no features folder, not one that was begun, and not empty.
         """
         if not self.is_begun():
-            check_target(self.path, self.kind)
+            persist.check_target(self.path, self.kind)
 
     def is_begun(self) -> bool:
         """Return whether a job was killed here before anything was whole."""
         own = {ENCODER, DATA, SKIPPED, self.unfinished_name}
         return (
             self.unfinished.is_dir()
-            and not (self.path / MANIFEST).exists()
+            and not (self.path / persist.MANIFEST).exists()
             and all(entry.name in own or entry.name.startswith(f".{ENCODER}.") for entry in self.path.iterdir())
         )
 
@@ -121,7 +109,9 @@ class FeatureFolder:
             yield
         finally:
             begun = {file.name for file in self.path.iterdir()} - {self.unfinished.name}
-            if not begun or MANIFEST in begun:  # else the empty folder says whose the rest is, and the job goes on
+            if (
+                not begun or persist.MANIFEST in begun
+            ):  # else the empty folder says whose the rest is, and the job goes on
                 with suppress(OSError):  # nothing was begun: leave no empty folders
                     self.unfinished.rmdir()
                     self.path.rmdir()
@@ -137,7 +127,7 @@ class FeatureFolder:
 
         Raises StorageError if another process is just making it.
         """
-        if (self.unfinished / MANIFEST).exists():
+        if (self.unfinished / persist.MANIFEST).exists():
             with self.locked():
                 self.settle()
 
@@ -147,11 +137,11 @@ class FeatureFolder:
         Raises StorageError if it is of a newer format; CorruptFileError if a file that is small (all but shards) is
         missing or was changed, or the manifest is broken.
         """
-        if not (self.path / MANIFEST).exists():
+        if not (self.path / persist.MANIFEST).exists():
             return None
-        file = open_folder(self.path, self.kind) / MANIFEST
-        with refusing(file):
-            facts = read_json(file)
+        file = persist.open_folder(self.path, self.kind) / persist.MANIFEST
+        with persist.refusing(file):
+            facts = persist.read_json(file)
             self.manifest_kind.check(facts, Sizes())
             return self._contents_of(facts, [ShardEntry(**entry) for entry in facts["shards"]])
 
@@ -208,22 +198,22 @@ class FeatureFolder:
 
     def notes(self) -> list[dict[str, Any]]:
         """Read what a job that is not finished has noted of each shard that is done."""
-        return [read_note(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != MANIFEST]
+        return [read_note(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != persist.MANIFEST]
 
     def has_encoder(self) -> bool:
         """Return whether an encoder was saved: once it is, it is never fitted again."""
-        return folder_kind(self.path / ENCODER) is not None
+        return persist.folder_kind(self.path / ENCODER) is not None
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Keep the fitted encoder, with what was requested."""
-        with new_folder(self.path / ENCODER, ENCODER) as folder:
-            save_estimator(encoder, ENCODERS, folder, ENCODER)
-            write_json(folder / ASKED, first._asdict())
+        with persist.new_folder(self.path / ENCODER, ENCODER) as folder:
+            persist.save_estimator(encoder, ENCODERS, folder, ENCODER)
+            persist.write_json(folder / ASKED, first._asdict())
 
     def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
         """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
-        folder = open_folder(self.path / ENCODER, ENCODER)
-        encoder = load_estimator(ENCODERS, folder, ENCODER)
+        folder = persist.open_folder(self.path / ENCODER, ENCODER)
+        encoder = persist.load_estimator(ENCODERS, folder, ENCODER)
         if "n_jobs" in encoder.get_params(deep=False):
             encoder.set_params(n_jobs=n_jobs)
         return encoder, FirstJob(**read_checked(folder / ASKED, ASKED_KIND))
@@ -236,16 +226,16 @@ class FeatureFolder:
         """
         pending = self.unfinished / SKIPPED
         write_whole(pending, skipped_bytes(skipped))
-        sums = {SKIPPED: file_hash(pending)} | {
-            file.relative_to(self.path).as_posix(): file_hash(file) for file in self._files_of(ENCODER)
+        sums = {SKIPPED: persist.file_hash(pending)} | {
+            file.relative_to(self.path).as_posix(): persist.file_hash(file) for file in self._files_of(ENCODER)
         }
         facts = {"kind": self.kind, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
-        write_whole(self.unfinished / MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
+        write_whole(self.unfinished / persist.MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
         self.settle()
 
     def settle(self) -> None:
         """Finish a change whose manifest is written, step by step as a kill left it; then drop what is left over."""
-        pending = self.unfinished / MANIFEST
+        pending = self.unfinished / persist.MANIFEST
         if pending.exists():
             data = self.path / DATA
             data.mkdir(exist_ok=True)
@@ -255,15 +245,15 @@ class FeatureFolder:
             if (self.unfinished / SKIPPED).exists():
                 os.replace(self.unfinished / SKIPPED, self.path / SKIPPED)
             sync(data)
-            os.replace(pending, self.path / MANIFEST)
+            os.replace(pending, self.path / persist.MANIFEST)
             sync(self.path)
             shutil.rmtree(self.unfinished)
-        if (self.path / MANIFEST).exists():
+        if (self.path / persist.MANIFEST).exists():
             self._sweep()
 
     def _sweep(self) -> None:
         """Remove the shards that the manifest does not name."""
-        named = {entry["file"] for entry in read_checked(self.path / MANIFEST, self.manifest_kind)["shards"]}
+        named = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
         for file in self._files_of(DATA):
             if file.name not in named:
                 file.unlink()
@@ -277,7 +267,7 @@ class FeatureFolder:
 
 
 def _is_whole(file: Path, entry: ShardEntry) -> bool:
-    return file.is_file() and file_hash(file) == entry.sha256
+    return file.is_file() and persist.file_hash(file) == entry.sha256
 
 
 @contextmanager

@@ -9,14 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.metrics.significance import (
-    Difference,
-    Interval,
-    SignedRanks,
-    bootstrap_mean,
-    paired_bootstrap,
-    signed_ranks,
-)
+from visterm.metrics import significance
 
 RESAMPLES = 1000  # Resamples of the images or queries, for intervals
 
@@ -27,8 +20,8 @@ class Compared(NamedTuple):
     # Numbers of the two
     first: int
     second: int
-    difference: Difference  # Mean of the first minus that of the second, with its bootstrap interval
-    ranks: SignedRanks  # Wilcoxon's test of the two alone
+    difference: significance.Difference  # Mean of the first minus that of the second, with its bootstrap interval
+    ranks: significance.SignedRanks  # Wilcoxon's test of the two alone
     holm_p: float  # Its p-value, corrected for the number of pairs
 
     def better(self, level: float = 0.95) -> int:
@@ -44,7 +37,7 @@ def compare_pairs(values: Sequence[Any]) -> list[Compared]:
     ShapeError if the lengths differ; DataError if a value is defined for one model only.
     """
     pairs = list(combinations(range(len(values)), 2))
-    tests = [signed_ranks(values[a], values[b]) for a, b in pairs]
+    tests = [significance.signed_ranks(values[a], values[b]) for a, b in pairs]
     corrected = holm([test.p_value for test in tests])
     return [
         Compared(a, b, difference_of(values[a], values[b]), test, float(p))
@@ -65,18 +58,18 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
     return corrected
 
 
-def interval_of(values: NDArray[np.float64]) -> Interval:
+def interval_of(values: NDArray[np.float64]) -> significance.Interval:
     """Return the mean of the values that are defined and its 95 % bootstrap interval; a single value has no width."""
     defined = values[~np.isnan(values)]
     if defined.size == 1:
-        return Interval(float(defined[0]), float(defined[0]), float(defined[0]))
-    return bootstrap_mean(defined, n_resamples=RESAMPLES)
+        return significance.Interval(float(defined[0]), float(defined[0]), float(defined[0]))
+    return significance.bootstrap_mean(defined, n_resamples=RESAMPLES)
 
 
-def difference_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> Difference:
+def difference_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> significance.Difference:
     """Return the first mean minus the second and its 95 % bootstrap interval; a single value has no width."""
     defined = ~np.isnan(first)
     if first.size == second.size and np.count_nonzero(defined) == 1 and not np.isnan(second[defined][0]):
         only = float(first[defined][0] - second[defined][0])
-        return Difference(only, only, only, 1.0, 1)
-    return paired_bootstrap(first, second, n_resamples=RESAMPLES)
+        return significance.Difference(only, only, only, 1.0, 1)
+    return significance.paired_bootstrap(first, second, n_resamples=RESAMPLES)

@@ -9,24 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from visterm.core import persist
 from visterm.core.errors import CorruptFileError, DataError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.learned import Array, Csr, DenseOrCsr, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.packing import csr_of_parts
-from visterm.core.persist import (
-    HOW_TO_MEND,
-    MANIFEST,
-    load_arrays,
-    load_csr,
-    load_estimator,
-    open_folder,
-    read_json,
-    refusing,
-    save_arrays,
-    save_csr,
-    save_estimator,
-    write_json,
-)
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
@@ -53,20 +40,20 @@ MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canon
 
 def write_run(tagger: Any, folder: Path) -> None:
     """Write the parts of a `Tagger` into a folder that is being made."""
-    save_estimator(tagger.encoder, ENCODERS, folder, "encoder")
-    save_estimator(tagger.model, MODELS, folder, "model")
-    write_json(folder / "vocabulary.json", tagger.vocabulary.to_json())
-    write_json(folder / "facts.json", tagger.facts)
+    persist.save_estimator(tagger.encoder, ENCODERS, folder, "encoder")
+    persist.save_estimator(tagger.model, MODELS, folder, "model")
+    persist.write_json(folder / "vocabulary.json", tagger.vocabulary.to_json())
+    persist.write_json(folder / "facts.json", tagger.facts)
     write_skipped(folder / SKIPPED, tagger.skipped)
     tagger.learned_images.save(folder / LEARNED_IMAGES)
     tagger.relations.save(folder)
     tagger.words.save(folder)
     if tagger.given is not None:
-        save_csr(folder / GIVEN, tagger.given)
+        persist.save_csr(folder / GIVEN, tagger.given)
     if tagger.reference is not None:
-        write_json(folder / REFERENCE, tagger.reference.to_json())
+        persist.write_json(folder / REFERENCE, tagger.reference.to_json())
     if tagger.calibration is not None:
-        save_arrays(folder / CALIBRATION, tagger.calibration.arrays())
+        persist.save_arrays(folder / CALIBRATION, tagger.calibration.arrays())
 
 
 def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *, whole: bool = False) -> T:
@@ -74,22 +61,22 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
 
     Unless it is read as a whole, what no search by words needs is read when it is first used (`Run.unread`).
     """
-    folder = open_folder(path, "run")
+    folder = persist.open_folder(path, "run")
     tagger: Any = kind.__new__(kind)
     tagger._begin(
         None,
-        read_part(folder / "vocabulary.json", lambda file: Vocabulary.from_json(read_json(file))),
+        read_part(folder / "vocabulary.json", lambda file: Vocabulary.from_json(persist.read_json(file))),
         read_part(folder / "facts.json", dict, FACTS_KIND),
     )
     n_tags = len(tagger.vocabulary.tags)
     tagger.unread, tagger.unread_jobs = folder, n_jobs
-    fingerprint = read_json(folder / MANIFEST).get(FINGERPRINT)
+    fingerprint = persist.read_json(folder / persist.MANIFEST).get(FINGERPRINT)
     tagger.unread_fingerprint = fingerprint if isinstance(fingerprint, str) else None
     V = tagger.unread_tag_rows = read_tag_rows(folder, n_tags)
     for part in ("model", "encoder", "skipped", "learned_images", "relations") if whole else ():
         getattr(tagger, part)
     if (folder / WORDS).exists():
-        with refusing(folder):
+        with persist.refusing(folder):
             words = tagger.words = WordPlaces.load(folder, lambda: tagger.encoder)
             if words.added:
                 width = n_tags if V is None else V.shape[1]
@@ -100,7 +87,7 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
         tagger.reference = read_part(folder / REFERENCE, Reference.from_json, REFERENCE_KIND, n_tags)
     if (folder / CALIBRATION).exists():
         tagger.calibration = read_part(
-            folder / CALIBRATION, lambda file: Calibration.of_arrays(load_arrays(file), n_tags)
+            folder / CALIBRATION, lambda file: Calibration.of_arrays(persist.load_arrays(file), n_tags)
         )
     found: T = tagger
     return found
@@ -111,17 +98,18 @@ def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
 
     Raises CorruptFileError if the file is damaged, or the model knows another number of tags than the vocabulary has.
     """
-    with refusing(folder / "model.json"):
-        n_known = read_json(folder / "model.json")["values"]["n_tags_"]["value"]
+    with persist.refusing(folder / "model.json"):
+        n_known = persist.read_json(folder / "model.json")["values"]["n_tags_"]["value"]
         if n_known != n_tags:
             raise CorruptFileError(
-                f"{folder}: the model knows {n_known} tags, and there are {n_tags} in vocabulary.json. {HOW_TO_MEND}"
+                f"{folder}: the model knows {n_known} tags, and there are {n_tags} in vocabulary.json. "
+                f"{persist.HOW_TO_MEND}"
             )
     file, name = folder / "model.safetensors", "tag_rows_"
-    arrays = load_arrays(file, name)
+    arrays = persist.load_arrays(file, name)
     if not arrays:
         return None
-    with refusing(file):
+    with persist.refusing(file):
         V: Matrix = arrays[name] if name in arrays else csr_of_parts(name, arrays)
         MODEL_KIND.check({name: V}, Sizes({"n_tags_": n_tags}))
     return V
@@ -129,8 +117,8 @@ def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
 
 def read_encoder(folder: Path, model: Annotator, n_jobs: int | None) -> AnyEncoder:
     """Read the encoder of a run."""
-    encoder: AnyEncoder = load_estimator(ENCODERS, folder, "encoder")
-    with refusing(folder / "model.json"):
+    encoder: AnyEncoder = persist.load_estimator(ENCODERS, folder, "encoder")
+    with persist.refusing(folder / "model.json"):
         check_encoder(encoder, model)
     if hasattr(encoder, "n_jobs"):
         encoder.n_jobs = n_jobs
@@ -143,8 +131,8 @@ def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, n_
     With a `kind` the file is JSON, whose value is checked and given to `read`; without one `read` takes the file. The
     word "n_tags_" in shapes stands for `n_tags`. Raises CorruptFileError if the file is damaged, or not of this run.
     """
-    with refusing(file):
-        value = file if kind is None else read_json(file)
+    with persist.refusing(file):
+        value = file if kind is None else persist.read_json(file)
         if kind is not None:
             kind.check(value, Sizes({"n_tags_": n_tags}))
         return read(value)
@@ -171,7 +159,7 @@ def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:
 
 def read_given(file: Path, n_tags: int, encoder: AnyEncoder) -> Any:
     """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
-    given = load_csr(file)
+    given = persist.load_csr(file)
     GIVEN_KIND.check(given, Sizes({"n_tags_": n_tags}))
     if encoder.width not in (None, given.shape[0]):
         raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {encoder.width}")
