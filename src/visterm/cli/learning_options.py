@@ -12,10 +12,7 @@ Out = Annotated[Path | None, output_option("-o", "--out", help="The run to write
 OutRequired = Annotated[Path, output_option("-o", "--out", help="The run to write, a folder.")]
 CatalogueToLearn = Annotated[
     Path | None,
-    input_option(
-        "--catalogue",
-        help="Learn from this catalogue's tags and corrections instead of photos, and use the new run in it.",
-    ),
+    input_option(help="Learn from this catalogue's tags and corrections instead of photos, and use the new run in it."),
 ]
 Full = Annotated[
     bool, input_option("--full", help="With --catalogue: learn everything again, not only what each tag looks like.")
@@ -51,10 +48,7 @@ ModelName = Annotated[
     ),
 ]
 ModelToTune = Annotated[
-    str,
-    model_option(
-        "--model", help="The model: a name from `visterm models`.", show_default=True, autocompletion=model_names
-    ),
+    str, model_option(help="The model: a name from `visterm models`.", show_default=True, autocompletion=model_names)
 ]
 ModelSettings = Annotated[
     list[str] | None, model_option("--set", help="A setting of the model, NAME=VALUE. Repeat for more.")
@@ -70,7 +64,6 @@ Valid = Annotated[
 ValidToTune = Annotated[
     float,
     model_option(
-        "--valid",
         help="Share of the photos held out to compare settings, if there is no split 'valid'.",
         callback=in_range("--valid", above=0, below=1),
         show_default=True,
@@ -87,7 +80,6 @@ Calibration = Annotated[
 WordVectors = Annotated[
     str | None,
     model_option(
-        "--word-vectors",
         help="Start text_ridge, sampled_tagger and similar models from word vectors, so that searches find words that "
         "aren't tags: 'encoder' (its text tower; 'encoder:german': prompts of that language), a file (GloVe, word2vec, "
         "fastText, safetensors), 'sentences' (extra text), 'learned' or 'learned:skipgram'.",
@@ -109,32 +101,27 @@ Aliases = Annotated[
     cleaning_option(help="A CSV of alias,tag: spellings that count as the tag. See `visterm tags RUN --suggest`."),
 ]
 StopTags = Annotated[
-    Path | None, cleaning_option("--stop-tags", help="A text file of tags to leave out, one per line; # is a comment.")
+    Path | None, cleaning_option(help="A text file of tags to leave out, one per line; # is a comment.")
 ]
 MinCount = Annotated[int, cleaning_option(min=1, help="Leave out tags of fewer photos.", show_default=True)]
 MaxShare = Annotated[
     float | None,
     cleaning_option(
-        "--max-share",
         help="Leave out tags of more than this share of the photos, e.g. 0.5.",
         callback=in_range("--max-share", above=0, most=1),
     ),
 ]
 PerUser = Annotated[
     int | None,
-    cleaning_option(
-        "--per-user", help="Keep at most N photos of one user with exactly the same tags (bulk uploads).", metavar="N"
-    ),
+    cleaning_option(help="Keep at most N photos of one user with exactly the same tags (bulk uploads).", metavar="N"),
 ]
 UserColumn = Annotated[
-    str | None,
-    cleaning_option("--user-column", help="With --per-user: column of owners [default: user, owner or photographer]."),
+    str | None, cleaning_option(help="With --per-user: column of owners [default: user, owner or photographer].")
 ]
 
 PartOf = Annotated[
     str | None,
     relation_option(
-        "--part-of",
         help="Which tags are parts of which: a CSV of part,whole, WordNet's folder, or 'wordnet' to look for it.",
         metavar="SOURCE",
     ),
@@ -142,20 +129,17 @@ PartOf = Annotated[
 IsA = Annotated[
     str | None,
     relation_option(
-        "--isa",
         help="Which tags are kinds of which: a CSV of child,parent, WordNet's folder, or 'wordnet' [default: the "
         "WordNet of --part-of].",
         metavar="SOURCE",
     ),
 ]
 WordNetFolder = Annotated[
-    str | None,
-    relation_option("--wordnet", help="Short for --part-of and --isa with the same WordNet.", metavar="FOLDER"),
+    str | None, relation_option(help="Short for --part-of and --isa with the same WordNet.", metavar="FOLDER")
 ]
 TagSynsets = Annotated[
     Path | None,
     relation_option(
-        "--tag-synsets",
         help="With WordNet: a CSV of tag,synset with the meaning of tags [default: the most frequent meaning].",
         metavar="FILE",
     ),
@@ -163,8 +147,6 @@ TagSynsets = Annotated[
 Inherit = Annotated[
     int | None,
     relation_option(
-        "--inherit",
-        min=0,
-        help="With WordNet: wholes inherit parts over N steps of 'is a kind of'; 0 for none [default: 1].",
+        min=0, help="With WordNet: wholes inherit parts over N steps of 'is a kind of'; 0 for none [default: 1]."
     ),
 ]

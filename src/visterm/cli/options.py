@@ -111,13 +111,12 @@ Scores = Annotated[
     bool, output_option("--scores", help="Show the model's scores as well, in their order; higher is better.")
 ]
 SkippedFile = Annotated[
-    Path | None, output_option("--skipped", help="List skipped photos with reasons in this file, as JSON lines.")
+    Path | None, output_option(help="List skipped photos with reasons in this file, as JSON lines.")
 ]
 
 EncoderName = Annotated[
     str | None,
     model_option(
-        "--encoder",
         help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
         "[default: the first network listed there that is on this machine, or visterms; or the encoder of the "
         "features].",
@@ -125,7 +124,7 @@ EncoderName = Annotated[
     ),
 ]
 EncoderSettings = Annotated[
-    list[str] | None, model_option("--encoder-set", help="A setting of the encoder, NAME=VALUE. Repeat for more.")
+    list[str] | None, model_option(help="A setting of the encoder, NAME=VALUE. Repeat for more.")
 ]
 Seed = Annotated[int, model_option(min=0, help="The same seed and photos give the same run.", show_default=True)]
 
@@ -139,17 +138,15 @@ Device = Annotated[
 Memory = Annotated[
     str | None,
     scale_option(
-        "--memory",
         help="Memory to use, such as 800M or 4G; larger features are streamed from disk [default: half of the "
         "machine's].",
         metavar="SIZE",
     ),
 ]
-Jobs = Annotated[int | None, scale_option("--jobs", help="Threads [default: all cores].", callback=check_jobs)]
+Jobs = Annotated[int | None, scale_option(help="Threads [default: all cores].", callback=check_jobs)]
 Ray = Annotated[
     str | None,
     scale_option(
-        "--ray",
         help="Use several machines: HOST:PORT of a Ray cluster, 'auto' for one that runs here, or 'local' to start one "
         "(extra ray).",
         metavar="ADDRESS",

@@ -32,9 +32,8 @@ K = Annotated[int, search_option("-k", min=0, help="Photos to show; 0 for all.",
 Combine = Annotated[
     str | None,
     search_option(
-        "--combine",
         help="How to combine words: sum, product (models cmrm, mbrm, cmtt, plsa) or confidence [default: sum; "
-        "confidence with -word or a cut-off].",
+        "confidence with -word or a cut-off]."
     ),
 ]
 Cutoff = Annotated[bool, search_option("--cutoff", help="Stop where few more photos are likely to match.")]
@@ -44,9 +43,8 @@ MinConfidence = Annotated[
 Expand = Annotated[
     list[str] | None,
     search_option(
-        "--expand",
         help="Also show photos of related tags: parts (the wheels of a car) or siblings (a bus, like a car, is a "
-        "vehicle). Repeat for both.",
+        "vehicle). Repeat for both."
     ),
 ]
 Groups = Annotated[
@@ -55,24 +53,22 @@ Groups = Annotated[
 Like = Annotated[
     str | None,
     search_option(
-        "--like",
-        help="Find photos similar to this one: a file or a name in the catalogue. The number: how similar, at most 1.",
+        help="Find photos similar to this one: a file or a name in the catalogue. The number: how similar, at most 1."
     ),
 ]
 tag_option = partial(among_option, autocompletion=one_tag)
-Tags = Annotated[list[str] | None, tag_option("--tag", help="With this tag, given or accepted. Repeat for more.")]
-Without = Annotated[list[str] | None, tag_option("--without", help="Without this tag. Repeat for more.")]
+Tags = Annotated[list[str] | None, tag_option(help="With this tag, given or accepted. Repeat for more.")]
+Without = Annotated[list[str] | None, tag_option(help="Without this tag. Repeat for more.")]
 Predicted = Annotated[
-    list[str] | None,
-    tag_option("--predicted", help="With this tag predicted, with at least 50% confidence. Repeat for more."),
+    list[str] | None, tag_option(help="With this tag predicted, with at least 50% confidence. Repeat for more.")
 ]
 Folder = Annotated[
-    str | None, among_option("--folder", help="In this folder and its sub-folders, as photos are named or as a path.")
+    str | None, among_option(help="In this folder and its sub-folders, as photos are named or as a path.")
 ]
 From = Annotated[str | None, among_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")]
-To = Annotated[str | None, among_option("--to", help="Taken on this date or earlier.")]
-MinSize = Annotated[str | None, among_option("--min-size", help="Files of at least this size, such as 1MB.")]
-MaxSize = Annotated[str | None, among_option("--max-size", help="Files of at most this size.")]
+To = Annotated[str | None, among_option(help="Taken on this date or earlier.")]
+MinSize = Annotated[str | None, among_option(help="Files of at least this size, such as 1MB.")]
+MaxSize = Annotated[str | None, among_option(help="Files of at most this size.")]
 Type = Annotated[str | None, among_option("--type", help="Files of this type: jpeg, png, heic, ...")]
 Unreviewed = Annotated[bool, among_option("--unreviewed", help="Photos that nobody has reviewed.")]
 
