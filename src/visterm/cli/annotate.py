@@ -50,7 +50,6 @@ def annotate(
     min_confidence: Annotated[
         float | None,
         options.which_option(
-            "--min-confidence",
             help="Keep tags with at least this confidence (0-1).",
             callback=options.in_range("--min-confidence", least=0, most=1),
         ),

@@ -40,7 +40,7 @@ def encode(
         ),
     ] = None,
     encoder_set: options.EncoderSettings = None,
-    run: Annotated[Path | None, options.model_option("--run", help="Use the encoder of this run.")] = None,
+    run: Annotated[Path | None, options.model_option(help="Use the encoder of this run.")] = None,
     shard_size: Annotated[
         int | None,
         options.scale_option(

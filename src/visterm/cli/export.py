@@ -38,7 +38,6 @@ def export(
     to: Annotated[
         str,
         options.output_option(
-            "--to",
             help="xmp: a file beside each photo; embed: into the photos, with exiftool; txt: a text file beside each; "
             "csv or jsonl: one table, -o FILE.",
             show_default=True,
@@ -50,7 +49,6 @@ def export(
     min_confidence: Annotated[
         float | None,
         options.which_option(
-            "--min-confidence",
             help="Write predictions with at least this confidence (0-1) [default: 0.5].",
             callback=options.in_range("--min-confidence", least=0, most=1),
         ),
@@ -58,7 +56,6 @@ def export(
     precision: Annotated[
         float | None,
         options.which_option(
-            "--precision",
             help="Choose each tag's cut-off for this expected precision, e.g. 0.9.",
             callback=options.in_range("--precision", above=0, below=1),
         ),

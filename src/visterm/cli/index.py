@@ -41,8 +41,7 @@ def index(
     tags: Annotated[
         str | None,
         options.input_option(
-            "--tags",
-            help="People's tags to store with the photos: a tag file, a folder of .txt files, 'xmp' or 'auto'.",
+            help="People's tags to store with the photos: a tag file, a folder of .txt files, 'xmp' or 'auto'."
         ),
     ] = None,
     store: Annotated[

@@ -54,8 +54,7 @@ def info(
         ),
     ],
     plot: Annotated[
-        Path | None,
-        typer.Option("--plot", help="Draw how training went, to a .png, .jpg or .webp file.", show_default=False),
+        Path | None, typer.Option(help="Draw how training went, to a .png, .jpg or .webp file.", show_default=False)
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Check a run or a catalogue for damage.")] = False,
     json: options.Json = False,

@@ -34,9 +34,7 @@ def relations(
     part_of: learning.PartOf = None,
     tag_synsets: learning.TagSynsets = None,
     inherit: learning.Inherit = None,
-    out: Annotated[
-        Path | None, options.output_option("--out", help="Write the pairs to a CSV that --part-of takes.")
-    ] = None,
+    out: Annotated[Path | None, options.output_option(help="Write the pairs to a CSV that --part-of takes.")] = None,
     json: options.Json = False,
 ) -> None:
     """Show which tags a run predicts to be parts of which.
@@ -74,14 +72,10 @@ def pair(
     object_image: Annotated[str, typer.Argument(metavar="OBJECT", help="A picture of an object.", show_default=False)],
     part_image: Annotated[str, typer.Argument(metavar="PART", help="A picture of a part of it.", show_default=False)],
     object_tag: Annotated[
-        str | None,
-        typer.Option(
-            "--object-tag", help="The object's tag, if you know it.", show_default=False, autocompletion=one_tag
-        ),
+        str | None, typer.Option(help="The object's tag, if you know it.", show_default=False, autocompletion=one_tag)
     ] = None,
     part_tag: Annotated[
-        str | None,
-        typer.Option("--part-tag", help="The part's tag, if you know it.", show_default=False, autocompletion=one_tag),
+        str | None, typer.Option(help="The part's tag, if you know it.", show_default=False, autocompletion=one_tag)
     ] = None,
     k: Annotated[int, typer.Option("-k", min=0, help="Pairs to show; 0 for all.")] = 5,
     json: options.Json = False,

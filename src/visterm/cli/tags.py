@@ -39,22 +39,19 @@ def tags(
     out: Annotated[
         Path | None,
         options.output_option(
-            "--out",
             help="Write the suggestions and the run's aliases to a CSV: delete wrong lines, then pass it to "
-            "`visterm fit --aliases`.",
+            "`visterm fit --aliases`."
         ),
     ] = None,
     add: Annotated[
         Path | None,
         options.input_option(
-            "--add",
             help="Add the words or phrases in this text file, one per line, to a run with word vectors, so that "
-            "searches find them.",
+            "searches find them."
         ),
     ] = None,
     word_vectors: Annotated[
-        Path | None,
-        options.input_option("--word-vectors", help="With --add: the run's file of word vectors, if it has moved."),
+        Path | None, options.input_option(help="With --add: the run's file of word vectors, if it has moved.")
     ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
