@@ -25,7 +25,7 @@ from visterm.cluster.train_group import ProgressFile, group_of, progress_shown
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.executor import Group
 from visterm.core.tables import MODELS
-from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
+from visterm.features.streaming.handed_over import read_matrix, write_matrix
 from visterm.tagging.deep_fit_together import _sweep, check_fits_together
 
 SETTINGS = {"hidden": (16,), "dim": 8, "epochs": 3, "batch_size": 64, "learning_rate": 0.005}

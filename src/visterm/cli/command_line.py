@@ -69,7 +69,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "index": ("index", "Put photos into a catalogue, to search them by words."),
         "search": ("search", "Find photos by words, a similar photo, or filters."),
         "union": ("index", "Join several catalogues, to search them as one."),
-        "use": ("catalogue_runs", "Search a catalogue with another of its runs."),
+        "use": ("fit", "Search a catalogue with another of its runs."),
         "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },

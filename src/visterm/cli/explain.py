@@ -41,7 +41,7 @@ def explain(
     networks with average pooling.
     """
     from visterm.tagging.explain import explain as explain_score
-    from visterm.tagging.picture_files import format_of
+    from visterm.tagging.plot import format_of
     from visterm.tagging.tagger import Tagger
 
     if output is not None:

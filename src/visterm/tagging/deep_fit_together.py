@@ -15,7 +15,7 @@ from visterm.core.executor import Executor, Member
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
-from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
+from visterm.features.streaming.handed_over import read_matrix, write_matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import FitsTogether
 from visterm.models.base import Annotator

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from visterm.core.writing import whole_file
 from visterm.tagging.explain import Explanation
-from visterm.tagging.picture_files import QUALITY, format_of
+from visterm.tagging.plot import QUALITY, format_of
 
 SIDE = 640  # Long side of the photo in the drawing, in pixels
 ADDS: Final = np.array([214, 72, 10], np.float64)

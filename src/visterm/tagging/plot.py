@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from visterm.core.errors import MissingExtraError
+from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.writing import whole_file
-from visterm.tagging.picture_files import QUALITY, format_of
+
+FORMATS: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+"""Pillow's name of each format, by the endings of its files."""
+
+QUALITY: Final = 95  # Of formats that lose some of a picture: thin lines and small letters stay clean
 
 TITLES = {
     "loss": "Loss",
@@ -109,3 +113,15 @@ def figure_class() -> Any:
             f"Drawing needs the package '{error.name}'. Install it with: pip install 'visterm[plot]'"
         ) from error
     return Figure
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return Pillow's name of the format that the ending of a picture file says, in capitals or not.
+
+    Raises UserError if the ending says none that can be written.
+    """
+    suffix = Path(path).suffix
+    if suffix.lower() not in FORMATS:
+        said = f"ends in {suffix}" if suffix else "has no ending"
+        raise UserError(f"{os.fspath(path)} {said}; expected the name of a picture that ends in {', '.join(FORMATS)}.")
+    return FORMATS[suffix.lower()]

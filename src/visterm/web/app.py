@@ -1,16 +1,17 @@
-"""The application: a catalogue behind its layers, the API, Label Studio's routes, and the page."""
+"""The application: a catalogue behind its layers, the API, Label Studio, the page, and the form of its token."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 import visterm
 from visterm.core.errors import VistermError
@@ -19,16 +20,18 @@ from visterm.web.body_limit import BodyLimit
 from visterm.web.errors import as_refused
 from visterm.web.figures import Member
 from visterm.web.label_studio import router as label_studio
-from visterm.web.login import router as login
 from visterm.web.metrics import Counting
 from visterm.web.pages import files, library, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
-from visterm.web.pages.render import error_page
-from visterm.web.security import Access, Security
-from visterm.web.service import Bounds, Service
+from visterm.web.pages.render import error_page, render
+from visterm.web.security import COOKIE, Access, Security, local_address, logged_in
+from visterm.web.service import Bounds, Service, service_of
 
 PREFIX = "/api/v1"
+WRONG_SECONDS = 0.5  # Delay after a wrong token, so that nobody finds one by trying
+
+router = APIRouter(include_in_schema=False)  # Of the token: the browser then keeps a cookie, which is not the token
 
 
 def create_app(
@@ -69,7 +72,7 @@ def create_app(
     for part in (search, images, about, tags, jobs):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(label_studio)
-    app.include_router(login)
+    app.include_router(router)
     for page in (search_page, picture, review, tags_page, library, files):
         app.include_router(page.router, include_in_schema=False)
     most, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
@@ -98,3 +101,36 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if "text/html" in request.headers.get("accept", "") and not for_programs:
         return error_page(request, error)
     return as_refused(error).answer()
+
+
+@router.get("/login")
+async def form(request: Request, next: str = "/") -> Response:
+    """Show the form."""
+    if service_of(request).access.knows(request.headers):
+        return RedirectResponse(local_address(next), 303)
+    return _page(next)
+
+
+@router.post("/login")
+async def log_in(request: Request) -> Response:
+    """Check the token, and send the browser on to the page."""
+    access = service_of(request).access
+    async with request.form(max_files=0, max_fields=4) as given:
+        token, address = given.get("token", ""), given.get("next", "/")
+    if not access.token or (isinstance(token, str) and access.is_token(token.strip())):
+        return logged_in(access, local_address(address if isinstance(address, str) else "/"))
+    await asyncio.sleep(WRONG_SECONDS)
+    return _page(address if isinstance(address, str) else "/", wrong=True)
+
+
+@router.post("/logout")
+async def log_out() -> Response:
+    """Delete the cookie."""
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(COOKIE)
+    return answer
+
+
+def _page(address: str, *, wrong: bool = False) -> Response:
+    """Return the form."""
+    return render("login.html", 401 if wrong else 200, wrong=wrong, next=local_address(address))

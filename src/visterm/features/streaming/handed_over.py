@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from safetensors import safe_open
 
 from visterm.core.jsonlines import json_text
@@ -17,7 +18,6 @@ from visterm.core.persist import save_arrays
 from visterm.core.remote import as_path
 from visterm.core.writing import whole_file
 from visterm.features.streaming.joining import JoinedTags
-from visterm.features.streaming.mapped_rows import read_matrix, write_matrix
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.survey import Survey
 from visterm.features.streaming.tag_rows import TagRows
@@ -29,6 +29,7 @@ HANDED_OVER, HELD_OUT = "handed_over.json", "held_out.npy"
 EVERY = 20.0  # Seconds between checkpoints, at least, and 20 times as long as one takes
 CHECKPOINT = "checkpoint.safetensors"
 OF, FACTS = "of", "facts"
+CSR = ("data", "indices", "indptr", "shape")
 
 
 class HandedOver(NamedTuple):
@@ -138,3 +139,23 @@ class FileCheckpoints:
             save_arrays(temporary, made.arrays, {OF: self._of, FACTS: json.dumps(made.facts)})
         done = time.monotonic()
         self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)
+
+
+def write_matrix(folder: Path, name: str, matrix: Any) -> None:
+    """Write a matrix, dense or CSR, for processes to map: it is there once a machine, however many read it."""
+    if not sp.issparse(matrix):
+        np.save(folder / f"{name}.npy", np.asarray(matrix))
+        return
+    csr = sp.csr_array(matrix)
+    for part in CSR:
+        np.save(folder / f"{name}.{part}.npy", np.asarray(getattr(csr, part)))
+
+
+def read_matrix(folder: Path, name: str) -> Any:
+    """Map a matrix into memory, to be read only; None where nothing was written under that name."""
+    if (folder / f"{name}.npy").exists():
+        return np.load(folder / f"{name}.npy", mmap_mode="r")
+    if not (folder / f"{name}.shape.npy").exists():
+        return None
+    data, indices, indptr, shape = (np.load(folder / f"{name}.{part}.npy", mmap_mode="r") for part in CSR)
+    return sp.csr_array((data, indices, indptr), shape=tuple(int(size) for size in shape))
