@@ -10,7 +10,7 @@ from urllib.parse import quote
 from hypothesis import strategies as st
 
 from fuzzed_files import case
-from visterm.web import label_studio, login
+from visterm.web import app, label_studio
 from visterm.web.api import about, images, jobs, tags
 from visterm.web.api import search as searches
 from visterm.web.pages import files, library, picture, review, search
@@ -18,7 +18,7 @@ from visterm.web.pages import tags as tag_pages
 
 API = "/api/v1"
 OF_API = (about, images, jobs, tags, searches)
-OTHERS = (label_studio, login, files, library, picture, review, search, tag_pages)
+OTHERS = (label_studio, app, files, library, picture, review, search, tag_pages)
 ROUTES = [
     (method, API * (part in OF_API) + route.path, tuple(each.alias for each in route.dependant.query_params),
      tuple(each.alias for each in route.dependant.body_params))
