@@ -1,6 +1,6 @@
 """Encoding photos: against well-known libraries, decoding beside encoding, memory and threads.
 
-Four questions, each answered by a ratio of runs that take turns:
+Five questions, each answered by a ratio of runs that take turns:
 
 * **features**: LBP, colours and assignment of blocks to words, on pixels in memory and one core, against scikit-image's
   `local_binary_pattern` and scikit-learn's `MiniBatchKMeans.predict` (goal: 10 times as fast), and each step alone.
@@ -11,19 +11,26 @@ Four questions, each answered by a ratio of runs that take turns:
   ones of 1,536 pixels, of which JPEG decodes a draft.
 * **memory**: the peak of fresh processes that annotate and encode 500 and 5,000 photos (goal: the same).
 * **threads**: encoding 5,000 photos on two threads against one (goal: 1.7 times as fast).
+* **table**: a network by name, through a row of a user's table, against onnxruntime alone on the same photos in memory,
+  in batches of 32 that are prepared and run on as many threads (goal: 0.95 of its rate), and against runs of batches
+  that are ready. One view a photo.
 
-python benchmarks/encode.py [--only features together memory threads] [--encoder visterms] [--json FILE]
+python benchmarks/encode.py [--only features together memory threads table] [--encoder visterms] [--network FILE]
+    [--output NAME] [--json FILE]
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 from harness.runs import machine, options, parse, ratios, say, spread, write
 from PIL import Image
 from visterms import Libraries, parts, photos
@@ -33,7 +40,9 @@ from visterm.data.images import decode_images, read_image
 from visterm.encoders.visterms import Visterms
 from visterm.tagging.tagger import Tagger
 
-QUESTIONS = ("features", "together", "memory", "threads")
+QUESTIONS = ("features", "together", "memory", "threads", "table")
+MOBILENET = Path(__file__).resolve().parents[2] / "shared/models/mobilenet_v2.onnx"
+BATCH = 32
 CODEBOOKS = (10_000, 1_000)
 LARGE = 1536
 """Long side of the enlarged photos, in pixels."""
@@ -175,6 +184,63 @@ def threads(encoder, paths, runs):
     }
 
 
+def table(network, output, paths, runs, folder):
+    """Time a network by name against onnxruntime alone, on one thread and on two."""
+    import onnxruntime as ort
+
+    from visterm.encoders.named import make_encoder
+    from visterm.encoders.preparation import views_of
+
+    (folder / "networks.toml").write_text(
+        f'[measured]\ngood_for = "-"\nlicence = "-"\nimage = {{ file = "{network}" }}\n'
+        'encoder = { views = "whole" }\n'
+        f"settings = {{ output = {json.dumps(output)} }}\n"
+    )
+    os.environ["VISTERM_NETWORKS"] = str(folder / "networks.toml")
+    encoder = make_encoder("measured", {"n_jobs": 1}, {}).fit(paths[:8])
+    opened = encoder._open()
+    arrays = [read_image(path, max_side=encoder._max_side) for path in paths]
+
+    def prepared(photo):
+        (batch,) = opened.feed(next(iter(views_of(photo, opened.preparation, "whole")))).values()
+        return batch[0]
+
+    ready = [np.stack([prepared(a) for a in arrays[i : i + BATCH]]) for i in range(0, len(arrays), BATCH)]
+    found = {"network": Path(network).name, "images": len(arrays), "goal": 0.95}
+    for threads in (1, 2):
+        options = ort.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        session = ort.InferenceSession(str(network), options, providers=["CPUExecutionProvider"])
+        name = session.get_inputs()[0].name
+
+        def ours(threads=threads):
+            encoder._kept_outputs = None  # else they would not be shown to the network again
+            encoder.set_params(n_jobs=threads).encode(arrays)
+
+        def alone(session=session, name=name, threads=threads):
+            with ThreadPoolExecutor(threads) as pool:
+                for i in range(0, len(arrays), BATCH):
+                    session.run([output], {name: np.stack(list(pool.map(prepared, arrays[i : i + BATCH])))})
+
+        def of_ready(session=session, name=name):
+            for batch in ready:
+                session.run([output], {name: batch})
+
+        sides = {"visterm": ours, "onnxruntime": alone, "onnxruntime, ready": of_ready}
+        both = interleaved(sides, runs, lambda: np.array([time.perf_counter(), time.process_time()]))
+        seconds = {side: [float(each[0]) for each in times] for side, times in both.items()}
+        processor = {side: [float(each[1]) for each in times] for side, times in both.items()}
+        found[f"threads {threads}"] = {
+            "images_a_second": {side: spread([len(arrays) / s for s in each]) for side, each in seconds.items()},
+            "ratio": ratios(seconds["onnxruntime"], seconds["visterm"]),
+            "ratio_of_processor_seconds": ratios(processor["onnxruntime"], processor["visterm"]),
+            "ratio_to_ready_of_processor_seconds": ratios(processor["onnxruntime, ready"], processor["visterm"]),
+        }
+        for name, each in found[f"threads {threads}"].items():
+            say("table", threads, "threads", name, json.dumps(each))
+    return found
+
+
 def enlarged(paths, folder):
     """Write larger copies of photos."""
     folder.mkdir()
@@ -192,6 +258,8 @@ def main():
     parser = options(__doc__)
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=QUESTIONS, metavar="QUESTION")
     parser.add_argument("--encoder", default="visterms", help="of all questions but the first, as in `visterm fit`")
+    parser.add_argument("--network", default=MOBILENET, help="of the question table: an ONNX file of float pictures")
+    parser.add_argument("--output", default="features", help="the output of that network to read")
     chosen = parse(parser)
     learned, some, few, many = (40, 8, 20, 60) if chosen.quick else (2000, 256, 500, 5000)
     result = {"machine": machine(), "encoder": chosen.encoder, "quick": chosen.quick}
@@ -209,7 +277,9 @@ def main():
                 for name, each in found["steps"].items():
                     say("features", codebook, "words", name, json.dumps(each))
         tagger = Tagger(encoder=chosen.encoder, model="ridge", n_jobs=2)
-        if set(chosen.only) - {"features"}:
+        if "table" in chosen.only:
+            result["table"] = table(chosen.network, chosen.output, paths[: some // 8], chosen.runs, folder)
+        if set(chosen.only) - {"features", "table"}:
             tagger.fit(paths[:few], tags=[[f"tag {i % 7}"] for i in range(few)])
         if "together" in chosen.only:
             sets = {"as they are": paths[:few], f"of {LARGE} pixels": enlarged(paths[:some], folder / "large")}

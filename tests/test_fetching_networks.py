@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from fakes.hub import running_hub
 from small_disks import small_disk
 from tiny_networks import colour_network
 from visterm.core.errors import StorageError
+from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.tables import ENCODERS
 from visterm.encoders.named import default_encoder
 from visterm.encoders.networks import VARIABLE, is_here, lock_file, network_named
 from visterm.encoders.onnx import Onnx
@@ -234,6 +237,21 @@ def test_a_cached_file_that_was_changed_is_refused_where_it_is_used(hub, cache, 
     blob.write_bytes(blob.read_bytes()[:-1] + b"!")
     with pytest.raises(StorageError, match="is not the file of the network 'tiny'"):
         Onnx(network="tiny").fit([PHOTO])
+
+
+def test_a_run_from_another_machine_says_what_to_fetch_and_then_goes_on(hub, cache, files, tmp_path):
+    hub.repository("tests/tiny", files)
+    assert visterm("encoders get tiny", tmp_path)[0] == 0
+    encoder = Onnx(network="tiny", **network_named("tiny").encoder).fit([PHOTO])
+    expected = encoder.transform([PHOTO])
+    save_estimator(encoder, ENCODERS, tmp_path, "encoder")
+    shutil.rmtree(cache)
+    lock_file().unlink()
+    elsewhere = load_estimator(ENCODERS, tmp_path, "encoder")
+    with pytest.raises(StorageError, match=r"not on this machine.*visterm encoders get tiny \(.*licence: CC0-1\.0\)"):
+        elsewhere.transform([PHOTO])
+    assert visterm("encoders get tiny", tmp_path)[0] == 0
+    np.testing.assert_array_equal(elsewhere.transform([PHOTO]), expected)
 
 
 def test_a_gated_repository_says_where_to_accept_and_takes_the_users_token(hub, cache, files, tmp_path, monkeypatch):

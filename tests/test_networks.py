@@ -88,6 +88,14 @@ def test_a_fitted_network_keeps_its_settings_and_names_itself_where_its_file_is_
     loaded = load_estimator(ENCODERS, tmp_path / "run", "encoder")
     with pytest.raises(StorageError, match=r"'colours' should be in .*net\.onnx, which is not there"):
         loaded.transform([PHOTO])
+    (tmp_path / "elsewhere.onnx").rename(table.with_name("net.onnx"))
+    table.unlink()
+    loaded = load_estimator(ENCODERS, tmp_path / "run", "encoder")
+    np.testing.assert_array_equal(loaded.transform([PHOTO]), expected)
+    table.with_name("net.onnx").unlink()
+    loaded = load_estimator(ENCODERS, tmp_path / "run", "encoder")
+    with pytest.raises(StorageError, match=rf"'colours', which has no row in .*SHA-256 is {encoder.network_sha256_}"):
+        loaded.transform([PHOTO])
 
 
 def test_a_row_with_a_hash_takes_no_other_file(table):

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -204,6 +205,13 @@ def networks_here() -> Iterator[Network]:
 
 
 def _read(path: Path) -> dict[str, Network]:
+    """Read a table of networks, again only where it has changed. Raises DataError as `_read_at` does."""
+    status = path.stat()
+    return _read_at(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _read_at(path: Path, mtime_ns: int, size: int) -> dict[str, Network]:
     """Read a table of networks. Raises DataError if it is not TOML, or a row cannot be."""
     try:
         table = tomllib.loads(read_regular_text(path, MB))

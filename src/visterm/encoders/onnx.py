@@ -19,7 +19,16 @@ from visterm.encoders.base import Pixels
 from visterm.encoders.contract import no_text_tower
 from visterm.encoders.map_places import map_places, onnx_maps
 from visterm.encoders.network import NetworkEncoder
-from visterm.encoders.networks import Network, is_here, network_named, not_here, place_of, required
+from visterm.encoders.networks import (
+    Network,
+    is_here,
+    network_named,
+    networks,
+    not_here,
+    place_of,
+    required,
+    users_table,
+)
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
 from visterm.encoders.onnx_settings import check_settings, settings_beside
@@ -166,8 +175,8 @@ class Onnx(NetworkEncoder):
     @property
     def reads_texts(self) -> bool:
         """Whether the network is one by name whose text tower is on this machine."""
-        text = network_named(self.network).text if self.network is not None else None
-        return text is not None and is_here(network_named(str(self.network)), text=True)
+        row = None if self.network is None else networks().get(self.network)
+        return row is not None and row.text is not None and is_here(row, text=True)
 
     def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts, of length 1, shape (n_texts, width), as `AnyEncoder.text_rows` says."""
@@ -192,10 +201,19 @@ class Onnx(NetworkEncoder):
             raise UserError(f"Both path ({self.path}) and network ('{self.network}') are given. Leave one out.")
         if self.path is not None or self.network is None:
             return None if self.path is None else os.fspath(self.path)
+        row = networks().get(self.network)
+        if row is None and hasattr(self, "network_path_"):
+            return None  # a row of the user's that is not here: the file may still be where it was
         row = network_named(self.network)
         return place_of(row, row.image)
 
     def _no_place(self) -> UserError | StorageError:
+        if self.network is not None and self.network not in networks() and hasattr(self, "network_path_"):
+            return StorageError(
+                f"This encoder was fitted with the network '{self.network}', which has no row in {users_table()} here, "
+                f"and its file is not at {self.network_path_}. Add the row, or put the file there (its SHA-256 is "
+                f"{self.network_sha256_})."
+            )
         if self.network is not None:
             row = network_named(self.network)
             return not_here(row, row.image)
@@ -251,4 +269,5 @@ class Onnx(NetworkEncoder):
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Name the network by its content, and leave out parameters of later versions that are not set."""
         params = {k: v for k, v in params.items() if k != "network" and not (k in _LATER and v is None)}
-        return {**super()._fingerprint_params(params), "settings": self._beside(self._place())}
+        settings = self._beside(None if hasattr(self, "settings_") else self._place())
+        return {**super()._fingerprint_params(params), "settings": settings}
