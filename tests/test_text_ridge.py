@@ -10,6 +10,7 @@ from visterm.core.errors import ShapeError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.metrics.ranking import average_precisions
+from visterm.models.blend.auto import Auto
 from visterm.models.linear.ridge import Ridge
 from visterm.models.linear.text_ridge import TextRidge
 
@@ -122,6 +123,18 @@ def test_shares_of_features_sum_to_the_score_whatever_the_length_of_the_row():
     assert shares.shares.sum() + shares.constant == pytest.approx(
         float(model.decision_function(X[3:4])[0, 2]), abs=1e-5
     )
+
+
+def test_auto_tries_it_where_text_vectors_are_as_wide_as_features(tmp_path):
+    X, Y, T = two_towers(260, seed=3)
+    blend = Auto(word_vectors=T, random_state=0, n_jobs=1).fit(X, Y)
+    assert "text_ridge" in [entry["model"] for entry in blend.report_]
+    assert "text_ridge" not in [entry["model"] for entry in Auto(random_state=0, n_jobs=1).fit(X, Y).report_]
+    save_estimator(blend, MODELS, tmp_path, "model")
+    loaded = load_estimator(MODELS, tmp_path, "model")
+    np.testing.assert_array_equal(loaded.decision_function(X), blend.decision_function(X))
+    with pytest.raises(ShapeError, match="20 numbers a tag, and images 24"):
+        Auto(word_vectors=T[:, :20]).fit(X, Y)
 
 
 def test_vectors_of_another_width_and_settings_out_of_range_are_refused_with_advice():

@@ -14,6 +14,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.encoders.named import default_line
 from visterm.features.training_rows import NONE_HELD_OUT, training_rows
+from visterm.models.abilities import PlacesWords
 from visterm.tagging.deep_fit_together import check_fits_together
 from visterm.tagging.fit_input import Cleaning, plan_streaming, read_images, relations_to_learn
 from visterm.tagging.fit_request import FitRequest
@@ -98,10 +99,10 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         vectors = request.word_vectors
         if vectors is None:
             vectors = usual_word_vectors(run.model, run.encoder)
-        if cleaning.words and vectors is None:
+        if cleaning.words and (vectors is None or not isinstance(run.model, PlacesWords)):
             raise UserError(
-                "--words are found by their vectors, and nothing says where these are from. Add --word-vectors FILE, "
-                "or take --model text_ridge and an encoder with a text tower."
+                "--words are found by their vectors alone. Take --model text_ridge, and --word-vectors FILE or an "
+                "encoder with a text tower."
             )
         if vectors is not None:  # before the images are encoded, which may take hours
             tags = tags_to_learn(corpus, run.min_count, aliases, cleaning.words)

@@ -82,8 +82,9 @@ def check_start_words(model: Annotator, given: Any) -> WordSource:
     such file.
     """
     params = model.get_params(deep=False)
-    if SETTING not in params:
-        first, *others = _names_that_start()
+    learned = isinstance(given, str) and given.partition(":")[0] == LEARNED
+    if SETTING not in params or (learned and "dim" not in params):  # such vectors are in no space of features
+        first, *others = _names_that_start({SETTING, "dim"} if learned else {SETTING})
         raise UserError(
             f"--word-vectors needs another model than {MODELS.name_of(model)}: add --model {first} "
             f"(or {', '.join(others)})."
@@ -124,17 +125,19 @@ def random_vectors_warning(model: Annotator) -> str:
     params = model.get_params(deep=False)
     if SETTING not in params or params[SETTING] is not None or not params.get("fixed_vectors", True):
         return ""
+    if "dim" not in params:  # it takes text vectors in the space of features, and learns from photos alone without
+        return ""
     return (
         f"{MODELS.name_of(model)} does not move the vectors of tags, and none were given: they are random, whatever "
         f"the tags mean. Fit with --word-vectors FILE, {SENTENCES} or {LEARNED}."
     )
 
 
-def _names_that_start() -> list[str]:
+def _names_that_start(settings: set[str]) -> list[str]:
     found = []
     for name in MODELS.names():
         try:
-            if SETTING in signature(MODELS.load(name)).parameters:
+            if settings <= set(signature(MODELS.load(name)).parameters):
                 found.append(name)
         except MissingExtraError:
             continue

@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
-from visterm.models.abilities import Explains
+from visterm.models.abilities import Explains, RelearnsTags
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Columns, candidates_for, column_sets
 from visterm.models.blend.members import any_from_kernel, chosen_settings, listed, make_member, own_settings
@@ -95,6 +95,8 @@ class Auto(Blend):
         What to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
         cloned. One with settings of its own for each block is tried on all columns only. None: `knn`, `kernel_ridge`,
         `ridge` and `wsabie`.
+    word_vectors : array-like, shape (n_tags, n_features), optional
+        Text vectors of the tags, as `TextRidge` takes them, which is then one candidate more.
     lift : float, optional
         How far rare tags are lifted, from 0, not at all, to 1, with c = 0. None: chosen from 0 to 0.8, and c from 0 to
         0.5, as said above.
@@ -149,6 +151,7 @@ class Auto(Blend):
 
     _held_out: HeldOutFit | None = field(init=False, default=None)
 
+    start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
     test_params: ClassVar[dict[str, Any]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
         "valid_share": 0.3,
@@ -157,6 +160,7 @@ class Auto(Blend):
     budget: float | None = None
     blocks: Sequence[Any] | None = None
     candidates: Sequence[Any] | None = None
+    word_vectors: Any = None
     lift: float | None = None
     valid_share: float = 0.2
 
@@ -265,6 +269,14 @@ class Auto(Blend):
             given: Sequence[Any] = candidates_for(by_number=by_number)
             if self.candidates is not None:
                 given = listed(self.candidates, "candidates")
+            elif self.word_vectors is not None and columns.block == 0 and not by_number:
+                if np.shape(self.word_vectors)[1] != X.shape[1]:
+                    raise ShapeError(
+                        f"word_vectors has {np.shape(self.word_vectors)[1]} numbers a tag, and images {X.shape[1]} "
+                        "features: auto takes vectors of the text tower of the images' network. Leave them out, or fit "
+                        "another model (--model sampled_tagger)."
+                    )
+                given = (*given, ("text_ridge", {}))
             for kind, member in enumerate(given):
                 model = make_member(member, "auto", self.n_jobs, rng)
                 params = model.get_params(deep=False)
@@ -275,6 +287,8 @@ class Auto(Blend):
                 ):
                     continue  # it has settings of its own for each block, so that it needs all
                 found.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
+                if self.word_vectors is not None and isinstance(model, RelearnsTags):
+                    model.set_params(word_vectors=self.word_vectors)
         return found
 
     def _part(
