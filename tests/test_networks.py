@@ -17,6 +17,7 @@ from visterm.encoders import onnx_network
 from visterm.encoders.named import default_encoder, encoder_names, make_encoder, split_specs
 from visterm.encoders.networks import VARIABLE, is_here, network_named, networks
 from visterm.encoders.onnx import Onnx
+from visterm.encoders.onnx_settings import check_settings
 from visterm.encoders.processor_files import of_transformers
 
 ROW = """
@@ -49,6 +50,7 @@ def test_every_row_of_ours_says_what_people_need_to_know_and_that_nobody_ran_it(
         assert not row.run_by_us
         assert not is_here(row)
         Onnx(network=row.name, **row.encoder)
+        check_settings(dict(row.settings))
     siglip2 = network_named("siglip2").text
     assert 1 / (1 + np.exp(-(siglip2.scale * 0.2 + siglip2.offset))) == pytest.approx(0.9968, abs=1e-4)
 

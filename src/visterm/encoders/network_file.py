@@ -8,7 +8,6 @@ from functools import lru_cache
 
 from visterm.core.errors import EncoderMismatchError, StorageError
 from visterm.core.files import GB, read_regular
-from visterm.core.persist import file_hash
 
 MOST_GRAPH = 2 * GB  # Bytes of an ONNX file: protocol buffers end there, and larger weights lie in files beside it
 
@@ -72,4 +71,6 @@ def _unreadable(path: str | os.PathLike[str], error: OSError) -> StorageError:
 
 @lru_cache(maxsize=64)
 def _hash_at(path: str, mtime_ns: int, size: int) -> str:
+    from visterm.core.persist import file_hash  # which loads SciPy, and lists of networks need no hash
+
     return file_hash(path)

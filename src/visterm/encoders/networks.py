@@ -228,8 +228,6 @@ def _read_at(path: Path, mtime_ns: int, size: int) -> dict[str, Network]:
 
 def _row(name: str, row: Any, folder: Path) -> Network:
     """Return one row, checked; paths on this machine are made full ones."""
-    from visterm.encoders.onnx_settings import check_settings
-
     if name in ENCODERS.names() or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
         raise UserError("this name cannot be used: expected letters, digits, - and _, and not an encoder's name.")
     top = _checked(row, "row", _TOP)
@@ -237,7 +235,10 @@ def _row(name: str, row: Any, folder: Path) -> Network:
     image = _checked(top.pop("image", None), "image", _IMAGE)
     prepared_by = image.pop("prepared_by", None)
     text = top.pop("text", None)
-    check_settings(top.get("settings", {}))
+    if folder != OURS.parent:  # a test checks ours: this loads SciPy, which no list needs
+        from visterm.encoders.onnx_settings import check_settings
+
+        check_settings(top.get("settings", {}))
 
     def file_of(given: dict[str, Any], prefix: str = "", key: str = "file") -> NetworkFile:
         sha256 = given.pop(f"{prefix}sha256", None)
