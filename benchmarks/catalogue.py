@@ -5,32 +5,48 @@ from the same spectrum, and half of them serve to measure the index, half to mea
 within 1.3 times of the stream (the rows read once, by the fastest of two ways), the ten best by faiss with a recall of
 0.98 or more under 1 ms, opening under 1 s. Each is beside the size from which an index pays at all.
 
+With `--models`, rows are those of `wsabie` instead, trained on drawn visterms and, where SHARED is given, on Corel5k
+(MobileNet features and visterms): mixtures of two photos with 70 % of their features. The catalogue measures its index
+as `visterm index` does, on half of the tags; it is judged on searches for the other tags, for two of them, and on rows
+of photos. Each query is timed by the wall and by its thread, which is what a quiet core needs.
+
     python benchmarks/catalogue.py --json catalogue.json
+    python benchmarks/catalogue.py --models SHARED --cache FOLDER --sizes 1000000 --json index_queries.json
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from defaults import encoded
 from harness.runs import machine, options, parse, ratios, say, spread, write
 from harness.turns import in_turns
 from search import streams
 
 from visterm.core.threads import resolve_jobs
+from visterm.library.runs import typical_queries
+from visterm.models.ranking.wsabie import Wsabie
 from visterm.store import segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.images import Record
+from visterm_research.comparison.image_problems import unit_rows
+from visterm_research.data.drawn_tags import draw_visterms
 
 WIDTH = 100
 K = 10
 SIZES = (10_000, 100_000, 1_000_000)
 SHARES = (0.5, 0.01, 0.001)
 QUERIES = 200
+KEPT = 0.7
+"""Share of the features of a photo that a mixture takes over."""
+
 GOALS = {"stream": 1.3, "recall": 0.98, "faiss_seconds": 1e-3, "open_seconds": 1.0}
 
 
@@ -79,13 +95,13 @@ def measure(n_rows: int, folder: Path, runs: int, n_threads: int) -> dict[str, A
     start = time.perf_counter()
     opened.search(queries[1], K)
     first = time.perf_counter() - start
-    exact = exactly(opened._rows.current())
+    exact = exactly(opened.current_rows())
     q = queries[1]
     calls: dict[str, Any] = {"exact": lambda: exact.search(q, K), **streams(U, q, n_threads)}
     for share in SHARES:
         among = np.sort(rng.permutation(n_rows)[: round(share * n_rows)])
         calls[f"among {share:.1%}"] = lambda among=among: opened.search(q, K, among=among)
-    by_index = any(part.index for part in opened._rows.current().parts)
+    by_index = any(part.index for part in opened.current_rows().parts)
     asked = iter(range(10**9))
     if by_index:
         calls["faiss"] = lambda: opened.search(queries[1 + 2 * (next(asked) % (QUERIES // 2))], K)
@@ -119,14 +135,95 @@ def measure(n_rows: int, folder: Path, runs: int, n_threads: int) -> dict[str, A
     }
 
 
+def mixtures(model: Any, X: sp.csr_array, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the model's rows of mixtures of two photos, of 50 to 100 % and the rest."""
+    U = np.empty((n_rows, model.image_rows(X[:1]).shape[1]), np.float32)
+    for start in range(0, n_rows, 5000):
+        n = min(5000, n_rows - start)
+        share = rng.uniform(0.5, 1, n).astype(np.float32)
+        parts = []
+        for part in (share, 1 - share):
+            photos = X[rng.integers(0, X.shape[0], n)]
+            photos.data *= np.repeat(part, np.diff(photos.indptr)) * (rng.random(photos.nnz) < KEPT)
+            photos.eliminate_zeros()
+            parts.append(photos)
+        U[start : start + n] = model.image_rows(unit_rows(parts[0] + parts[1]))
+    return U
+
+
+def of_a_model(X: Any, Y: Any, later: Any, n_rows: int, folder: Path) -> dict[str, Any]:
+    """Measure the index of a catalogue of a model's rows."""
+    rng = np.random.default_rng(0)
+    model = Wsabie(dim=WIDTH, random_state=0).fit(X, sp.csr_array(Y))
+    U = mixtures(model, sp.csr_array(X), n_rows, rng)
+    tags = rng.permutation(model.n_tags_)
+    made, _ = filled(folder, U)
+    start = time.perf_counter()
+    made.build_index(typical_queries(model, tags[: len(tags) // 2]))
+    building = time.perf_counter() - start
+    others = tags[len(tags) // 2 :][:QUERIES]
+    words = sp.eye_array(model.n_tags_, format="csr", dtype=np.float32)[others]
+    queries = {
+        "one tag": model.query_rows(sp.csr_array(words)),
+        "two tags": typical_queries(model, others),
+        "photos": model.image_rows(later)[:QUERIES],
+    }
+    exact = exactly(made.current_rows())
+    result: dict[str, Any] = {"rows": n_rows, "how": made.how_it_searches(), "index_seconds": building}
+    say(f"  {made.how_it_searches()}; made in {building:.0f} s")
+    for name, Q in queries.items():
+        seconds: dict[str, list[float]] = {"by the wall": [], "of the thread": []}
+        found = []
+        for q in [*Q[:10], *Q]:  # the first do not count
+            start, started = time.perf_counter(), time.thread_time()
+            found.append(made.search(q, K).ids[0])
+            seconds["of the thread"].append(time.thread_time() - started)
+            seconds["by the wall"].append(time.perf_counter() - start)
+        best = exact.search(Q, K).ids
+        recall = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found[10:], strict=True)]))
+        result[name] = {"recall": recall, "queries": len(Q)}
+        result[name] |= {clock: spread(each[10:]) for clock, each in seconds.items()}
+        clocks = ", ".join(f"{1e3 * result[name][clock]['median']:.2f} ms {clock}" for clock in seconds)
+        say(f"  {name:10s} recall {recall:.4f}; {clocks}")
+    made.close()
+    return result
+
+
+def models(shared: Path | None, cache: Path, n_rows: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Measure the indexes of catalogues of models, and yield each with the name of its data."""
+    drawn_visterms = draw_visterms(5_000, 400)
+    X, Y = drawn_visterms.X, drawn_visterms.Y
+    sets: dict[str, Any] = {"drawn visterms": lambda: (X[:4_000], Y[:4_000], X[4_000:])}
+    if shared is not None:
+        network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
+        for name, how in {"network": (network, {"output": "features"}), "visterms": ("visterms", {})}.items():
+            sets[f"Corel5k, {name}"] = lambda name=name, how=how: encoded(
+                shared / "data" / "corel5k", *how, cache / name
+            )[:3]
+    for name, read in sets.items():
+        say(f"\n{n_rows:,} rows of a model of {name}")
+        with tempfile.TemporaryDirectory() as made:
+            yield name, of_a_model(*read(), n_rows, Path(made) / "catalogue")
+
+
 def main() -> None:
     parser = options(__doc__)
+    parser.add_argument("--models", nargs="?", const="", metavar="SHARED", help="measure indexes of models' rows")
+    parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="rows of the catalogues")
     chosen = parse(parser)
     segment_indexes.INDEX_FROM = 1000  # an index is tried at every size, to see from where on it pays
     n_threads = resolve_jobs(None)
-    result: dict[str, Any] = {"machine": machine(), "threads": n_threads, "goals": GOALS, "sizes": []}
-    for n_rows in (2_000,) if chosen.quick else chosen.sizes:
+    result: dict[str, Any] = {"machine": machine(), "threads": n_threads, "goals": GOALS}
+    sizes = (2_000,) if chosen.quick else chosen.sizes
+    if chosen.models is not None:
+        shared = Path(chosen.models) if chosen.models else None
+        for name, found in models(shared, chosen.cache, max(sizes)):
+            result[name] = found
+            write(result, chosen.json)
+        return
+    result["sizes"] = []
+    for n_rows in sizes:
         with tempfile.TemporaryDirectory() as made:
             result["sizes"].append(measure(n_rows, Path(made) / "catalogue", chosen.runs, n_threads))
     write(result, chosen.json)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress
@@ -16,6 +17,7 @@ from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.segment_indexes import N_QUERIES
 
 if TYPE_CHECKING:
+    from visterm.models.base import Annotator
     from visterm.tagging.tagger import Tagger
 
 KEPT = 2  # Runs whose rows stay: the current one, and the one before
@@ -77,10 +79,18 @@ def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
     """Make indexes of rows where there are very many, they can be made, and searches for tags gain by it."""
     if stored.folder is None or not stored.index_is_due():
         return
-    n_tags = tagger.model.n_tags_
-    some = np.linspace(0, n_tags - 1, min(n_tags, N_QUERIES)).astype(np.int64)
-    queries: Any = tagger.model.query_rows(sp.csr_array(sp.eye_array(n_tags, format="csr", dtype=np.float32)[some]))
-    stored.build_index(queries.toarray() if sp.issparse(queries) else queries)
+    stored.build_index(typical_queries(tagger.model, np.arange(tagger.model.n_tags_)))
+
+
+def typical_queries(model: Annotator, tags: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the rows of searches for two tags, (at most 200, width), that are drawn from `tags`.
+
+    These lie elsewhere than rows of images; and an index finds less by them than by rows of single tags.
+    """
+    one = np.random.default_rng(2).permutation(tags)[:N_QUERIES]
+    words = sp.eye_array(model.n_tags_, format="csr", dtype=np.float32)
+    queries: Any = model.query_rows(sp.csr_array(words[one] + words[np.roll(one, 1)]))
+    return np.asarray(queries.toarray() if sp.issparse(queries) else queries, np.float32)
 
 
 def forget_unfinished(stored: StoredCatalogue) -> None:

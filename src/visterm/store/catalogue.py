@@ -236,7 +236,7 @@ class StoredCatalogue(SearchedCatalogue):
         """Make an index (faiss or LanceDB) of each large dense segment of the current run, where searches gain.
 
         Searches stay exact among filtered images, of more than 100 results, and of rows that came after the index.
-        `queries`, (n_queries, width), are rows like those of real searches: on the first 100 it is measured whether an
+        `queries`, (n_queries, width), are rows like those of real searches: on the first 200 it is measured whether an
         index pays, and how many of the best it finds. None: some of the rows. Returns whether there is an index now.
 
         Raises StorageError if the catalogue is in memory only; MissingExtraError if faiss is not installed.

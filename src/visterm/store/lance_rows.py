@@ -23,7 +23,7 @@ from visterm.core.products import merged, top_k_products
 from visterm.core.types import Ranking
 from visterm.store.current_rows import Part
 from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, batches, schema_of
-from visterm.store.row_index import MOST, RECALL, K, Settings, growing
+from visterm.store.row_index import MOST, RECALL, K, Settings, growing, surely_found
 
 Places: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
@@ -237,8 +237,8 @@ def _measured(rows: LanceRows, queries: NDArray[np.float32], n_lists: int) -> Se
         trial = Settings(rows.n_rows, n_lists, probed, K + SPARE, 0.0, 0.0, exact)
         by_index = LancePart(exactly.ids, rows, index=LanceIndex(rows, trial))
         seconds, found = _timed(by_index, queries, k)
-        recall = np.mean([np.isin(these, those).mean() for these, those in zip(best, found.ids, strict=True)])
-        settings = Settings(rows.n_rows, n_lists, probed, K + SPARE, float(recall), seconds, exact)
+        recall = surely_found([np.isin(these, those).mean() for these, those in zip(best, found.ids, strict=True)])
+        settings = Settings(rows.n_rows, n_lists, probed, K + SPARE, recall, seconds, exact)
         if recall >= RECALL:
             break
     return settings

@@ -18,7 +18,7 @@ from visterm.store.stored_rows import StoredRows
 INDEX_FROM = 100_000
 """Rows of a segment from which on an index pays: below, reading all of them takes a few milliseconds."""
 
-N_QUERIES = 100  # Queries that an index is measured on
+N_QUERIES = 200  # Queries that an index is measured on: so many that their mean is sure to half a percent
 AGAIN = 0.2  # Share of a segment's rows outside its index, from which on it is made anew
 OF_THE_CURRENT_RUN = "run_id = (SELECT coalesce(rows_of, id) FROM runs WHERE current = 1)"
 
@@ -36,7 +36,7 @@ def indexes_are_due(database: Database) -> bool:
 def build_indexes(rows: StoredRows, queries: Any) -> bool:
     """Index each large segment of the current run, and return whether an index pays; one that does not is not kept.
 
-    The first 100 of `queries`, (n_queries, width), are what an index is measured on; None: some of the rows.
+    The first 200 of `queries`, (n_queries, width), are what an index is measured on; None: some of the rows.
     """
     database, made = rows.database, False
     for segment in _large_segments(database):
