@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.encoders.blocks import BlockCutter, Codes
+from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.places import Places
 from visterm.encoders.pyramid import VistermPyramid
 from visterm.kernels.histograms import bag_row
 from visterm.kernels.nearest import nearest_words, prepare_codebook
+from visterm.kernels.word_groups import nearest_in_groups, prepare_groups
+
+LookUp: TypeAlias = "Callable[[NDArray[np.float32]], tuple[NDArray[np.int32], NDArray[np.float32]]]"
 
 
 class WordFinder:
@@ -18,7 +27,8 @@ class WordFinder:
 
     `codebook`, (n_words, n_features), has the words of all scales, one scale after the other, `scale_words` how many
     each scale has, and `spread` the mean squared distance of its blocks to their nearest word. A block gets
-    `neighbours` words; where a scale has fewer, it counts once for each of them. For `softness` see `Visterms`.
+    `neighbours` words; where a scale has fewer, it counts once for each of them. For `softness` and `nearest_groups`
+    see `Visterms`.
     """
 
     def __init__(
@@ -29,15 +39,16 @@ class WordFinder:
         cutter: BlockCutter,
         neighbours: int,
         softness: float,
+        nearest_groups: int | None = None,
     ) -> None:
         self.cutter = cutter
         self.neighbours = min(neighbours, int(scale_words.max()))
         self.softness = softness
         self._first = np.cumsum(scale_words) - scale_words
         self._n_words = scale_words
-        self._prepared = []
+        self._look_up = []
         for first, n in zip(self._first, scale_words, strict=True):
-            self._prepared.append(prepare_codebook(codebook[first : first + n]))
+            self._look_up.append(_look_up(codebook[first : first + n], min(neighbours, int(n)), nearest_groups))
         self._spread = spread
 
     def find(
@@ -50,12 +61,12 @@ class WordFinder:
         """
         words, shares, boxes = [], [], [np.empty((0, 4))]
         tiny = float(np.finfo(np.float32).tiny)
-        for scale, prepared in enumerate(self._prepared):
+        for scale, look_up in enumerate(self._look_up):
             points = self.cutter.points(codes, scale)
             ids = np.zeros((len(points), self.neighbours), np.int32)
             part = np.zeros(ids.shape, np.float32)
             n = min(self.neighbours, int(self._n_words[scale]))
-            found, scores = nearest_words(points, prepared, n)
+            found, scores = look_up(points)
             ids[:, :n] = found + np.int32(self._first[scale])
             width = max(self.softness * max(float(self._spread[scale]), tiny), tiny)
             further = 2 * (scores[:, :1].astype(np.float64) - scores)
@@ -66,6 +77,22 @@ class WordFinder:
             if with_boxes:
                 boxes.append(self.cutter.boxes(codes, scale))
         return np.concatenate(words), np.concatenate(shares), np.concatenate(boxes)
+
+
+def _look_up(words: NDArray[np.float32], n_nearest: int, nearest_groups: int | None) -> LookUp:
+    """Return what finds the nearest words of points, and their scores: among all, or in the groups nearest to a point.
+
+    There are as many groups as words in a group, each of words that k-means finds near to each other.
+    """
+    n_groups = math.isqrt(len(words))
+    if nearest_groups is None or nearest_groups >= n_groups:
+        return partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
+    centres = learn_codebook(words, n_groups, np.random.default_rng(0))
+    nearest, _ = assign_words(words, prepare_codebook(centres))
+    groups = np.unique(nearest, return_inverse=True)[1]  # none without words
+    book = prepare_groups(words, groups, int(groups.max()) + 1)
+    n_probed = min(nearest_groups, int(groups.max()) + 1)
+    return partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
 
 
 def block_places(

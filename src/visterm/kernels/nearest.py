@@ -92,19 +92,24 @@ def _keep_best(product, lanes, first, words, scores):
                 for step in range(steps):
                     column = step * LANES + lane
                     if product[i, column] >= scores[i, last]:
-                        _insert(product[i, column], first + column, words[i], scores[i])
+                        keep_word(product[i, column], first + column, i, words, scores)
 
 
-@njit(cache=True)
-def _insert(score, word, words, scores):
-    """Put a word into its place among the best, if it has one; of equal scores the smaller word goes first."""
-    last = scores.shape[0] - 1
-    if score < scores[last] or (score == scores[last] and word > words[last]):
+@njit(cache=True, nogil=True)
+def keep_word(score, word, i, words, scores):
+    """Put a word into its place among the best of point i, if it has one; of equal scores the smaller word goes first.
+
+    The point's row is indexed, never sliced: views of it would cost more than the rest.
+    """
+    place = scores.shape[1] - 1
+    if score < scores[i, place] or (score == scores[i, place] and word > words[i, place]):
         return
-    place = last
-    while place > 0 and (score > scores[place - 1] or (score == scores[place - 1] and word < words[place - 1])):
-        scores[place] = scores[place - 1]
-        words[place] = words[place - 1]
+    while place > 0:
+        above = scores[i, place - 1]
+        if score < above or (score == above and word > words[i, place - 1]):
+            break
+        scores[i, place] = above
+        words[i, place] = words[i, place - 1]
         place -= 1
-    scores[place] = score
-    words[place] = word
+    scores[i, place] = score
+    words[i, place] = word

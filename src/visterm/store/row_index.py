@@ -210,21 +210,24 @@ def is_installed() -> bool:
 
 
 def _measured(index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], n_lists: int) -> Settings:
-    """Look into more and more lists, and at more and more rows, until nearly all of the best are found."""
+    """Look for the fewest lists that find nearly all of the best, for each number of rows, and take the fastest."""
     best = top_k_products(queries, U, K).ids
     exact = statistics.median(_seconds(lambda: top_k_products(queries[:1], U, K)) for _ in range(5))
     chosen: Settings | None = None
     for fetched in FETCHED:
-        trial = None
         for probed in growing(n_lists // 2):
             trial = _tested(index, U, queries, best, Settings(len(U), n_lists, probed, fetched, 0.0, 0.0, exact))
+            if chosen is None or _merit(trial) > _merit(chosen):
+                chosen = trial
             if trial.recall >= RECALL:
-                break
-        if trial is None or (chosen is not None and chosen.recall >= RECALL and trial.seconds >= chosen.seconds):
-            break  # naming more rows costs more than it saves in lists
-        if chosen is None or trial.recall > chosen.recall or trial.recall >= RECALL:
-            chosen = trial
+                break  # more lists only take longer; naming more rows may need fewer of them
     return chosen or Settings(len(U), n_lists, n_lists, len(U), 1.0, exact, exact)
+
+
+def _merit(settings: Settings) -> tuple[bool, float]:
+    """Compare settings that find enough by their time, and others by what they find."""
+    enough = settings.recall >= RECALL
+    return enough, -settings.seconds if enough else settings.recall
 
 
 def _tested(

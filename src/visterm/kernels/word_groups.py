@@ -1,0 +1,190 @@
+"""Nearest words of a codebook whose words stand in groups: only those of the few groups nearest to a point are read.
+
+Pairs of a point and a group are sorted by group, so that a group's words stay in the first cache while all its points
+pass, four at a time. 16 words are scored side by side, in vectors; each sum has one fixed order, from the first feature
+to the last, so that the bytes are the same for any number of points, and on every machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from visterm.kernels.dot import FLOAT, INT
+from visterm.kernels.nearest import NEVER, add_by_word, keep_word
+
+LANES = 16  # Words scored side by side: one vector of the widest processors
+AT_ONCE = 4  # Points for which a vector of words is loaded once
+
+
+class Blocks(NamedTuple):
+    """Words in groups, 16 at a time."""
+
+    values: Any  # float32 (n_blocks, n_features + 1, 16): transposed words over a row of ``-|c|²/2``
+    words: Any  # int32 (n_blocks, 16): their numbers; 0 beside scores of -1e30 where a group has no more
+    first: Any  # int64 (n_groups + 1,): where the blocks of each group begin
+
+
+class WordGroups(NamedTuple):
+    """A codebook in groups, laid out for `nearest_in_groups`."""
+
+    centres: Blocks  # Of the groups: all in one
+    words: Blocks
+
+
+def prepare_groups(codebook, groups, n_groups):
+    """Lay a codebook, float32 (n_words, n_features), out in groups; `groups`, (n_words,), has each word's."""
+    sums, counts = np.zeros((n_groups, codebook.shape[1])), np.zeros(n_groups, np.int64)
+    add_by_word(codebook, groups, sums, counts)
+    centres = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
+    return WordGroups(_blocks(centres, np.zeros(n_groups, np.int64), 1), _blocks(codebook, groups, n_groups))
+
+
+def nearest_in_groups(points, book, n_probed, n_nearest):
+    """Find the `n_nearest` nearest words of each point, float32 (n, n_features), in its `n_probed` nearest groups.
+
+    Returns words and scores as `nearest_words` does; where these groups have fewer words, the rest are word 0 with a
+    score of -1e30. A point's words do not depend on the other points.
+    """
+    near, scores = _started(len(points), n_probed)
+    _look_through(points, np.zeros((len(points), 1), np.int32), book.centres, near, scores)
+    words, scores = _started(len(points), n_nearest)
+    _look_through(points, near[:, :1].copy(), book.words, words, scores)
+    _look_through(points, near[:, 1:].copy(), book.words, words, scores)  # few of these come near those found
+    return words, scores
+
+
+def _blocks(rows, groups, n_groups):
+    order = np.argsort(groups, kind="stable")
+    sizes = np.bincount(groups, minlength=n_groups)
+    first = np.concatenate([[0], np.cumsum(-(-sizes // LANES))])
+    places = first[groups[order]] * LANES + np.arange(len(order)) - (np.cumsum(sizes) - sizes)[groups[order]]
+    block, lane = places // LANES, places % LANES
+    words = np.zeros((first[-1], LANES), np.int32)
+    words[block, lane] = order
+    values = np.zeros((first[-1], rows.shape[1] + 1, LANES), np.float32)
+    values[:, -1] = NEVER
+    values[block, :-1, lane] = rows[order]
+    values[block, -1, lane] = np.square(rows[order], dtype=np.float64).sum(axis=1) / -2
+    return Blocks(values, words, first)
+
+
+def _started(n, n_nearest):
+    return np.zeros((n, n_nearest), np.int32), np.full((n, n_nearest), NEVER, np.float32)
+
+
+@njit(cache=True, nogil=True)
+def _look_through(points, near, blocks, words, scores):
+    """Merge the words of some groups of each point, `near` (n, n_probed), into the best so far."""
+    n_groups = blocks.first.shape[0] - 1
+    starts, members = _sorted_by_group(near, n_groups)
+    last = words.shape[1] - 1
+    found = np.empty((AT_ONCE, LANES), np.float32)
+    at, hits = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.int64)
+    worst = np.empty(AT_ONCE, np.float32)
+    for group in range(n_groups):
+        for block in range(blocks.first[group], blocks.first[group + 1]):
+            for start in range(starts[group], starts[group + 1], AT_ONCE):
+                size = min(AT_ONCE, starts[group + 1] - start)
+                for j in range(AT_ONCE):
+                    at[j] = members[start + min(j, size - 1)]
+                    worst[j] = scores[at[j], last]
+                score_block(points, at, blocks.values[block], worst, found, hits)
+                for j in range(size):
+                    if hits[j]:
+                        for lane in range(LANES):
+                            if found[j, lane] >= scores[at[j], last]:
+                                keep_word(found[j, lane], blocks.words[block, lane], at[j], words, scores)
+
+
+@njit(cache=True, nogil=True)
+def _sorted_by_group(near, n_groups):
+    """Return where the points of each group begin, (n_groups + 1,), and the points, (n · n_probed,)."""
+    starts = np.zeros(n_groups + 1, np.int64)
+    for i in range(near.shape[0]):
+        for j in range(near.shape[1]):
+            starts[near[i, j] + 1] += 1
+    starts[:] = np.cumsum(starts)
+    free = starts[:-1].copy()
+    members = np.empty(near.size, np.int64)
+    for i in range(near.shape[0]):
+        for j in range(near.shape[1]):
+            members[free[near[i, j]]] = i
+            free[near[i, j]] += 1
+    return starts, members
+
+
+def _plain_scores(points, at, block, worst, found, hits):
+    """Add up in the same order without compiling."""
+    found[:] = block[-1]
+    for feature in range(points.shape[1]):
+        found += points[at, feature, None] * block[feature]
+    hits[:] = (found >= worst[:, None]).any(axis=1)
+
+
+@intrinsic
+def _vector_scores(typing_context, points, at, block, worst, found, hits):
+    """Write the loop of `score_block`: the sums of four points stay in registers, unlike those of a plain loop."""
+    given = (points, at, block, worst, found, hits)
+    rows, places, numbers = (types.float32, 2), (types.int64, 1), (types.float32, 1)
+    if [(kind.dtype, kind.ndim) for kind in given] != [rows, places, rows, numbers, rows, places]:
+        return None
+    if any(kind.layout != "C" for kind in given):
+        return None
+
+    def write(context, builder, signature, values):
+        proxies = [
+            cgutils.create_struct_proxy(kind)(context, builder, value)
+            for kind, value in zip(signature.args, values, strict=True)
+        ]
+        rows, places, words, least, out, reached = (proxy.data for proxy in proxies)
+        n = builder.extract_value(proxies[0].shape, 1)
+        vector = ir.VectorType(FLOAT, LANES)
+
+        def words_at(feature):
+            at = builder.gep(words, [builder.mul(feature, ir.Constant(n.type, LANES))])
+            return builder.load(builder.bitcast(at, vector.as_pointer()), align=4)
+
+        def spread(value):
+            one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(INT, 0))
+            every = ir.Constant(ir.VectorType(INT, LANES), [0] * LANES)
+            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), every)
+
+        sums, points_at = [], []
+        for j in range(AT_ONCE):
+            sums.append(cgutils.alloca_once_value(builder, words_at(n)))
+            place = builder.load(builder.gep(places, [ir.Constant(n.type, j)]))
+            points_at.append(builder.gep(rows, [builder.mul(place, n)]))
+        with cgutils.for_range(builder, n, intp=n.type) as loop:
+            these = words_at(loop.index)
+            for total, point in zip(sums, points_at, strict=True):
+                feature = spread(builder.load(builder.gep(point, [loop.index])))
+                builder.store(builder.fadd(builder.load(total), builder.fmul(feature, these)), total)
+        for j, total in enumerate(sums):
+            at = builder.gep(out, [ir.Constant(n.type, j * LANES)])
+            builder.store(builder.load(total), builder.bitcast(at, vector.as_pointer()), align=4)
+            place = ir.Constant(n.type, j)
+            reach = builder.fcmp_ordered(">=", builder.load(total), spread(builder.load(builder.gep(least, [place]))))
+            lanes = builder.zext(builder.bitcast(reach, ir.IntType(LANES)), n.type)
+            builder.store(lanes, builder.gep(reached, [place]))
+        return context.get_dummy_value()
+
+    return types.void(points, at, block, worst, found, hits), write
+
+
+@njit(cache=True, nogil=True)
+def _compiled_scores(points, at, block, worst, found, hits):
+    _vector_scores(points, at, block, worst, found, hits)  # type: ignore[call-arg]
+
+
+score_block = _plain_scores if config.DISABLE_JIT else _compiled_scores  # type: ignore[attr-defined]
+"""Write the scores ``x·c - |c|²/2`` of four points and 16 words into `found`, (4, 16).
+
+`at`, int64 (4,), are rows of `points`; `block`, (n_features + 1, 16), is from `prepare_groups`. `hits`, int64 (4,), are
+not 0 where one of the scores reaches `worst`, (4,).
+"""
