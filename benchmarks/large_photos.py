@@ -1,8 +1,8 @@
 """Visterms: words looked for in the nearest groups only, and folders of large JPEGs.
 
-* **groups**: the assignment of blocks to words, among those of the four nearest groups (``nearest_groups=4``) against all
-  (goals: 5 times as fast; less than .003 lost of ridge's MAP over images, on four times 500 of 2,000 training photos of
-  Corel5k). Left out where that is not there.
+* **groups**: the assignment of blocks to words, among those of the four nearest groups (``nearest_groups=4``) against
+  all (goals: 5 times as fast; less than .003 lost of the MAP over images of ridge, on four times 500 of 2,000 training
+  photos of Corel5k). Left out where that is not there.
 * **large**: drawn JPEGs of 12, 24 and 48 megapixels, from files to rows: the share of Pillow's own decoding at the same
   draft (goal: .9), and two threads against one. Seconds of the processor, but for the threads.
 
