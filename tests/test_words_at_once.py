@@ -13,7 +13,10 @@ from PIL import Image
 from command_line import run_command
 from fakes.immich_ml import immich_ml
 from visterm.core.errors import StorageError, UnknownNameError, UserError
+from visterm.core.tables import MODELS
 from visterm.encoders.networks import users_table
+from visterm.models.abilities import rows_of_words
+from visterm.models.blend.stacked import stacked_tag_rows
 from visterm.tagging.tagger import Tagger
 
 COLOURS = ["red", "lime", "blue", "yellow"]
@@ -138,6 +141,29 @@ def test_words_of_another_model_than_the_fits_are_refused(library, tmp_path):
     tagger.words.source = replace(tagger.words.source, sha256="0" * 64)
     with pytest.raises(StorageError, match="text tower of this run's encoder is not the one that it was fitted with"):
         tagger.query_weights("blue")
+
+
+def test_a_blend_with_text_ridge_in_it_finds_words_that_are_no_tags_too(library, server):
+    photos = sorted(map(str, (library / "photos").glob("*.png")))
+    names = [photo.rpartition("/")[2].rstrip("0123456789.png") for photo in photos]
+    tags = [["other" if name in ("blue", "yellow") else name] for name in names]
+    candidates = [["knn", {"n_neighbors": 3}], ["text_ridge", {}]]
+    tagger = Tagger(encoder=f"immich:{server.url}", model="auto", model_params={"candidates": candidates})
+    tagger.fit(photos, tags)
+    model = tagger.model
+    model.weights_ = np.maximum(model.weights_, 0.5)  # whichever was better on a few photos
+    model.tag_rows_ = stacked_tag_rows(model.members_, model.weights_ / model.scales_, 0)
+    rows = model.image_rows(tagger.encoder.transform(photos))
+    for word in ["blue", "yellow"]:
+        row = tagger.query_weights(word).outside.rows[0]
+        assert row.shape == (model.tag_rows_.shape[1],)
+        scores = np.asarray(rows @ row)
+        assert {names[i] for i in np.argsort(-scores)[:12]} == {word}
+    [at] = [i for i, member in enumerate(model.members_) if MODELS.name_of(member) == "text_ridge"]
+    text, X = model.members_[at], tagger.encoder.transform(photos)
+    alone = text.image_rows(X) @ text.tag_rows_from(text.text_rows_).T
+    both = rows @ rows_of_words(model, text.text_rows_).T
+    np.testing.assert_allclose(both, alone * model.weights_.sum() / model.scales_[at], rtol=1e-4, atol=1e-5)
 
 
 def test_another_model_says_which_one_knows_words_that_are_no_tags(library, server, tmp_path):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from visterm.core.progress import Progress
 from visterm.core.types import PairRanking
 from visterm.models.stopping import HeldOutFit, OnEpoch
@@ -120,3 +123,33 @@ class HoldsOut(Protocol):
 
     def take_held_out(self) -> HeldOutFit | None:
         """Return the scores of the images that the last `fit` held out, once; None if it held out none."""
+
+
+def places_words(model: Any) -> bool:
+    """Return whether a fitted model places words that are no tags, itself or by a member that ranks and has vectors."""
+    return isinstance(model, PlacesWords) or (
+        hasattr(model, "_ranking") and any(map(_starts_from_text, model._ranking()[0]))  # a blend
+    )
+
+
+def rows_of_words(model: Any, vectors: Any) -> NDArray[np.float32]:
+    """Return rows for words that are no tags, as `PlacesWords.tag_rows_from` does; `places_words` must be true.
+
+    In a blend, the first member that has vectors of words speaks for all: its scores weigh as much as those of all
+    members together, so that words and tags can be combined.
+    """
+    if isinstance(model, PlacesWords):
+        found: NDArray[np.float32] = model.tag_rows_from(vectors)
+        return found
+    members, weights = model._ranking()[0], model.weights_[model.weights_ > 0]
+    speaker = next(place for place, member in enumerate(members) if _starts_from_text(member))
+    widths = [member.n_tags_ if (V := member._tag_rows()) is None else V.shape[1] for member in members]
+    rows = np.zeros((len(vectors), sum(widths) + 1), np.float32)
+    factor = weights.sum() / model.scales_[model.weights_ > 0][speaker]
+    first = sum(widths[:speaker])
+    rows[:, first : first + widths[speaker]] = members[speaker].tag_rows_from(vectors) * np.float32(factor)
+    return rows
+
+
+def _starts_from_text(member: Any) -> bool:
+    return isinstance(member, PlacesWords) and isinstance(member, RelearnsTags)

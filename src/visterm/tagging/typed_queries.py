@@ -87,9 +87,9 @@ def _weigh_together(
 
 def _advice(run: Run) -> str:
     """Describe what to do about words without a place, where the model could place them."""
-    from visterm.models.abilities import PlacesWords
+    from visterm.models.abilities import places_words
 
-    if not isinstance(run.model, PlacesWords):
+    if not places_words(run.model):
         try:
             return run.words.why_not(run.model) if run.encoder.reads_texts else ""
         except VistermError:  # the search needs no encoder, so it is not what went wrong

@@ -19,7 +19,7 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.data.word_vectors import vectors_of_tags
 from visterm.encoders.contract import AnyEncoder
-from visterm.models.abilities import PlacesWords
+from visterm.models.abilities import places_words, rows_of_words
 from visterm.models.base import Annotator
 from visterm.tagging.word_sources import ENCODER, SENTENCES, WordSource
 
@@ -90,7 +90,7 @@ class WordPlaces:
             fresh = list(words)
         vectors, found = self._vectors(model, fresh)
         for word, vector, there in zip(fresh, vectors, found, strict=True):
-            self._looked_up[tag_key(word)] = model.tag_rows_from(vector[None, :])[0] if there else None
+            self._looked_up[tag_key(word)] = rows_of_words(model, vector[None, :])[0] if there else None
         return [self._looked_up[tag_key(word)] for word in words]
 
     def place(self, model: Annotator, words: Sequence[str]) -> Placed:
@@ -102,7 +102,7 @@ class WordPlaces:
         vectors, found = self._vectors(model, words)
         if not found.any():
             return Placed(vectors, found)
-        placed = model.tag_rows_from(vectors[found])
+        placed = rows_of_words(model, vectors[found])
         rows = np.zeros((len(words), placed.shape[1]), np.float32)
         rows[found] = placed
         return Placed(rows, found)
@@ -137,7 +137,7 @@ class WordPlaces:
 
     def why_not(self, model: Annotator) -> str:
         """Explain why words that are no tags have no place in this run, and what to do; empty if they can have one."""
-        if not isinstance(model, PlacesWords):
+        if not places_words(model):
             return (
                 f"The model '{MODELS.name_of(model)}' knows no words but its tags. Fit one that starts from word "
                 "vectors: visterm fit ... --model text_ridge, with an encoder that has a text tower (visterm encoders "
@@ -152,7 +152,7 @@ class WordPlaces:
 
     def _vectors(self, model: Annotator, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the vectors of words, and which have one; none where the model or the source knows only tags."""
-        if not words or self.source is None or not self.source.gives_others or not isinstance(model, PlacesWords):
+        if not words or self.source is None or not self.source.gives_others or not places_words(model):
             return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
         vectors, found = vectors_of_tags(self.source.read(words), words)
         return vectors, found & vectors.any(axis=1)
