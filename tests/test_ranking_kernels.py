@@ -12,6 +12,7 @@ from visterm.kernels.adaptive import SortedTags, draw_adaptive, draw_dimension, 
 from visterm.kernels.owpc import weigh_all
 from visterm.kernels.pair_batch import Draws, Loss, PairBatch, Pool, PositiveTags
 from visterm.kernels.passive_aggressive import rank_in_turn, separate_in_turn
+from visterm.kernels.prefetch import prefetch_row
 from visterm.kernels.random import draw_many, draw_unit, stream_of
 from visterm.kernels.row_moves import make_rule
 from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_squares, sparse_rows
@@ -20,6 +21,7 @@ from visterm.kernels.warp import add_tag_steps, draw_violators, loss_and_slope
 from visterm.models.epochs import rate_factor
 from visterm.models.ranking.image_sides import EmbeddedImages
 from visterm.models.ranking.recipe import rank_weights
+from visterm.models.ranking.warp import in_turn
 from visterm.models.ranking.wsabie import Wsabie
 
 
@@ -278,3 +280,21 @@ def test_draws_from_a_pool_follow_the_law_of_draws_one_by_one():
     assert found[0] == pytest.approx(found[5], rel=0.08)
     expected = n * (1 / 3) * (2 / 3) ** np.arange(6)
     assert (np.abs(counts[1:] - expected) < 4 * np.sqrt(expected)).all()
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 2), (1, 4), (10, 3), (0, 2), (16, 16)])
+def test_either_half_of_the_shares_has_half_of_both_sides(first, second):
+    """Two threads take shares from the two ends, so that neither moves all images while the other moves all tags."""
+    order = in_turn(first, second)
+    assert sorted(order) == list(range(first + second))
+    half = order[: len(order) // 2]
+    assert abs(sum(share < first for share in half) - first / 2) <= 1
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 100, 1000])
+def test_asking_for_a_row_changes_nothing(width):
+    rows = np.arange(3 * width, dtype=np.float32).reshape(3, width)
+    before = rows.copy()
+    for row in (0, np.int32(2), np.int64(2)):
+        prefetch_row(rows, row)
+    assert np.array_equal(rows, before)

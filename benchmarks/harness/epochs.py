@@ -33,12 +33,21 @@ class Epoch(NamedTuple):
 def timed_epoch(X: Any, own: sp.csr_array, *, before: int, n_jobs: int, **settings: Any) -> Epoch:
     """Train for `before` epochs, then time one more.
 
-    Rows of features shall have about length 1: `row_length` is held at 1 and the running mean left out, so that the
-    weights are those of the paper and other programs can go on from them.
+    Rows of features shall have about length 1: `row_length` is held at 1, and the running mean and what makes scores
+    comparable across images are left out, so that the weights are those of the paper and other programs can go on from
+    them.
     """
     model = MODELS.create(
         "wsabie",
-        **{"row_length": 1.0, "average": 1, "valid_share": 0, "epochs": before + 1, "n_jobs": n_jobs, **settings},
+        **{
+            "row_length": 1.0,
+            "average": 1,
+            "standardize": False,
+            "valid_share": 0,
+            "epochs": before + 1,
+            "n_jobs": n_jobs,
+            **settings,
+        },
     )
     watch = _Watch(model, before)
     model.fit(X, own, monitor=watch)

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from visterm.kernels.dot import dot
+from visterm.kernels.prefetch import AHEAD, prefetch_row
 from visterm.kernels.row_moves import limit_norm, mean_square, scale_row
 
 
@@ -49,6 +50,8 @@ def embed(rows, chosen, weights, out):
         for c in range(width):
             out_row[c] = 0.0
         for e in range(rows.start[i], rows.start[i + 1]):
+            if e + AHEAD < rows.start[i + 1]:
+                prefetch_row(weights, rows.cols[e + AHEAD - rows.shift[i]])
             weight_row = weights[rows.cols[e - rows.shift[i]]]
             value = rows.vals[e]
             for c in range(width):
@@ -173,6 +176,8 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, 
 def copy_rows(weights, chosen, out):
     """Copy rows together: ``out[p] = weights[chosen[p]]``."""
     for p in range(chosen.shape[0]):
+        if p + AHEAD < chosen.shape[0]:
+            prefetch_row(weights, chosen[p + AHEAD])
         source, target = weights[chosen[p]], out[p]
         for c in range(source.shape[0]):
             target[c] = source[c]
@@ -200,6 +205,8 @@ def add_steps(chosen, active, steps, first, last, rule, squares, weights):
         j = chosen[p]
         if active[p] < 0 or j < first or j >= last:
             continue
+        if p + AHEAD < chosen.shape[0]:
+            prefetch_row(weights, chosen[p + AHEAD])
         factor = np.float32(1.0) / np.float32(math.sqrt(squares[j])) if adaptive else np.float32(1.0)
         row, step = weights[j], steps[p]
         for c in range(row.shape[0]):

@@ -12,6 +12,7 @@ from numba import njit
 
 from visterm.kernels.dot import dot
 from visterm.kernels.pair_batch import Loss
+from visterm.kernels.prefetch import AHEAD, prefetch_row
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, scale_row
 from visterm.kernels.rows import add_row, row_dot, row_square
@@ -33,7 +34,16 @@ def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
     margin, max_trials, seed, epoch = draws
     pool_tags, pool_scores = pool
     n_tags, m = W.shape[0], pool_tags.shape[0]
-    for p in range(first, last):
+    for later in range(first, last + AHEAD):
+        if later < last:
+            prefetch_row(W, tags[later])
+            begin, end = tags_start[images[later]], tags_start[images[later] + 1]
+            if m == 0 and end - begin < n_tags:
+                stream = stream_of(seed, epoch, examples[later])
+                prefetch_row(W, nth_absent(positive_tags, begin, end, draw_below(stream, 0, n_tags - (end - begin))))
+        p = later - AHEAD
+        if p < first:
+            continue
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
         limit = min(candidates, max_trials)
@@ -143,26 +153,33 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, W):
                         squares[y] += square
                     if rule.keep < 1.0:
                         scale_row(W[y], rule.keep)
+    entries, n = np.empty(2 * tags.shape[0], np.int64), 0
+    for p in range(tags.shape[0]):  # without branches, which no processor would foresee
+        entries[n] = 2 * p
+        n += (violators[p] >= 0) & (first <= tags[p]) & (tags[p] < last)
+        entries[n] = 2 * p + 1
+        n += (violators[p] >= 0) & (first <= violators[p]) & (violators[p] < last)
     moved = np.zeros(last - first, np.uint8)
-    for p in range(tags.shape[0]):
-        if violators[p] < 0:
-            continue
+    for e in range(n):
+        if e + AHEAD < n:
+            p = entries[e + AHEAD] >> 1
+            prefetch_row(W, violators[p] if entries[e + AHEAD] & 1 else tags[p])
+        p = entries[e] >> 1
         at = rows_at[p]
-        factor = np.float32(rule.rate) * gains[p]
+        share = np.float32(rule.rate) * gains[p]
+        y = tags[p]
+        if entries[e] & 1:
+            y, share = violators[p], -share
+        moved[y - first] = 1
+        if adaptive:
+            share /= np.float32(math.sqrt(squares[y]))
         u = rows.vals[rows.start[at] : rows.start[at + 1]]
-        for y, sign in ((tags[p], np.float32(1.0)), (violators[p], np.float32(-1.0))):
-            if y < first or y >= last:
-                continue
-            moved[y - first] = 1
-            share = sign * factor
-            if adaptive:
-                share /= np.float32(math.sqrt(squares[y]))
-            if u.shape[0] != width:
-                add_row(rows, at, share, W[y])
-                continue
-            row = W[y]
-            for c in range(width):
-                row[c] += share * u[c]
+        row = W[y]
+        if u.shape[0] != width:
+            add_row(rows, at, share, row)
+            continue
+        for c in range(width):
+            row[c] += share * u[c]
     for y in range(first, last):
         if moved[y - first]:
             limit_norm(W[y], rule.max_norm)

@@ -91,11 +91,16 @@ class PairTraining:
         self._side.set_rate(rate)
         self._rule = make_rule(rate, self._recipe.l2, self._recipe.max_norm * self.growth)
         self._negatives.begin_epoch(self._epoch)
+        self._shares = in_turn(self._side.n_shares, self._n_tag_shares)
         order = self._rng.permutation(self._tags.size)
         sums = np.zeros(3)
         for until_sync in np.array_split(order, n_syncs):
-            for start in range(0, until_sync.size, self._block):
-                sums += self._run_block(until_sync[start : start + self._block])
+            blocks = [until_sync[start : start + self._block] for start in range(0, until_sync.size, self._block)]
+            # The weights are those before the block, so only the order of sums changes. Pairs of an image then share
+            # its row in the cache, and a thread finds the steps of the rows that it moves after.
+            self._team.run(lambda number, blocks=blocks: blocks[number].sort(), len(blocks))  # type: ignore[misc]
+            for examples in blocks:
+                sums += self._run_block(examples)
             if sync is not None:
                 sync()
         self._epoch += 1
@@ -117,7 +122,7 @@ class PairTraining:
         self._negatives.begin_block(n)
 
         found = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
-        self._team.run(partial(self._move, pairs), self._side.n_shares + self._n_tag_shares)
+        self._team.run(lambda number: self._move(pairs, self._shares[number]), len(self._shares))
         sums: NDArray[np.float64] = np.sum(found, axis=0)
         return sums
 
@@ -151,6 +156,12 @@ class PairTraining:
             np.copyto(self._squares, carried["tag_squares"])
             np.copyto(self._side.squares, carried["image_squares"])
             self._negatives.go_on([bool(way) for way in carried["ways"]])
+
+
+def in_turn(n_first: int, n_second: int) -> list[int]:
+    """Return the numbers of two kinds of shares, the second from `n_first` on, so that either half has half of each."""
+    places = [(share + 0.5) / n for n in (n_first, n_second) for share in range(n)]
+    return sorted(range(len(places)), key=places.__getitem__)
 
 
 def block_for(n_pairs: int, n_tags: int) -> int:
