@@ -192,8 +192,20 @@ def worsened(catalogue, monkeypatch):
     monkeypatch.setattr(learning, "_rows", shuffled)
 
 
+def test_too_few_photos_held_out_call_no_run_worse(runs, tmp_path, monkeypatch):
+    catalogue = made(runs["ridge"], tmp_path, n=120)
+    catalogue.learn(full=True)
+    worsened(catalogue, monkeypatch)
+    done = catalogue.learn(full=True)
+    assert 1 < done.compared < 20
+    assert done.after < done.before
+    assert (done.in_use, done.interval) == (True, None)
+    said = catalogue.stored.jobs.latest(1)[0].message
+    assert f"on {done.compared} photos held out, too few to say which run is better (20 are needed). " in said
+
+
 def test_a_worse_run_is_kept_but_not_used_unless_that_is_asked_for(runs, tmp_path, monkeypatch):
-    catalogue = made(runs["ridge"], tmp_path, n=150)
+    catalogue = made(runs["ridge"], tmp_path, n=300)
     old = catalogue.learn(full=True).run
     before = [hit.id for hit in catalogue.search("red", 0).hits]
     worsened(catalogue, monkeypatch)

@@ -89,6 +89,15 @@ def test_another_run_in_the_place_of_the_catalogues_own_is_refused(catalogue, tm
         Catalogue.load(tmp_path / "catalogue")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(None, "words is None; expected a text"), (5, "words is 5"), (["red", None], "A word of the search is None")],
+)
+def test_words_that_are_no_texts_are_refused(words, message, catalogue):
+    with pytest.raises(UserError, match=message):
+        catalogue.search(words)
+
+
 @pytest.mark.parametrize("share", [0.5, 0.01, 0.001])
 def test_a_search_among_filtered_images_is_that_of_brute_force(run, share):
     tagger = Tagger.load(run, n_jobs=1)

@@ -153,3 +153,11 @@ def test_a_crafted_lance_table_is_refused_in_one_line(changed, message, kept_byt
     with pytest.raises(CorruptFileError, match=message) as refused:
         StoredCatalogue.open(stored.folder).search(np.ones(4, np.float32), 5)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["rows.f32", "ids.i64"])
+def test_a_file_of_rows_that_is_gone_is_told_with_what_to_do(name, make):
+    folder = make(DENSE, lambda _, segment: (segment / name).unlink())
+    advice = rf"{name} cannot be read: No such file or directory\. Restore the catalogue from a backup, or index"
+    with pytest.raises(CorruptFileError, match=advice):
+        StoredCatalogue.open(folder).search(np.ones(4, np.float32), 5)

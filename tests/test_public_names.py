@@ -71,3 +71,8 @@ def test_fit_returns_the_tagger_that_a_fit_in_two_steps_makes(tmp_path):
     assert isinstance(tagger, visterm.Tagger)
     assert tagger.vocabulary.tags == other.vocabulary.tags == ["bright", "dark", "photo"]
     assert tagger.fingerprint == other.fingerprint
+
+
+def test_a_misspelt_setting_of_fit_names_the_nearest():
+    with pytest.raises(visterm.VistermError, match=r"Unknown setting of visterm\.fit 'modle'\. Did you mean 'model'\?"):
+        visterm.fit([], modle="ridge")

@@ -45,6 +45,11 @@ def test_an_answer_is_worth_its_entropy_over_the_root_of_the_images_that_have_th
     assert item.why == ["50% sure", "a rare tag: 3 photos"]
 
 
+def test_a_tag_that_only_predictions_have_is_told_so():
+    [item] = review_queue(catalogue([{"sea": 0.5}]))
+    assert item.why == ["50% sure", "a rare tag: no photo has it yet"]
+
+
 def test_rare_tags_come_before_frequent_ones_of_the_same_sureness():
     stored = catalogue([{"sea": 0.5}, {"newt": 0.5}, {}, {}], given=[(2, ["sea"]), (3, ["sea"])])
     assert asked(stored) == [(1, "newt"), (0, "sea")]

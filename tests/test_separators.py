@@ -206,6 +206,13 @@ def test_fit_says_what_it_understood_and_what_it_does_not_read(place):
     assert err.count(NOT_READ) == 1
 
 
+def test_info_for_people_lists_nothing_where_there_is_nothing_to_list(place):
+    code, out, err = visterm("info run", place[0])
+    assert code == 0, err
+    assert "tags that look like several in one: 0" in out
+    assert "lists such as" not in out
+
+
 @pytest.mark.parametrize(
     "command", ["index run photos -o catalogue --tags tags.csv --jobs 1", "tags run photos --tags tags.csv --suggest"]
 )

@@ -139,6 +139,22 @@ def test_what_cannot_be_searched_by_is_named(service, params, field):
     assert refusal(service.get(f"{API}/search", params=params), 422)["field"] == field
 
 
+@pytest.mark.parametrize(
+    ("address", "field", "known"),
+    [
+        ("search?qq=3", "qq", "combine, cursor, cutoff"),
+        ("search?q=dots&Limit=3", "Limit", "like, limit, max_bytes"),
+        ("tags/complete?prefix=d&n=3", "n", "Known: k, prefix."),
+        ("images/0?x=1", "x", "Known: none."),
+    ],
+)
+def test_a_parameter_that_an_address_does_not_have_is_refused(service, address, field, known):
+    error = refusal(service.get(f"{API}/{address}"), 422)
+    assert (error["code"], error["field"]) == ("invalid", field)
+    assert error["message"].startswith(f"Unknown parameter '{field}'. Known: ")
+    assert known in error["message"]
+
+
 def test_words_that_are_no_tags_are_told(service):
     assert refusal(service.get(f"{API}/search?q=strips"), 422) == {
         "code": "unknown_name",

@@ -287,3 +287,12 @@ def test_images_known_by_number_rank_their_own_tags_first():
     Y = plant_corpus(n_train=200, n_test=1, random_state=4).Y_train
     model = Wsabie(dim=32, epochs=60, learning_rate=0.02, init_scale=0.01, row_length=1, max_norm=3, valid_share=0)
     assert slow_map(model.fit(sp.eye_array(200, format="csr"), Y), sp.eye_array(200, format="csr"), Y) > 0.9
+
+
+@pytest.mark.parametrize(("value", "name"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_features_that_are_not_finite_are_refused_with_what_to_do(value, name):
+    X = np.eye(4, dtype=np.float32)
+    X[1, 2] = value
+    with pytest.raises(DataError, match=rf"contains {name}.*\. Every feature has to be a finite .* leave these") as refused:
+        Wsabie(epochs=1).fit(X, np.eye(4))
+    assert "HistGradientBoosting" not in str(refused.value)

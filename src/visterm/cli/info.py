@@ -83,7 +83,7 @@ def info(
             for key, setting in value.items():
                 if key == TRIED:
                     show_tried(setting)
-                else:
+                elif setting != []:
                     shown = _typed(setting) if name.endswith("settings") else _setting(key, setting)
                     show(f"  {label(_in_minutes(key))}: {shown}")
         elif not isinstance(value, list | dict):

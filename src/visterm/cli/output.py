@@ -98,17 +98,6 @@ def percent(chance: float) -> str:
     return "<1%" if 0 < chance < 0.005 else ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
 
 
-def likeliest_first(found: Iterable[Found]) -> list[Found]:
-    """Return tags or photos by confidence, the number that people see, after photos that people tagged with all words.
-
-    They stay as they are if some have no confidence.
-    """
-    listed = list(found)
-    if any(one.confidence is None for one in listed):
-        return listed
-    return sorted(listed, key=lambda one: (getattr(one, "source", None) is None, -(one.confidence or 0.0)))
-
-
 def exit_code(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
     """Report how many photos were skipped and why, and where they are listed; return 3 if any were, else 0."""
     if not skipped:

@@ -406,5 +406,7 @@ def _checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]
 
 def _as_word(entry: str) -> Word:
     """Return one tag of a search; ``-`` before it asks for images without it."""
+    if not isinstance(entry, str):
+        raise UserError(f"A word of the search is {entry!r}; expected a text, such as 'snow'.")
     text = clean_tag(entry)
     return Word(text[1:], -1, quoted=True) if text.startswith("-") else Word(text, 1, quoted=True)

@@ -219,7 +219,10 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
             check_regular(path)
             yield os.fspath(path)
     except PARQUET_ERRORS as error:
-        raise CorruptFileError(f"{os.fspath(path)} cannot be read as a shard of features: {error}.") from error
+        raise CorruptFileError(
+            f"{os.fspath(path)} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. "
+            "Restore it from a backup, or delete it and run the command of visterm encode that made the folder again."
+        ) from error
 
 
 def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads: bool = False) -> Any:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
 
 FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere
+FEWEST_COMPARED = 20  # Images held out below which a resample of them says little of either run
 ENOUGH = 0.5
 """Of the images that a run learned from, the share that the catalogue must have tags of to take their place unasked."""
 
@@ -61,7 +62,7 @@ class Learned:
     compared: int  # How many these are
     run_before: str  # Fingerprint of the old run
     interval: tuple[float, float] | None = None
-    """The change of MAP, from - to, in 95 % of resamples of these images; None where there are fewer than two."""
+    """The change of MAP, from - to, in 95 % of resamples of these images; None where they are too few to tell."""
     in_use: bool = True
     """Whether the run is the current one now: not if it is significantly worse, and that was not asked for."""
     cancelled: bool = False  # Whether it was cancelled; then nothing has changed
@@ -141,6 +142,7 @@ def in_words(learned: Learned, catalogue: Path) -> str:
             f"; MAP {learned.before:.3f} before, {learned.after:.3f} now ({learned.after - learned.before:+.3f}"
             + ("" if learned.interval is None else ", 95 % interval {:+.3f} to {:+.3f}".format(*learned.interval))
             + f") on {count_of(learned.compared, 'photo')} held out"
+            + (f", too few to say which run is better ({FEWEST_COMPARED} are needed)" if learned.interval is None else "")
         )
     run, before = learned.run[:SHORT], learned.run_before[:SHORT]
     if learned.run == learned.run_before:
@@ -249,7 +251,7 @@ def _compared(before: Tagger, after: Tagger, held_out: Part) -> Mapping[str, Any
         return {"before": None, "after": None, "compared": 0, "interval": None}
     first, second = found
     interval = None
-    if np.count_nonzero(~np.isnan(first)) > 1:
+    if np.count_nonzero(~np.isnan(first)) >= FEWEST_COMPARED:
         change = paired_bootstrap(second, first)
         interval = (change.low, change.high)
     means = {"before": float(np.nanmean(first)), "after": float(np.nanmean(second))}

@@ -118,5 +118,5 @@ def _why(confidence: float | None, before: float | None, n_images: int) -> list[
     if confidence is not None and before is not None and abs(confidence - before) >= DISAGREE:
         reasons.append(f"the run before was {before:.0%} sure")
     if n_images < RARE:
-        reasons.append(f"a rare tag: {count_of(n_images, 'photo')}")
+        reasons.append(f"a rare tag: {count_of(n_images, 'photo') if n_images else 'no photo has it yet'}")
     return reasons

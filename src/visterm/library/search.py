@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -177,6 +177,8 @@ class Searchable:
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that people gave here are words, too."""
+        if not isinstance(words, Iterable):
+            raise UserError(f"words is {words!r}; expected a text such as 'snow tree -people', or one tag an entry.")
         others = self.tagger.dictionary.not_tags(words)
         return typed_query(self.tagger, words, self.searched.by_hand(others) if others else None)
 

@@ -243,8 +243,8 @@ class SegmentFolder(Segment):
             if not 0 <= count <= there:
                 raise CorruptFileError(
                     f"{path} holds {there} numbers where {count} are committed: it was cut off or replaced. "
-                    "Restore it from a backup, or index the images again."
+                    f"{RESTORE}"
                 )
             return np.asarray(np.memmap(path, TYPES[name], "r", shape=count)) if count else np.empty(0, TYPES[name])
         except OSError as error:
-            raise CorruptFileError(f"{path} cannot be read: {error}.") from error
+            raise CorruptFileError(f"{path} cannot be read: {error.strerror or error}. {RESTORE}") from error

@@ -10,6 +10,7 @@ from visterm.core.errors import UserError
 from visterm.core.persist import check_target, folder_kind
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
+from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.base import Annotator
@@ -368,6 +369,8 @@ def fit(
     from visterm.tagging.fit_request import FitRequest
     from visterm.tagging.fitting import fit_run
 
+    for name in request.keys() - FitRequest.__dataclass_fields__.keys():
+        raise UserError(unknown("setting of visterm.fit", name, list(FitRequest.__dataclass_fields__)))
     asked = FitRequest(images=images, tags=tags, **request)
     tagger = Tagger.of(asked)
     fit_run(tagger, asked, say=say, progress=progress)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
@@ -25,6 +25,7 @@ from visterm.web.pages import files, library, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import error_page, render
+from visterm.web.query import refuse_unknown
 from visterm.web.security import COOKIE, Access, Security, local_address, logged_in
 from visterm.web.service import Bounds, Service, service_of
 
@@ -70,7 +71,7 @@ def create_app(
     for kind in (HTTPException, RequestValidationError, VistermError):
         app.add_exception_handler(kind, answer_error)
     for part in (search, images, about, tags, jobs):
-        app.include_router(part.router, prefix=PREFIX)
+        app.include_router(part.router, prefix=PREFIX, dependencies=[Depends(refuse_unknown)])
     app.include_router(label_studio)
     app.include_router(router)
     for page in (search_page, picture, review, tags_page, library, files):

@@ -12,10 +12,12 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from fastapi import Query, Request
+from fastapi.dependencies.utils import get_flat_dependant
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-from visterm.web.errors import Refused
+from visterm.core.registry import known_names
+from visterm.web.errors import LONGEST_SHOWN, Refused
 from visterm.web.schemas import TagName
 
 M = TypeVar("M", bound=BaseModel)
@@ -28,7 +30,7 @@ _CURSOR = re.compile(r"([a-z]+):(\d{1,18})")
 
 
 def read_query(request: Request, model: type[M]) -> M:
-    """Read the query of an address. Unknown names are ignored; if a name is repeated, the last value counts.
+    """Read the query of an address; if a name is repeated, the last value counts.
 
     Raises RequestValidationError if a value is not accepted.
     """
@@ -38,6 +40,22 @@ def read_query(request: Request, model: type[M]) -> M:
         return model.model_validate({name: query.getlist(name) if name in lists else query[name] for name in known})
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
+
+
+async def refuse_unknown(request: Request) -> None:
+    """Refuse a query with a name that is no parameter of its address: a misspelled filter would find too much.
+
+    Raises Refused (422), which names the known ones.
+    """
+    if not request.query_params:
+        return
+    route = request.scope["route"]
+    known = {parameter["name"] for parameter in (route.openapi_extra or {}).get("parameters", ())}
+    known |= {parameter.alias for parameter in get_flat_dependant(route.dependant).query_params}
+    for name in request.query_params:
+        if name not in known:
+            shown = name[:LONGEST_SHOWN]
+            raise Refused(422, f"Unknown parameter {shown!r}. {known_names(sorted(known))}", field=shown)
 
 
 def described(model: type[BaseModel]) -> dict[str, Any]:

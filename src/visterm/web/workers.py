@@ -152,7 +152,7 @@ class _Supervisor:
                 raise UserError(worker.failed)
             pause = min(max(2 * pause, 0.1), LONGEST_PAUSE) if time.monotonic() - began < SHORT_LIFE else 0.0
             why = worker.failed or f"it ended with status {worker.status}"
-            LOG.warning("A process that answers requests is started again: %s.", why)
+            LOG.warning("A process that answers requests is started again: %s.", why.rstrip("."))
             self._accept(any(other.ready.is_set() for other in self._workers))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), pause)
