@@ -292,7 +292,7 @@ def test_a_tag_or_a_photo_at_the_prompt_shows_its_confidence_or_else_its_score()
 
 def test_people_and_programs_see_tags_and_photos_in_the_order_of_the_scores(monkeypatch, tmp_path, library):
     """So that -k 1 shows the first of -k 3, whatever confidences are beside them."""
-    folder, catalogue, _ = library
+    folder, *_ = library
     tags = [Tag("water", 3.31, confidence=0.07), Tag("leaf", 2.82, confidence=0.49)]
     hits = [Hit("a.jpg", 3.31, 0.07, id=0), Hit("b.jpg", 2.82, 0.49, id=1)]
     annotations, photos = "visterm.tagging.annotations.job.annotate_found", "visterm.library.search.Searchable.search"

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 from visterm.encoders.ids import Ids
 from visterm.features.contents import Contents, FirstJob, ShardEntry
 from visterm.features.folder import FeatureFolder
@@ -95,3 +96,22 @@ def test_what_info_shows_of_a_damaged_run_is_refused(file, value, tmp_path):
     with pytest.raises(CorruptFileError, match=file) as refused:
         describe(run)
     assert "\n" not in str(refused.value)
+
+
+def test_a_flipped_byte_of_a_shard_is_told_in_one_sentence_with_what_to_do(tmp_path):
+    content = bytearray(shard_bytes(Shard(["a"] * 50, ["0"] * 50, np.eye(50, dtype=np.float32))))
+    told = []
+    for place in range(0, len(content), 97):
+        damaged = bytearray(content)
+        damaged[place] ^= 0xFF
+        (tmp_path / "a.parquet").write_bytes(damaged)
+        try:
+            read_shard(tmp_path / "a.parquet")
+        except CorruptFileError as error:
+            told.append(str(error).removeprefix(str(tmp_path)))
+    told = [message for message in told if "cannot be read as a shard of features" in message]
+    assert told
+    for message in told:
+        assert message.endswith(". Restore it from a backup, or run the command that wrote it again.")
+        assert ".." not in message
+        assert "\n" not in message

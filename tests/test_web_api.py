@@ -153,6 +153,7 @@ def test_a_parameter_that_an_address_does_not_have_is_refused(service, address, 
     assert (error["code"], error["field"]) == ("invalid", field)
     assert error["message"].startswith(f"Unknown parameter '{field}'. Known: ")
     assert known in error["message"]
+    assert service.get(f"{API}/health?t=1").status_code == 200
 
 
 def test_words_that_are_no_tags_are_told(service):

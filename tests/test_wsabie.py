@@ -293,6 +293,8 @@ def test_images_known_by_number_rank_their_own_tags_first():
 def test_features_that_are_not_finite_are_refused_with_what_to_do(value, name):
     X = np.eye(4, dtype=np.float32)
     X[1, 2] = value
-    with pytest.raises(DataError, match=rf"contains {name}.*\. Every feature has to be a finite .* leave these") as refused:
+    with pytest.raises(
+        DataError, match=rf"contains {name}.*\. Every feature has to be a finite .* leave these"
+    ) as refused:
         Wsabie(epochs=1).fit(X, np.eye(4))
     assert "HistGradientBoosting" not in str(refused.value)

@@ -221,7 +221,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     except PARQUET_ERRORS as error:
         raise CorruptFileError(
             f"{os.fspath(path)} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. "
-            "Restore it from a backup, or delete it and run the command of visterm encode that made the folder again."
+            "Restore it from a backup, or run the command that wrote it again."
         ) from error
 
 

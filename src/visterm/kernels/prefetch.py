@@ -46,7 +46,7 @@ def _without(matrix, row):
 
 @njit(cache=True, nogil=True)
 def _compiled(matrix, row):
-    _prefetch(matrix, row)
+    _prefetch(matrix, row)  # type: ignore[call-arg]
 
 
 prefetch_row = _without if config.DISABLE_JIT else _compiled  # type: ignore[attr-defined]

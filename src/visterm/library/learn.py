@@ -142,7 +142,11 @@ def in_words(learned: Learned, catalogue: Path) -> str:
             f"; MAP {learned.before:.3f} before, {learned.after:.3f} now ({learned.after - learned.before:+.3f}"
             + ("" if learned.interval is None else ", 95 % interval {:+.3f} to {:+.3f}".format(*learned.interval))
             + f") on {count_of(learned.compared, 'photo')} held out"
-            + (f", too few to say which run is better ({FEWEST_COMPARED} are needed)" if learned.interval is None else "")
+            + (
+                f", too few to say which run is better ({FEWEST_COMPARED} are needed)"
+                if learned.interval is None
+                else ""
+            )
         )
     run, before = learned.run[:SHORT], learned.run_before[:SHORT]
     if learned.run == learned.run_before:

@@ -345,8 +345,8 @@ class Annotator(Estimator, ABC):
             except ValueError as error:  # in scikit-learn's words, but on one line, as those of a command's errors are
                 if "contains NaN" in str(error) or "contains infinity" in str(error):
                     raise DataError(
-                        f"{str(error).splitlines()[0].rstrip('.')}. Every feature has to be a finite number of float32: "
-                        "leave these images out, or fill in what is missing."
+                        f"{str(error).splitlines()[0].rstrip('.')}. Every feature has to be a finite number: leave "
+                        "these images out, or fill in what is missing."
                     ) from error
                 raise DataError(" ".join(str(error).split())) from error
         check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")

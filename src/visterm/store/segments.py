@@ -242,8 +242,7 @@ class SegmentFolder(Segment):
             there = path.stat().st_size // np.dtype(TYPES[name]).itemsize
             if not 0 <= count <= there:
                 raise CorruptFileError(
-                    f"{path} holds {there} numbers where {count} are committed: it was cut off or replaced. "
-                    f"{RESTORE}"
+                    f"{path} holds {there} numbers where {count} are committed: it was cut off or replaced. {RESTORE}"
                 )
             return np.asarray(np.memmap(path, TYPES[name], "r", shape=count)) if count else np.empty(0, TYPES[name])
         except OSError as error:

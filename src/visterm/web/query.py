@@ -12,7 +12,6 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from fastapi import Query, Request
-from fastapi.dependencies.utils import get_flat_dependant
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
@@ -51,7 +50,10 @@ async def refuse_unknown(request: Request) -> None:
         return
     route = request.scope["route"]
     known = {parameter["name"] for parameter in (route.openapi_extra or {}).get("parameters", ())}
-    known |= {parameter.alias for parameter in get_flat_dependant(route.dependant).query_params}
+    parts = [route.dependant]
+    for part in parts:  # and those that it depends on, which are added meanwhile
+        known.update(parameter.alias for parameter in part.query_params)
+        parts += part.dependencies
     for name in request.query_params:
         if name not in known:
             shown = name[:LONGEST_SHOWN]
