@@ -101,7 +101,14 @@ def _fetch(network: Network, file: NetworkFile) -> None:
                     if stream.tell() > found.size:
                         stream.truncate(0)
                     check_space(folder, found.size - stream.tell())
-                http_get(url, stream, resume_size=stream.tell(), headers=headers, expected_size=found.size)
+                http_get(
+                    url,
+                    stream,
+                    resume_size=stream.tell(),
+                    headers=headers,
+                    expected_size=found.size,
+                    displayed_filename=file.file,
+                )
         sha256 = file_hash(part)
         try:
             _check(network, file, expected or stated, sha256)
