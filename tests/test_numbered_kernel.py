@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from visterm.models.ranking.image_sides import EmbeddedImages
 
-N_IMAGES, N_ROWS, DIM = 12, 9, 5
+N_IMAGES, N_ROWS, DIM = 12, 29, 5  # With fewer rows of the map the features would be taken as an array
 NUMBERS = np.array([3, 3, 0, 8, 1, 2, 7, 7, 7, 5, 4, 6])
 
 

@@ -43,13 +43,41 @@ def test_vectors_may_become_longer_from_epoch_to_epoch_while_something_can_stop_
 def test_held_out_images_are_given_back_at_the_end(planted):
     model = open_wsabie(dim=8, epochs=40)
     heard = records_of(model, planted.X_train, planted.Y_train)
-    first, finish = heard[:-FINISH], heard[-FINISH:]
+    first, finish = heard[: -2 * FINISH], heard[-2 * FINISH :]
     assert model.n_held_out_ == 60
-    assert [epoch for epoch, _, _ in finish] == list(range(1, FINISH + 1))
+    assert [epoch for epoch, _, _ in finish] == 2 * list(range(1, FINISH + 1))
     assert all(found is None for _, found, _ in finish)
     assert [entry["map"] for entry in model.history_] == [found for _, found, _ in first]
     assert model.n_epochs_ == 1 + int(np.argmax([found for _, found, _ in first]))
-    assert model.take_held_out().images.size == 60
+    held = model.take_held_out()
+    assert held.images.size == 60
+
+
+def test_held_out_images_are_scored_by_a_training_that_ended_alike_without_them(planted):
+    model = open_wsabie(dim=8, epochs=40, average=6)
+    model.fit(planted.X_train, planted.Y_train)
+    held = model.take_held_out()
+    X, Y = planted.X_train[held.images], planted.Y_train[held.images]
+    unseen, seen = held.scores(np.arange(60)), model.decision_function(X)
+    assert not np.allclose(unseen, seen, atol=1e-3)
+    assert unseen.std() == pytest.approx(seen.std(), rel=0.05)
+    assert average_precisions(unseen, Y).mean() < average_precisions(seen, Y).mean() + 0.02
+
+
+@pytest.mark.parametrize("share", [0.05, 0.7])
+def test_dense_and_sparse_features_of_any_size_are_learned_alike(planted, share):
+    X = np.where(planted.X_train >= np.quantile(planted.X_train, 1 - share), planted.X_train, 0)
+    model = open_wsabie(dim=8, epochs=12).fit(X, planted.Y_train)
+    expected = model.decision_function(X)
+    assert average_precisions(expected, planted.Y_train).mean() > 0.4
+    for size in (1e-15, 1.0, 1e12):
+        rows = X * np.float32(size)
+        for given in (rows, sp.csr_array(rows)):
+            other = open_wsabie(dim=8, epochs=12)
+            with np.errstate(over="raise", invalid="raise"):
+                scores = other.fit(given, planted.Y_train).decision_function(rows)
+            assert [entry["map"] for entry in other.history_] == [entry["map"] for entry in model.history_]
+            np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes():

@@ -10,6 +10,8 @@ from numba import njit
 
 from visterm.kernels.dot import dot
 
+SMALLEST_SQUARE, LARGEST_SQUARE = 1e-25, 1e30  # Of a step: between them float32 loses none of its digits
+
 
 @njit(cache=True, nogil=True)
 def limit_norm(vector, max_norm):
@@ -62,8 +64,16 @@ def make_rule(rate, l2, max_norm):
 
 @njit(cache=True, nogil=True)
 def mean_square(step, rate):
-    """Return the mean square of the gradient behind a step: of ``step / rate``."""
-    return np.float32(dot(step, step) / (rate * rate * max(1, step.shape[0])))
+    """Return the mean square of the gradient behind a step: of ``step / rate``.
+
+    With very small or large features a step has no square in float32: its numbers are then divided one by one.
+    """
+    total, divisor = np.float64(dot(step, step)), rate * rate
+    if not SMALLEST_SQUARE < total < LARGEST_SQUARE:
+        total, divisor = np.float64(0.0), 1.0
+        for c in range(step.shape[0]):
+            total += (np.float64(step[c]) / rate) ** 2
+    return np.float32(total / (divisor * max(1, step.shape[0])))
 
 
 @njit(cache=True, nogil=True)

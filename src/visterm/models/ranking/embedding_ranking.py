@@ -293,9 +293,9 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
 
 
 def mean_length(X: Matrix) -> float:
-    """Return the root of the mean squared length of rows."""
+    """Return the root of the mean squared length of rows, as float32, so that dense and sparse rows have the same."""
     values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
-    return math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])
+    return float(np.float32(math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])))
 
 
 def centred(rows: Floats) -> tuple[Floats, Floats, float]:

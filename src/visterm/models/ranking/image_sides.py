@@ -15,6 +15,10 @@ from visterm.models.epochs import Floats
 
 Ints = NDArray[np.int64]
 
+FILLED = 0.1
+"""Share of values that are not 0 from which on features are multiplied as arrays, however they are stored: sums have
+one order, so that dense and sparse rows of the same values learn the same."""
+
 DENSE_SHARE = 128
 """Features whose weights one BLAS call moves: fixed, so that the bytes do not depend on the number of threads."""
 
@@ -58,9 +62,10 @@ class EmbeddedImages(ImageSide):
     the features were multiplied by it, without a copy of them: the map is then the paper's times `scale`, so its steps
     are `scale` squared and its norms `scale` times as large.
 
-    Features are of three kinds. Dense rows take a matrix product forward and one back, each in pieces of fixed size.
-    Sparse ones take loops over the stored values; each share is a range of features with about as many of them. Rows
-    that are 1 in one place are images known by number (`by_number`): each alone moves its row of the map.
+    Features are of three kinds, whatever they are stored as. Rows with many values that are not 0 take a matrix product
+    forward and one back, each in pieces of fixed size. Others take loops over these values; each share is a range of
+    features with about as many of them. Rows that are 1 in one place are images known by number (`by_number`): each
+    alone moves its row of the map.
     """
 
     tabled = True
@@ -80,13 +85,15 @@ class EmbeddedImages(ImageSide):
         moving: bool = True,
     ) -> None:
         n_features, dim = image_map.shape
-        self._X, self._dense, self.by_number = X, not sp.issparse(X), False
+        n_values = np.count_nonzero(X.data if sp.issparse(X) else X)
+        filled = n_values >= FILLED * X.shape[0] * n_features
+        csr: Any = X if sp.issparse(X) or (filled and n_values != X.shape[0]) else sp.csr_array(X)
+        self.by_number = sp.issparse(csr) and bool(np.all(np.diff(csr.indptr) == 1) and np.all(csr.data == 1))
+        self._X, self._dense = csr, filled and not self.by_number
         if self._dense:
             self._taken = np.empty((block, n_features), np.float32)
             n_shares = -(-n_features // DENSE_SHARE)
         else:
-            csr: Any = X
-            self.by_number = bool(np.all(np.diff(csr.indptr) == 1) and np.all(csr.data == 1))
             self._features = sparse_rows(csr.data, csr.indices, csr.indptr)
             self._bounds = even_bounds(np.bincount(csr.indices, minlength=n_features), n_jobs)
             self._stamps, self._touched = np.zeros((2, n_features), np.int64)
@@ -111,7 +118,9 @@ class EmbeddedImages(ImageSide):
         """Return the images of the block numbers from 0 on; dense rows are copied together."""
         self._n = images.size
         self._stamp += 1
-        if self._dense:
+        if self._dense and sp.issparse(self._X):
+            self._X[images].toarray(out=self._taken[: self._n])
+        elif self._dense:
             np.take(self._X, images, axis=0, out=self._taken[: self._n])
         else:
             self._images = self._features.cols[images] if self.by_number else images
@@ -147,7 +156,8 @@ class EmbeddedImages(ImageSide):
         rows, rule = self._taken[: self._n, features], self._rule
         gradients = counts = self.squares[:0]
         if self.squares.size:
-            lengths = np.einsum("pc,pc->p", steps, steps) / np.float32(rule.rate**2 * max(1, steps.shape[1]))
+            slopes = steps / np.float32(rule.rate)  # before they are squared, as rates follow the size of features
+            lengths = np.einsum("pc,pc->p", slopes, slopes) / np.float32(max(1, steps.shape[1]))
             gradients = np.square(rows).T @ lengths
         if rule.keep < 1:
             counts = (rows != 0).astype(np.float32).T @ (active >= 0).astype(np.float32)

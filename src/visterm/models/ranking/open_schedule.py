@@ -90,16 +90,17 @@ class OpenSchedule(RankingAnnotator):
             course.growth = self._growth
         yield Stage(some, tags, course, self.epochs, measure)
         if held.size:
+            yield from self._finish(some, tags, course)
             self._held_out = HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
         if self.n_held_out_:
             yield from self._finish(X, positives, course)
 
     def _finish(self, X: Matrix, positives: sp.csr_array, before: RankingCourse) -> Iterator[Stage]:
-        """Go on from the best weights, on all rows; the history stays that of the training before."""
+        """Go on from the best weights on these rows; the history stays that of the training before."""
         best = self.n_epochs_
         longest = before.growth(max(1, best - self.average + 1))
         course = RankingCourse(
-            before.best.weights or before.means,
+            tuple(rows.copy() for rows in before.best.weights or before.means),
             self.patience,
             growth=lambda epoch: longest,
             slowing=lambda epoch: 1 - (epoch - 1) / FINISH,
