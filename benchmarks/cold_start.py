@@ -1,9 +1,9 @@
 """A library without a tag and a list of words: first guesses, then rounds of 20 answers, each learned at once.
 
-The two towers are the stand-in of `text_ridge.py`: half of Corel5k's tags teach the map. The words are the other half's,
-the photos those that the map was not taught on and more, 5,000 of them, and the answers what Corel5k says. The queue's
-questions stand beside the same number that are drawn at random from the predictions. After each round the run is learned
-again (seconds), and judged on the test photos, which are not in the library: MAP over them.
+The two towers are the stand-in of `text_ridge.py`: half of Corel5k's tags teach the map. The words are the other
+half's, the photos those that the map was not taught on, repeated up to 5,000, and the answers what Corel5k says. The
+queue's questions stand beside as many drawn at random from the predictions. After each round the run is learned again
+(seconds), and judged on the test photos, which are not in the library: MAP over them.
 
     python benchmarks/cold_start.py ../shared --cache CACHE --json docs/figures/cold_start.json
 """
@@ -110,9 +110,8 @@ def main() -> None:
         result["draws"].append(draw)
         for how, found in draw.items():
             say(f"{how}: MAP {np.round(found['map'], 3).tolist()}, yes {found['yes']}")
-            say(
-                f"  learning {np.median(found['learn']):.2f} s ({max(found['learn']):.2f}), queue {np.median(found['ask']):.2f} s"
-            )
+            learn, ask = found["learn"], found["ask"]
+            say(f"  learning {np.median(learn):.2f} s (at most {max(learn):.2f}), queue {np.median(ask):.2f} s")
         write(result, chosen.json)
 
 
