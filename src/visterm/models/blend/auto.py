@@ -25,7 +25,6 @@ from visterm.models.blend.mixing import (
     best_mix,
     best_shape,
     both_maps,
-    gain_of,
     image_map,
     mixed,
     rare_tag_boost,
@@ -77,9 +76,10 @@ class Auto(Blend):
     weight, or that add next to nothing, are dropped.
 
     With a budget the seconds of each candidate are estimated from a fit of an eighth of the images. Candidates that
-    would take too long are left out, with what that fit adds to MAP over the held-out images: with more time they would
-    add about as much, or more. A model stays as fitted on the part if no time is left to fit it on all
-    images. A clock then decides, so the same seed gives the same bytes only if the budget was not the limit.
+    would take too long are left out, and their reason says what more time would bring: what they add to MAP over the
+    held-out images beside the best so far, both fitted on that eighth. A model stays as fitted on the part if no time
+    is left to fit it on all images. A clock then decides, so the same seed gives the same bytes only if the budget was
+    not the limit.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ class Auto(Blend):
         fitted = [trial for trial in trials if trial.scores is not None]
         if not fitted and trials[0].error is not None:
             raise trials[0].error
-        used = self._weigh(fitted, trials, judged, held)
+        used = self._weigh(fitted, judged, held)
         used = self._with_abilities(used, sorted(fitted, key=lambda trial: trial.promise, reverse=True))
         if learned.X.shape[0] < X.shape[0]:
             self._fit_again(used, learned.X.shape[0], Rows(X, Y), budget, monitor)
@@ -329,15 +329,12 @@ class Auto(Blend):
             trial.reason = KEPT
         self._keep(trials, self._with_abilities([first], able[:1]))
 
-    def _weigh(self, fitted: list[Trial], trials: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
-        """Find weights and lift, and return the candidates that have weight; say what those left out would add."""
+    def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
+        """Find weights and lift, and return the candidates that have weight."""
         fitted = shortlist(fitted)
         scores = [trial.scores for trial in fitted if trial.scores is not None]
         weights = without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
         blend = mixed(weights, scores)
-        for trial in trials:
-            if trial.probed is not None:
-                trial.reason += f"; an eighth of the images adds {gain_of(trial.probed, blend, judged.Y):.3f} to MAP"
         self.lift_, centre = best_shape(blend, judged.Y) if self.lift is None else (float(self.lift), 0.0)
         self.tag_factors_ = rare_tag_boost(blend, self.lift_)
         self.tag_offsets_ = tag_offsets(blend, self.tag_factors_, centre)

@@ -96,10 +96,10 @@ def without_idlers(
     return weights
 
 
-def gain_of(scores: Floats, blend: Floats, Y: sp.csr_array) -> float:
-    """Return what scores add to MAP over images of a blend, with the best of a few weights; 0 if nothing."""
-    both = [blend / (blend.std() or np.float32(1)), scores]
-    reached = [image_map(mixed(np.array([1 - share, share]), both), Y) for share in (0.0, 0.1, 0.25, 0.5)]
+def gain_of(scores: Floats, others: Floats, Y: sp.csr_array) -> float:
+    """Return what scores add to the MAP over images of others, with the best of a few weights; 0 if nothing."""
+    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+    reached = [image_map(mixed(np.array([1 - share, share]), [others, scores]), Y) for share in shares]
     return max(reached) - reached[0]
 
 

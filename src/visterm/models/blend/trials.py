@@ -19,7 +19,7 @@ from visterm.core.progress import Progress, Titled
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns
-from visterm.models.blend.mixing import image_map, word_map
+from visterm.models.blend.mixing import gain_of, image_map, word_map
 from visterm.models.stopping import visible_columns
 
 PROBE_PART = 8  # One row in this number is fitted first, to see how long all would take
@@ -68,8 +68,6 @@ class Trial:
     columns: Columns  # What it reads of the features
     scores: NDArray[np.float32] | None = None
     """shape (n_judged, n_tags): of the judged images, with mean 0 and variance 1; None where it was not fitted."""
-    probed: NDArray[np.float32] | None = None
-    """The same, by a fit of an eighth of the images, where that of all would have taken too long."""
     # Mean and standard deviation of the scores before
     mean: float = 0.0
     scale: float = 1.0
@@ -110,7 +108,8 @@ def try_all(
 ) -> list[Trial]:
     """Fit each candidate and judge it, or say in its `reason` why not.
 
-    With a budget, the seconds of a fit are estimated from one of an eighth of the rows, which `rng` draws. A candidate
+    With a budget, the seconds of a fit are estimated from one of an eighth of the rows, which `rng` draws; what it
+    then adds to the best so far, fitted on these rows too, is said of one that is left out. A candidate
     is left out if less is left than these and the fits on `n_all` images (those of the last fit; as many as are learned
     from if there is none) of it and all those before. The first one is always fitted, and no fit is cut short. Kernels
     are compiled first, in a tiny fit that counts neither for estimates nor for the budget.
@@ -124,7 +123,7 @@ def try_all(
             if not done or budget.left() > again:
                 _warm_up(trial, learned, budget, rng)
             if done:
-                trial.reason = _too_long(trial, learned, judged, n_all, budget.left() - again, rng)
+                trial.reason = _too_long(trial, done, learned, judged, n_all, budget.left() - again, rng)
         if not trial.reason:
             _try(trial, learned, judged, monitor)
             again += trial.seconds_again(learned.X.shape[0], n_all)
@@ -142,17 +141,17 @@ def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generat
     budget.extend(now() - began)
 
 
-def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float, rng: np.random.Generator) -> str:
+def _too_long(
+    trial: Trial, done: list[Trial], learned: Rows, judged: Rows, n_all: int, left: float, rng: np.random.Generator
+) -> str:
     """Explain why a candidate cannot be fitted in the seconds that are left; nothing if it can."""
     if left <= 0:
         return "left out: no time was left"
     n = learned.X.shape[0]
     rows = np.sort(rng.permutation(n)[: max(n // PROBE_PART, FEWEST_PROBED)])
-    probe = clone(trial.model)
     began = now()
     try:
-        some, others = (visible_columns(probe, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
-        scores = probe.fit(some, learned.Y[rows]).decision_function(others)
+        scores = _probe(trial, learned, judged, rows)
     except (DivergedError, TooLargeError) as error:
         trial.error = error
         return f"left out: {error}"
@@ -162,8 +161,19 @@ def _too_long(trial: Trial, learned: Rows, judged: Rows, n_all: int, left: float
     left = max(left - spent, 0)
     if about <= left:
         return ""
-    trial.probed = _scaled(scores)[0]
-    return f"left out: about {about:.0f} s, {left:.0f} s were left"
+    reason = f"left out: about {about:.0f} s, {left:.0f} s were left"
+    best = max(done, key=lambda each: each.promise)
+    if best.scores is None or best.seconds_for(best.seconds or 0.0, n, rows.size) > left:
+        return reason
+    gain = gain_of(scores, _probe(best, learned, judged, rows), judged.Y)
+    return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
+
+
+def _probe(trial: Trial, learned: Rows, judged: Rows, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return scaled scores of the judged images by a fit of some rows."""
+    model = clone(trial.model)
+    some, others = (visible_columns(model, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
+    return _scaled(model.fit(some, learned.Y[rows]).decision_function(others))[0]
 
 
 def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
