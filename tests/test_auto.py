@@ -321,14 +321,6 @@ def test_what_is_tried_by_default_is_known_with_every_setting():
     assert "jec" not in GROWTHS
 
 
-def test_features_too_small_for_a_candidate_leave_it_out_without_a_warning(planted):
-    embedding = candidates_for(by_number=False)[-1]
-    tiny = np.float32(1e-12) * planted.X_train
-    model = Auto(candidates=[KNN, embedding]).fit(tiny, planted.Y_train)
-    assert np.isfinite(model.decision_function(tiny[:5])).all()
-    assert reasons(model)["wsabie"].startswith("left out: ") or model.report_[1]["map"] > 0.5
-
-
 def test_images_known_only_by_number_are_left_to_the_model_made_for_them():
     Y = plant_corpus(n_tags=12, random_state=3).Y_train[:60]
     model = Auto().fit(None, Y)

@@ -180,8 +180,7 @@ def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
     """Fit a candidate and measure it on the judged images."""
     began = now()
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # A fit that diverges says so itself
-            trial.model.fit(trial.columns.of(learned.X), learned.Y, monitor=Titled(monitor, trial.title))
+        trial.model.fit(trial.columns.of(learned.X), learned.Y, monitor=Titled(monitor, trial.title))
         scores = trial.model.decision_function(trial.columns.of(judged.X))
     except (DivergedError, TooLargeError) as error:
         trial.error, trial.reason = error, f"left out: {error}"
