@@ -39,9 +39,8 @@ from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs, draw_visterms
 from visterm_research.data.mulan import read_mulan
 
-OPEN = MODELS.load("wsabie").by_number_params
-CANDIDATES: list[dict[str, Any]] = [OPEN, {**OPEN, "learning_rate": 0.1}, {**OPEN, "max_norm": 1.3}]
-"""Settings that could be the defaults for everything: those of images known by number, and others near."""
+CANDIDATES: list[dict[str, Any]] = [{}, {"learning_rate": 0.1}, {"max_norm": 1.3}]
+"""Settings that could be the defaults for everything: those that are, and others near."""
 
 LIGHTFM = grid(learning_rate=[0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1])
 BPR = grid(learning_rate=[0.01, 0.05], regularization=[0.01, 0.05])
@@ -271,6 +270,7 @@ def main() -> None:
     parser.add_argument("shared", type=Path, nargs="?", help="the folder that holds data and models")
     parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--model", default="wsabie")
+    parser.add_argument("--only", metavar="TEXT", default="", help="sets with this in their name alone")
     parser.add_argument("--seed", type=int, help="of the drawn families; without, the clock's")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--lightfm-python", type=Path, metavar="PATH", help="has implicit, too")
@@ -286,7 +286,8 @@ def main() -> None:
     result["sets"] = found
     fixed = {"n_jobs": chosen.threads}
     warm_up(chosen)
-    sets = list(problems(chosen.shared, chosen.cache, seed, quick=chosen.quick))
+    every = problems(chosen.shared, chosen.cache, seed, quick=chosen.quick)
+    sets = [one for one in every if chosen.only in one.name]
     for one in sets:
         say(f"\n{one.name}: {one.about}")
         tried = explore(Fitted(chosen.model, one.choose, fixed), CANDIDATES, limits)
@@ -295,7 +296,7 @@ def main() -> None:
     say("\non test rows, with the defaults chosen on the other sources")
     for one, entry in zip(sets, found, strict=True):
         ours = Fitted(chosen.model, one.final, fixed)
-        for name, settings in (("ours", CANDIDATES[chosen_without(one.source, found)]), ("ours, as they are", OPEN)):
+        for name, settings in (("ours", CANDIDATES[chosen_without(one.source, found)]), ("ours, as they are", {})):
             entry[name] = best_of(explore(ours, [settings], limits))
             entry[name]["epochs"] = ours.epochs
         write(result, chosen.json)

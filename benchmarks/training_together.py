@@ -99,7 +99,7 @@ def by_number(Y: sp.csr_array, params: dict[str, Any], seeds: range) -> dict[str
         scores = model.score_blocks(X[held.images])
         return np.nan_to_num(average_precisions(scores, held.held, exclude=held.known))
 
-    return compare(X, held.rest, None, judge, {**MODELS.load("wsabie").by_number_params, **params}, seeds)
+    return compare(X, held.rest, None, judge, params, seeds)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from visterm.models.neighbours.knn import Knn
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
 RIDGE = ("ridge", {"alpha": 1.0})
-SMALL_WSABIE = ("wsabie", {"dim": 6, "epochs": 5, "learning_rate": 0.01})
+SMALL_WSABIE = ("wsabie", {"dim": 6, "bias": 0.0, "epochs": 5, "learning_rate": 0.01})
 
 
 @pytest.fixture(scope="module")

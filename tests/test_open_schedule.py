@@ -16,10 +16,6 @@ def planted():
     return plant_corpus(n_train=600, n_tags=12, random_state=3)
 
 
-def open_wsabie(**settings):
-    return Wsabie(**{**Wsabie.by_number_params, **settings})
-
-
 def longest(model):
     return max(np.linalg.norm(rows, axis=1).max() for rows in (model.image_map_ / model.scale_, model.tag_rows_))
 
@@ -32,16 +28,16 @@ def records_of(model, X, Y, **how):
 
 def test_vectors_may_become_longer_from_epoch_to_epoch_while_something_can_stop_it(planted):
     settings = {"dim": 8, "max_norm": 0.3, "average": 1, "epochs": 25, "patience": 25, "standardize": False}
-    grown = open_wsabie(**settings)
+    grown = Wsabie(**settings)
     heard = records_of(grown, planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
     limits = [0.3 * (1 + (epoch / DOUBLED) ** 2) for epoch in range(1, 26)]
     assert [norm for _, _, norm in heard] == pytest.approx(limits, rel=1e-4)
-    stays = open_wsabie(**settings, valid_share=0).fit(planted.X_train, planted.Y_train)
+    stays = Wsabie(**settings, valid_share=0).fit(planted.X_train, planted.Y_train)
     assert longest(stays) == pytest.approx(0.3, rel=1e-4)
 
 
 def test_held_out_images_are_given_back_at_the_end(planted):
-    model = open_wsabie(dim=8, epochs=40)
+    model = Wsabie(dim=8, epochs=40)
     heard = records_of(model, planted.X_train, planted.Y_train)
     first, finish = heard[: -2 * FINISH], heard[-2 * FINISH :]
     assert model.n_held_out_ == 60
@@ -54,7 +50,7 @@ def test_held_out_images_are_given_back_at_the_end(planted):
 
 
 def test_held_out_images_are_scored_by_a_training_that_ended_alike_without_them(planted):
-    model = open_wsabie(dim=8, epochs=40, average=6)
+    model = Wsabie(dim=8, epochs=40, average=6)
     model.fit(planted.X_train, planted.Y_train)
     held = model.take_held_out()
     X, Y = planted.X_train[held.images], planted.Y_train[held.images]
@@ -67,13 +63,13 @@ def test_held_out_images_are_scored_by_a_training_that_ended_alike_without_them(
 @pytest.mark.parametrize("share", [0.05, 0.7])
 def test_dense_and_sparse_features_of_any_size_are_learned_alike(planted, share):
     X = np.where(planted.X_train >= np.quantile(planted.X_train, 1 - share), planted.X_train, 0)
-    model = open_wsabie(dim=8, epochs=12).fit(X, planted.Y_train)
+    model = Wsabie(dim=8, epochs=12).fit(X, planted.Y_train)
     expected = model.decision_function(X)
     assert average_precisions(expected, planted.Y_train).mean() > 0.4
     for size in (1e-15, 1.0, 1e12):
         rows = X * np.float32(size)
         for given in (rows, sp.csr_array(rows)):
-            other = open_wsabie(dim=8, epochs=12)
+            other = Wsabie(dim=8, epochs=12)
             with np.errstate(over="raise", invalid="raise"):
                 scores = other.fit(given, planted.Y_train).decision_function(rows)
             assert [entry["map"] for entry in other.history_] == [entry["map"] for entry in model.history_]
@@ -84,7 +80,7 @@ def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes(
     Y = plant_corpus(n_train=800, n_test=1, n_tags=12, random_state=4).Y_train
     several = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr) > 1)
     assert several.size > 80
-    model = open_wsabie(dim=8, epochs=30).fit(None, Y)
+    model = Wsabie(dim=8, epochs=30).fit(None, Y)
     assert model.n_held_out_ == 80 <= MOST_HELD_TAGS
     assert all(0 < entry["map"] <= 1 for entry in model.history_)
     assert model.take_held_out() is None
@@ -95,14 +91,14 @@ def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes(
         right[row, tags[0]], known[row, tags[1:]] = 1, 1
     learned = sp.csr_array(Y > 0, dtype=np.float32).tolil()
     learned[several, right.argmax(1)] = 0
-    judged = open_wsabie(dim=8, epochs=6)
+    judged = Wsabie(dim=8, epochs=6)
     judged.fit(None, sp.csr_array(learned), valid=(rows, right))
     expected = average_precisions(judged.decision_function(rows), right, exclude=known).mean()
     assert max(entry["map"] for entry in judged.history_) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_further_pass_keeps_vectors_as_long_as_training_let_them_become(planted):
-    model = open_wsabie(dim=8, epochs=30, max_norm=0.3, average=1, patience=30, standardize=False)
+    model = Wsabie(dim=8, epochs=30, max_norm=0.3, average=1, patience=30, standardize=False)
     model.fit(planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
     before = longest(model)
     assert before > 0.31
@@ -111,7 +107,7 @@ def test_a_further_pass_keeps_vectors_as_long_as_training_let_them_become(plante
 
 
 def test_with_very_many_tags_more_are_drawn_for_a_pair():
-    model = open_wsabie()
+    model = Wsabie()
     model.n_tags_ = 500
     assert model._recipe()["max_trials"] == 100
     model.n_tags_ = 90_000

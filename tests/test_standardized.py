@@ -15,7 +15,10 @@ from visterm.models.blend.ensemble import Ensemble
 from visterm.models.ranking.auc import OptAuc
 from visterm.models.ranking.wsabie import Wsabie
 
-SHORT = {"dim": 16, "epochs": 10, "learning_rate": 0.01, "block": 128, "n_jobs": 1}
+SHORT = {
+    "dim": 16, "epochs": 10, "learning_rate": 0.01, "max_norm": 0.7, "row_length": 6.0, "step": "sgd",
+    "schedule": "constant", "block": 128, "n_jobs": 1,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def test_searches_find_images_whose_scores_of_training_are_all_low(planted, both
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_an_image_without_features_scores_nought_for_all_tags(form, planted):
-    model = Wsabie(**SHORT).fit(form(planted.X_train), planted.Y_train)
+    model = Wsabie(bias=0.0, **SHORT).fit(form(planted.X_train), planted.Y_train)
     empty = form(np.zeros((1, planted.X_train.shape[1]), np.float32))
     np.testing.assert_array_equal(model.decision_function(empty), 0)
     assert model.explain(empty, 3).constant == 0

@@ -35,7 +35,7 @@ def draw_photos(folder: Path, n: int = 24, seed: int = 0) -> dict[str, list[str]
 
 def fit_run(folder: Path, tags: dict[str, list[str]], out: Path, *, model: str = "wsabie", seed: int = 0) -> Path:
     """Fit a run on photos, in about a second."""
-    params = {"dim": 4, "epochs": 20, "valid_share": 0.0} if model == "wsabie" else {}
+    params = {"dim": 4, "epochs": 20, "valid_share": 0.0, "learning_rate": 0.02} if model == "wsabie" else {}
     tagger = Tagger(model=model, encoder="visterms", encoder_params=ENCODER, model_params=params, seed=seed, n_jobs=1)
     names = sorted(tags)
     tagger.fit([folder / name for name in names], [tags[name] for name in names], calibrate=False)

@@ -29,12 +29,15 @@ from visterm_research.comparison.records import Records
 from visterm_research.comparison.run import begin_folder
 from visterm_research.comparison.sources import kind_of
 from visterm_research.comparison.trials import OutOfTimeError, Trials
+from visterm_research.pamir.methods import MORE_METHODS
 from visterm_research.papers import read_paper
-from visterm_research.vse_ens.study import OPT_AUC, converged, held_tag_problem, zipf_problem
+from visterm_research.vse_ens.study import OPT_AUC, VSE_WARP, converged, held_tag_problem, zipf_problem
 from visterm_research.vse_ens.study import STUDY as VSE_ENS_STUDY
 from visterm_research.wsabie.figures import best_until
 from visterm_research.wsabie.neighbours import any_lost, first_lost, neighbour_hits
 from visterm_research.wsabie.study import STUDY as WSABIE_STUDY
+
+PAPER_TRAINING = {"step": "sgd", "schedule": "constant", "bias": 0.0, "average": 20, "standardize": False}
 
 paper_vse_ens, paper_wsabie = read_paper("vse_ens"), read_paper("wsabie")
 
@@ -53,6 +56,16 @@ def test_every_registered_method_of_the_table_takes_its_settings() -> None:
     for method in (*WSABIE_STUDY.methods, *VSE_ENS_STUDY.methods):
         for setting in (*method.settings(), *method.quick().settings()):
             MODELS.create(method.model, **setting)
+
+
+WSABIES = [method for method in (WSABIE, VSE_WARP, *MORE_METHODS) if method.model == WSABIE.model]
+
+
+@pytest.mark.parametrize("method", WSABIES, ids=lambda method: method.label)
+def test_wsabie_learns_as_in_its_paper_whatever_its_defaults_are(method: Method) -> None:
+    chosen = method.fixed | {name: values[0] for grid in method.grids for name, values in grid.items()}
+    assert chosen | PAPER_TRAINING == chosen
+    assert {"learning_rate", "max_norm", "row_length", "patience"} <= set(chosen)
 
 
 def test_methods_with_settings_try_equally_many() -> None:

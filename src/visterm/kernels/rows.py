@@ -118,8 +118,8 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, 
 
     ``weights[j] += Σ_p x(chosen[p])[j] · steps[p]`` for the features first .. last-1 and the active p, in the order of
     p; with AdaGrad each row's sum is divided by the root of its `squares` (see `mean_square`), this block's included;
-    with L2 the row first shrinks once for each term. Threads that call it with ranges of features that do not meet change different rows, and
-    the sum of each row has the same order whatever the ranges are.
+    with L2 the row first shrinks once for each term. Threads that call it with ranges of features that do not meet
+    change different rows, and the sum of each row has the same order whatever the ranges are.
 
     `chosen` are int64 (n,); where `active`, (n,), is below 0, p is left out. `steps`, float32 (n, width), are gradients
     times the learning rate. Entries first .. last-1 of these are changed: `weights`, float32 (n_features, width);

@@ -31,14 +31,11 @@ def make_model(
 ) -> Any:
     """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has.
 
-    Where images are known by number, settings that are not given are the model's `by_number_params`, if it has any.
-    None is the default model.
+    None is the default model, which is another one where images are known by number.
     """
     name = name or (DEFAULT_BY_NUMBER if by_number else DEFAULT_MODEL)
-    model = MODELS.load(name)
-    known = signature(model).parameters
-    defaults = getattr(model, "by_number_params", {}) if by_number else {}
-    return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **defaults, **params})
+    known = signature(MODELS.load(name)).parameters
+    return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **params})
 
 
 def set_blocks(model: Annotator, encoder: AnyEncoder) -> None:
