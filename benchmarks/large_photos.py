@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from copy import copy
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,7 @@ SIZES = ((4000, 3000), (6000, 4000), (8000, 6000))
 def groups(flat, paths, arrays, runs):
     """Time the assignment of blocks to words, of all and of the nearest groups, and compare ridge's MAP."""
     flat.set_params(n_jobs=1, nearest_groups=None)
-    some = copy(flat).set_params(nearest_groups=GROUPS)
+    some = deepcopy(flat).set_params(nearest_groups=GROUPS)
     with one_blas_thread():
         codes = [pixel_codes(pixels, flat._table()) for pixels in arrays[:256]]
         points = [[flat._cutter().points(code, scale) for code in codes] for scale in range(len(flat.scales))]
@@ -71,7 +71,7 @@ def groups(flat, paths, arrays, runs):
 def large(encoder, sizes, folder, runs):
     """Time the decoding of large photos by Pillow alone, and all that is done from their files to rows."""
     rng = np.random.default_rng(0)
-    result = {}
+    some, result = deepcopy(encoder).set_params(nearest_groups=GROUPS), {}
     for width, height in sizes:
         paths = []
         for i in range(4):
@@ -92,13 +92,13 @@ def large(encoder, sizes, folder, runs):
                     photo.draft(None, reduced_size(photo.size, encoder._max_side))
                     photo.load()
 
-        def encode(n_jobs, some=None, paths=paths):
-            return lambda: encoder.set_params(n_jobs=n_jobs, nearest_groups=some).encode(paths)
+        def encode(encoder, n_jobs, paths=paths):
+            return lambda: encoder.set_params(n_jobs=n_jobs).encode(paths)
 
         calls = {"decode": decode, "read": lambda paths=paths: [read_image(p, max_side=256) for p in paths]}
-        calls |= {"encode": encode(1), "encode, groups": encode(1, GROUPS)}
+        calls |= {"encode": encode(encoder, 1), "encode, groups": encode(some, 1)}
         seconds = interleaved(calls, runs, time.process_time)
-        walls = interleaved({"1": encode(1), "2": encode(2)}, runs)
+        walls = interleaved({"1": encode(encoder, 1), "2": encode(encoder, 2)}, runs)
         name = f"{width * height / 1e6:.0f} megapixels, {paths[0].stat().st_size / 1e6:.1f} MB"
         result[name] = {
             "ms_an_image": {side: spread([1000 * s / len(paths) for s in each]) for side, each in seconds.items()},

@@ -92,7 +92,7 @@ class Visterms(Encoder):
         Nearest words that each block counts for. 1 is the usual hard assignment and gives the sparsest rows.
     nearest_groups : int, optional
         Look for them only in this many groups of words, those whose centres are nearest to the block. A scale's words
-        are put into groups by k-means, as many groups as words in one. 4 make photos take a third of the time, for .001
+        are put into groups by k-means, as many groups as words in one. 4 make photos take a third of the time, for .003
         of MAP on held-out photos of Corel5k (ridge). None: compare all words.
     softness : float
         How evenly it counts for them: a word at squared distance d² gets a part proportional to
