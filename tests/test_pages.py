@@ -319,6 +319,25 @@ def test_review_goes_on_by_plain_forms_and_takes_answers_back(client, catalogue)
         assert client.post("/review", data={"trail": trail, "do": "undo"}).status_code == 422
 
 
+def test_a_model_that_learns_in_a_moment_learns_after_each_twenty_answers(tmp_path):
+    folder = make_tiny_catalogue(tmp_path, "text_ridge").folder
+    with served(folder) as address, httpx.Client(base_url=address, timeout=600) as client:
+
+        def learnings():
+            return [job for job in client.get("/api/v1/jobs").json()["jobs"] if job["kind"] == "fit"]
+
+        for number in range(1, 21):
+            page = client.get("/review").text
+            fields = {name: re.search(rf'name="{name}" value="([^"]*)"', page)[1] for name in ("image", "tag")}
+            assert not learnings(), number
+            answered = client.post("/review", data={**fields, "trail": "[]", "do": "right" if number % 2 else "wrong"})
+        assert "Learning from your last answers" in answered.text
+        while learnings()[0]["state"] in ("waiting", "running"):
+            time.sleep(0.1)
+        assert [job["state"] for job in learnings()] == ["done"]
+        assert "0 not learned from yet" in client.get("/review").text
+
+
 def test_merging_puts_one_tag_in_place_of_another(client, catalogue):
     images = [WITH_TAGS + 8, WITH_TAGS + 9]
     for image_id in images:

@@ -91,6 +91,17 @@ def test_a_run_without_confidences_is_reviewed_too_and_says_so():
     assert item.as_dict()["confidence"] is None
 
 
+def test_without_confidences_the_best_photo_of_each_tag_is_asked_first():
+    stored = catalogue([{"sea": None}, {"sea": None}, {"sky": None}])
+    first, second, third = [image.id for image in stored.images.all()]
+    run = stored.runs.current().id
+    scores = {first: ("sea", 0.1), second: ("sea", 0.3), third: ("sky", 0.2)}
+    stored.tags.set_predictions(run, {image: [Prediction(tag, score, None)] for image, (tag, score) in scores.items()})
+    assert [(item.image_id, item.value) for item in review_queue(stored)] == [
+        (second, 1.0), (third, 1.0), (first, 0.5 / 2**0.5),
+    ]  # fmt: skip
+
+
 def test_images_that_are_gone_are_not_asked_about():
     stored = catalogue([{"sea": 0.5}, {"sea": 0.5}])
     stored.mark([stored.images.all()[0].id], "gone")

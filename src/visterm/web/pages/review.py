@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from visterm.library.catalogue import Catalogue
 from visterm.library.review import review_queue
+from visterm.models.abilities import RelearnsTags
 from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
 from visterm.web.body_limit import MEDIUM, takes
@@ -24,6 +25,7 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
 SAID = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
+ROUND = 20  # Answers after which models that learn all tags in a moment learn again by themselves
 MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
 
 
@@ -82,6 +84,9 @@ async def answer_question(
         await _write(service, again, 0)
         said = f"{again.tag}: one more time"
     values = await service.searching.run(_question, service.catalogue, answers, again=again, said=said)
+    if do in ("right", "wrong") and values["learns_alone"] and service.jobs.n_open.total == 0:
+        await service.jobs.start("fit")
+        values["said"] = f"{said}. Learning from your last answers"
     return render("_question.html" if is_for_script(request) else "review.html", **values)
 
 
@@ -115,14 +120,18 @@ def _question(
         record = known(catalogue, image_id).record
         question = Question(record, tag, confidence, why, stored.tags.held([image_id]).get(image_id, []))
     run = stored.runs.current()
+    by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
     since = "SELECT count(*) FROM feedback WHERE verdict != 0 AND at > ?"
+    unlearned = int(stored.database.value(since, (run.added if run else "",)))
     return {
         "question": question,
         "next_image": pairs[1][0] if len(pairs) > 1 else None,
         "trail": json.dumps(answers[-MOST_BACK:]),
         "last": answers[-1] if answers else None,
         "answered": sum(answer.do != "skip" for answer in answers),
-        "unlearned": stored.database.value(since, (run.added if run else "",)),
+        "unlearned": unlearned,
+        "learns_alone": by_itself and unlearned > 0 and unlearned % ROUND == 0,
+        "round": ROUND if by_itself else None,
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "n_images": stored.images.count(),
         "explains": question is not None and question.record.path is not None and explains(catalogue),
