@@ -98,7 +98,9 @@ def test_an_environment_variable_names_the_server_that_has_moved(server, photos,
         assert len(fitted.transform(photos)) == 6
 
 
-@pytest.mark.parametrize("fault", [status(500), status(503), status(502), reset, cut_off], ids=str)
+@pytest.mark.parametrize(
+    "fault", [status(500), status(503), status(502), reset, cut_off], ids=["500", "503", "502", "reset", "cut"]
+)
 def test_a_passing_failure_is_tried_again(server, encoder, photos, fault):
     expected = encoder.transform(photos)
     server.faults = [fault, fault, fault]
