@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from planted import plant_corpus
 from reference.calibration import confidence, expected_f1
 from visterm.cli.command_line import app
-from visterm.cli.output import percent
+from visterm.cli.output import likeliest_first, percent
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.types import Hit, Tag
@@ -26,14 +26,12 @@ from visterm.data.corpus import Corpus
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
 from visterm.library.catalogue import Catalogue
-from visterm.library.search import Found
 from visterm.models.confidence import fit_calibration as fitting
 from visterm.models.confidence.calibration import Bend, Calibration, HeldOutChances
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import HeldOutFit
 from visterm.store.filters import PREDICTED_FROM, Filter
-from visterm.tagging.annotating import Annotated
 from visterm.tagging.calibrating import HeldOutScores, expectations, held_out_scores
 from visterm.tagging.run_files import CALIBRATION
 from visterm.tagging.tagger import Tagger
@@ -290,19 +288,10 @@ def test_a_tag_or_a_photo_at_the_prompt_shows_its_confidence_or_else_its_score()
     assert repr(Hit("7.jpg", -0.204, 0.815, id=6)) == "Hit('7.jpg', confidence=0.81, id=6)"
 
 
-def test_people_and_programs_see_tags_and_photos_in_the_order_of_the_scores(monkeypatch, tmp_path, library):
-    """So that -k 1 shows the first of -k 3, whatever confidences are beside them."""
-    folder, *_ = library
+def test_tags_for_people_are_in_the_order_of_the_number_that_is_shown():
     tags = [Tag("water", 3.31, confidence=0.07), Tag("leaf", 2.82, confidence=0.49)]
-    hits = [Hit("a.jpg", 3.31, 0.07, id=0), Hit("b.jpg", 2.82, 0.49, id=1)]
-    annotations, photos = "visterm.tagging.annotations.job.annotate_found", "visterm.library.search.Searchable.search"
-    monkeypatch.setattr(annotations, lambda *_, **__: [Annotated("a.jpg", tags)])
-    monkeypatch.setattr(photos, lambda *_, **__: Found(hits, []))
-    runner = CliRunner()
-    shown = runner.invoke(app, ["annotate", str(folder / "run"), "x0"])
-    assert shown.stdout == "a.jpg: water 7%, leaf 49%\n", shown.output
-    found = runner.invoke(app, ["search", str(folder / "catalogue"), "t0"])
-    assert [line.split()[-1] for line in found.stdout.splitlines()] == ["a.jpg", "b.jpg"], found.output
+    assert [tag.tag for tag in likeliest_first(tags)] == ["leaf", "water"]
+    assert [tag.tag for tag in likeliest_first([*tags, Tag("added", 2.0, trained=False)])] == ["water", "leaf", "added"]
 
 
 def test_confidences_are_shown_in_whole_percent():

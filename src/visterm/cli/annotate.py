@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, list_skipped, percent, say, say_not_read, show
+from visterm.cli.output import emit, exit_code, likeliest_first, list_skipped, percent, say, say_not_read, show
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
@@ -78,8 +78,8 @@ def annotate(
 ) -> None:
     """Tag photos, and say how likely each tag is right.
 
-    The best tags by score come first. The confidence, in percent, is the chance that people would give the photo
-    this tag; it need not fall in the same order. The exit code is 3 if photos were skipped.
+    The confidence, in percent, is the chance that people would give the photo this tag. The exit code is 3 if
+    photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped
     from visterm.core.types import Skipped
@@ -120,7 +120,7 @@ def annotate(
             emit(item.as_dict())
         else:
             shown = []
-            for tag in item.tags:
+            for tag in item.tags if scores else likeliest_first(item.tags):
                 numbers = [] if tag.confidence is None else [percent(tag.confidence)]
                 numbers += [f"score {tag.score:.2f}"] if scores else []
                 shown.append(" ".join([tag.tag + ("" if tag.trained else "*"), *numbers]))

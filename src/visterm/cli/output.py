@@ -78,8 +78,9 @@ def chosen_of(report: Sequence[dict[str, Any]]) -> str:
     """Return which of the models that `auto` tried it uses, for the end of a sentence; empty for another model."""
     used = " and ".join(f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"])
     if any(entry["reason"].startswith("alone: ") for entry in report):
-        return f" with {used}, as there are too few photos to compare models"
-    return f" with {used}, chosen from {count_of(len(report), 'model')}" if report else ""
+        return f" with {used}, as there are no images to compare models on"
+    n_tried = sum(not entry["reason"].startswith("left out") for entry in report)
+    return f" with {used}, chosen from {count_of(n_tried, 'model')}" if report else ""
 
 
 def show_tried(report: Sequence[dict[str, Any]]) -> None:
@@ -96,6 +97,17 @@ def show_tried(report: Sequence[dict[str, Any]]) -> None:
 def percent(chance: float) -> str:
     """Return a confidence for people: ``84%``, and ``<1%`` or ``>99%`` where it is nearly none or nearly all."""
     return "<1%" if 0 < chance < 0.005 else ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
+
+
+def likeliest_first(found: Iterable[Found]) -> list[Found]:
+    """Return tags or photos by confidence, the number that people see, after photos that people tagged with all words.
+
+    They stay as they are if some have no confidence.
+    """
+    listed = list(found)
+    if any(one.confidence is None for one in listed):
+        return listed
+    return sorted(listed, key=lambda one: (getattr(one, "source", None) is None, -(one.confidence or 0.0)))
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path | None) -> int:

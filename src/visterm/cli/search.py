@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from visterm.cli import options
 from visterm.cli import search_options as which
-from visterm.cli.output import emit, percent, say, show
+from visterm.cli.output import emit, likeliest_first, percent, say, show
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def search(
 ) -> None:
     """Find photos by words, a similar photo, or filters.
 
-    The best photos by score come first. The percentage is the chance that a photo shows what you look for; it need
-    not fall in the same order.
+    The percentage is the chance that a photo shows what you look for.
     """
     from visterm.library.search_request import SearchRequest, search_run
     from visterm.store.filters import Filter
@@ -82,7 +81,7 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
     if found.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
     listed = request.words is None and request.like is None
-    for hit in found.hits:
+    for hit in found.hits if scores or json else likeliest_first(found.hits):
         if listed and json:
             place = {} if hit.catalogue is None else {"catalogue": hit.catalogue}
             emit({"image": hit.image, "id": hit.id, "path": hit.path} | place)
@@ -106,7 +105,7 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
                 continue
             show("")
             show(f"{group.related.tag}: {group.related.why}")
-            for hit in group.hits:
+            for hit in group.hits if scores else likeliest_first(group.hits):
                 show(f"  {_line(hit, scores)}")
 
 

@@ -161,7 +161,8 @@ def _too_long(
     left = max(left - spent, 0)
     if about <= left:
         return ""
-    reason = f"left out: about {about:.0f} s, {left:.0f} s were left"
+    digits = 1 if left < 10 else 0
+    reason = f"left out: about {about:.{digits}f} s, {left:.{digits}f} s were left"
     best = max(done, key=lambda each: each.promise)
     if best.scores is None or best.seconds_for(best.seconds or 0.0, n, rows.size) > left:
         return reason

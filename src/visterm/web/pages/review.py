@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Form, Request
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from visterm.library.catalogue import Catalogue
 from visterm.library.review import review_queue
 from visterm.models.abilities import RelearnsTags
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
 from visterm.web.body_limit import MEDIUM, takes
@@ -84,9 +86,10 @@ async def answer_question(
         await _write(service, again, 0)
         said = f"{again.tag}: one more time"
     values = await service.searching.run(_question, service.catalogue, answers, again=again, said=said)
-    if do in ("right", "wrong") and values["learns_alone"] and service.jobs.n_open.total == 0:
-        await service.jobs.start("fit")
-        values["said"] = f"{said}. Learning from your last answers"
+    if do in ("right", "wrong") and values["learns_now"] and service.jobs.n_open.total == 0:
+        with suppress(Refused):  # too many jobs wait: the next answer tries again
+            await service.jobs.start("fit")
+            values["said"] = f"{said}. Learning from your last answers"
     return render("_question.html" if is_for_script(request) else "review.html", **values)
 
 
@@ -121,19 +124,29 @@ def _question(
         question = Question(record, tag, confidence, why, stored.tags.held([image_id]).get(image_id, []))
     run = stored.runs.current()
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
-    since = "SELECT count(*) FROM feedback WHERE verdict != 0 AND at > ?"
-    unlearned = int(stored.database.value(since, (run.added if run else "",)))
+    added = run.added if run else ""
     return {
         "question": question,
         "next_image": pairs[1][0] if len(pairs) > 1 else None,
         "trail": json.dumps(answers[-MOST_BACK:]),
         "last": answers[-1] if answers else None,
         "answered": sum(answer.do != "skip" for answer in answers),
-        "unlearned": unlearned,
-        "learns_alone": by_itself and unlearned > 0 and unlearned % ROUND == 0,
+        "unlearned": _answers_since(stored, added, "done"),
+        "learns_now": by_itself and _answers_since(stored, added, "%") >= ROUND,
         "round": ROUND if by_itself else None,
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "n_images": stored.images.count(),
         "explains": question is not None and question.record.path is not None and explains(catalogue),
         "said": said,
     }
+
+
+def _answers_since(stored: StoredCatalogue, added: str, state: str) -> int:
+    """Return how many answers came after the last job that learned began, or after the run, which was `added` then."""
+    return int(
+        stored.database.value(
+            "SELECT count(*) FROM feedback WHERE verdict != 0 AND at > "
+            "coalesce((SELECT max(started) FROM jobs WHERE kind = 'fit' AND state LIKE ?), ?)",
+            (state, added),
+        )
+    )
