@@ -198,6 +198,22 @@ def test_content_that_is_not_what_the_hub_says_is_not_kept(hub, cache, files, tm
     assert not lock_file().exists()
 
 
+def test_a_file_that_another_program_put_into_the_cache_is_refused_and_left_there(hub, cache, table, files, tmp_path):
+    hub.repository("tests/tiny", files)
+    damaged = files["visual/model.onnx"][:-1] + b"!"
+    blobs = cache / "models--tests--tiny" / "blobs"
+    blobs.mkdir(parents=True)
+    blob = blobs / sha256_of(files["visual/model.onnx"])
+    blob.write_bytes(damaged)
+    code, _, err = visterm("encoders get tiny", tmp_path)
+    assert code == 2
+    assert blob.read_bytes() == damaged
+    assert f"{blob.name} is what the hub says. It was left in {blob}" in err
+    assert "trust" not in err
+    blob.unlink()
+    assert visterm("encoders get tiny", tmp_path)[0] == 0
+
+
 def test_after_the_first_download_a_repository_that_moves_on_changes_nothing(hub, cache, files, tmp_path):
     repository = hub.repository("tests/tiny", files)
     assert visterm("encoders get tiny --no-words", tmp_path)[0] == 0

@@ -94,8 +94,9 @@ def _fetch(network: Network, file: NetworkFile) -> None:
     lock = Path(constants.HF_HUB_CACHE) / ".locks" / folder.parent.name / f"{found.etag}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with WeakFileLock(lock):
-        part = blob if blob.exists() else blob.with_name(f"{blob.name}.incomplete")
-        if part is not blob:
+        shared = blob if blob.exists() else None  # another program may have fetched it, and use it
+        part = shared or blob.with_name(f"{blob.name}.incomplete")
+        if shared is None:
             with part.open("ab") as stream:
                 if found.size is not None:
                     if stream.tell() > found.size:
@@ -111,9 +112,10 @@ def _fetch(network: Network, file: NetworkFile) -> None:
                 )
         sha256 = file_hash(part)
         try:
-            _check(network, file, expected or stated, sha256)
+            _check(network, file, expected or stated, sha256, shared)
         except EncoderMismatchError:
-            part.unlink()
+            if shared is None:
+                part.unlink()
             raise
         sync(part)
         os.replace(part, blob)
@@ -121,14 +123,27 @@ def _fetch(network: Network, file: NetworkFile) -> None:
     hf_hub_download(repository, file.file, revision=found.commit_hash)  # which finds the file, and links to it
 
 
-def _check(network: Network, file: NetworkFile, expected: str | None, sha256: str) -> None:
-    """Refuse a file of another hash than expected."""
-    if expected not in (None, sha256):
-        known = "in the table" if file.sha256 == expected else f"in {lock_file()}"
-        raise EncoderMismatchError(
-            f"{file.file} of {network.repository} is not the file that is known: its SHA-256 is {sha256}, but "
-            f"{expected} {known}. It was not kept. If you trust the new one, change that line, and fetch again."
-        )
+def _check(network: Network, file: NetworkFile, expected: str | None, sha256: str, shared: Path | None = None) -> None:
+    """Refuse a file of another hash than expected; `shared` is where it is in the cache, if it was there before."""
+    if expected in (None, sha256):
+        return
+    known = (
+        "in the table"
+        if file.sha256 == expected
+        else "is what the hub says"
+        if expected_hash(network, file) is None
+        else f"in {lock_file()}"
+    )
+    left = (
+        f"It was left in {shared}, as other programs may use it. If it is damaged, remove it, and fetch again."
+        if shared
+        else "It was not kept."
+    )
+    trust = "" if known == "is what the hub says" else " If you trust the new one, change that line, and fetch again."
+    raise EncoderMismatchError(
+        f"{file.file} of {network.repository} is not the file that is known: its SHA-256 is {sha256}, but "
+        f"{expected} {known}. {left}{trust}"
+    )
 
 
 def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None = None) -> None:
