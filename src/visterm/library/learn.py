@@ -136,7 +136,7 @@ def in_words(learned: Learned, catalogue: Path) -> str:
     how = "all learned again" if learned.full else "only the tags learned again"
     said = f"{count_of(learned.tags, 'tag')} ({learned.new_tags:,} new) from {count_of(learned.images, 'photo')}, {how}"
     if learned.before is None or learned.after is None:
-        said += "; no photo was held out from both, so the two runs cannot be compared"
+        said += "; too few photos were kept apart to compare the runs"
     else:
         said += (
             f"; MAP {learned.before:.3f} before, {learned.after:.3f} now ({learned.after - learned.before:+.3f}"
