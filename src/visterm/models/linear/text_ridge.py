@@ -207,7 +207,8 @@ class TextRidge(LinearAnnotator):
         best = USUAL_WEIGHT
         if wanted.nnz and self.text_rows_.any():
             text = unit * (_dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
-            left, n_pairs = np.asarray(some.sum(axis=0)) - 1, self._n_pairs()
+            n_photos, n_pairs = np.asarray(some.sum(axis=0)), self._n_pairs()
+            left = np.where(n_photos > 1, n_photos - 1, n_photos)  # of other tags' single photos none is left out
             found = {
                 weight: average_precisions(chosen.predicted + _text_shares(weight, left, n_pairs) * text, wanted)
                 for weight in TEXT_WEIGHTS
