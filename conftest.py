@@ -23,6 +23,7 @@ for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN",
     os.environ.pop(name, None)
 os.environ["HF_HOME"] = NO_NETWORKS.name
 os.environ["VISTERM_NETWORKS"] = os.path.join(NO_NETWORKS.name, "networks.toml")
+Path(os.environ["VISTERM_NETWORKS"]).touch()
 
 
 @pytest.hookimpl(optionalhook=True)

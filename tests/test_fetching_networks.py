@@ -311,7 +311,16 @@ def test_without_a_connection_the_message_names_proxies_and_mirrors(hub, cache, 
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", "http://127.0.0.1:9/{repo_id}/{revision}/{filename}")
     code, _, err = visterm("encoders get tiny", tmp_path)
     assert code == 2
-    assert "Connection refused. Check the connection, proxies (HTTPS_PROXY) and the mirror (HF_ENDPOINT)" in err
+    assert "fetched: Connection refused. This machine has no network connection, or the proxy (HTTPS_PROXY)" in err
+
+
+def test_in_offline_mode_the_message_says_how_to_leave_it(hub, cache, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    close_session()
+    code, _, err = visterm("encoders get tiny", tmp_path)
+    assert code == 2
+    assert "the hub's client is in offline mode. Unset HF_HUB_OFFLINE" in err
+    assert ".." not in err
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_left_in_place(hub, cache, files, tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from visterm.core.errors import DataError, StorageError, UnknownNameError, UserE
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders import onnx_network
-from visterm.encoders.named import default_encoder, encoder_names, make_encoder, split_specs
+from visterm.encoders.named import default_encoder, encoder_names, make_encoder, registered_name, split_specs
 from visterm.encoders.networks import VARIABLE, is_here, network_named, networks
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_settings import check_settings
@@ -91,7 +93,7 @@ def test_a_fitted_network_keeps_its_settings_and_names_itself_where_its_file_is_
     with pytest.raises(StorageError, match=r"'colours' should be in .*net\.onnx, which is not there"):
         loaded.transform([PHOTO])
     (tmp_path / "elsewhere.onnx").rename(table.with_name("net.onnx"))
-    table.unlink()
+    table.write_text("")
     loaded = load_estimator(ENCODERS, tmp_path / "run", "encoder")
     np.testing.assert_array_equal(loaded.transform([PHOTO]), expected)
     table.with_name("net.onnx").unlink()
@@ -102,8 +104,55 @@ def test_a_fitted_network_keeps_its_settings_and_names_itself_where_its_file_is_
 
 def test_a_row_with_a_hash_takes_no_other_file(table):
     table.write_text(ROW.replace('"net.onnx"', f'"net.onnx", sha256 = "{"0" * 64}"'))
-    with pytest.raises(StorageError, match="is not the file of the network 'colours'"):
+    advice = rf"is not the file of the network 'colours'.* Put the right file there, or change sha256 in .*{table}\.$"
+    with pytest.raises(StorageError, match=advice):
         make_encoder("colours", {}, {}).fit([PHOTO])
+
+
+def test_a_row_whose_own_file_of_preparation_is_missing_is_refused(table):
+    table.write_text(ROW.replace('"net.onnx"', '"net.onnx", prepared_by = "preprocess_cfg.json"'))
+    with pytest.raises(StorageError, match=r"'colours' should be in .*preprocess_cfg\.json, which is not there"):
+        make_encoder("colours", {}, {}).fit([PHOTO])
+    table.with_name("preprocess_cfg.json").write_text('{"size": [8, 8]}')
+    make_encoder("colours", {}, {}).fit([PHOTO])
+
+
+def test_a_broken_table_is_in_the_way_of_networks_by_name_only(table):
+    table.write_text("[broken")
+    specs = ["visterms", "histograms", f"onnx:{table.with_name('net.onnx')}"]
+    assert split_specs("+".join(specs)) == specs
+    for each in specs:
+        assert registered_name(each) == each.partition(":")[0]
+        make_encoder(each, {}, {})
+    with pytest.raises(DataError, match="cannot be read"):
+        make_encoder("clip", {}, {})
+
+
+def test_a_table_that_the_environment_names_and_that_is_not_there_is_an_error(table):
+    table.unlink()
+    with pytest.raises(DataError, match=rf"^{VARIABLE} names {table}, which is not there"):
+        networks()
+    make_encoder("visterms", {}, {})
+
+
+def test_the_list_measures_the_users_own_files_and_says_whose_row_it_is(table, tmp_path):
+    table.with_name("net.onnx").write_bytes(bytes(1_234_567))
+    line = re.search("colours +tests.*", visterm("encoders", tmp_path)[1])[0]
+    assert "1.2 MB" in line
+    assert "your row" in line
+    code, _, err = visterm("encoders get", tmp_path)
+    assert code == 2
+    assert "Which network? visterm encoders get NAME" in err
+
+
+def test_the_docs_say_of_our_networks_what_the_program_says_and_their_smallest_row_is_one(table):
+    docs = (Path(__file__).parents[1] / "docs" / "encoders_networks.md").read_text(encoding="utf-8")
+    for row in (row for row in networks().values() if not row.yours):
+        assert f"| `{row.name}` | {row.good_for} | {row.size()} | {row.licence} |" in docs
+    smallest = re.search(r"```text\n(\[pets\].*?)```", docs, re.DOTALL)[1]
+    assert len(smallest.splitlines()) == 4
+    table.write_text(smallest)
+    assert network_named("pets").repository is None
 
 
 def test_names_of_networks_are_names_of_encoders(table):
@@ -121,8 +170,13 @@ def test_names_of_networks_are_names_of_encoders(table):
     ("old", "new", "words"),
     [
         ("[colours]", "[visterms]", "'visterms': this name cannot be used"),
-        ('licence = "MIT"', "", "row has no licence"),
-        ('licence = "MIT"', "licence = 1", "licence is 1, which is of another kind"),
+        ('licence = "MIT"', "", "the row has no licence"),
+        ('licence = "MIT"', "licence = 1", "licence is 1; expected text"),
+        ("[colours]", "a = 3\n[colours]", r"network 'a': a is 3; expected a table \[a\]\.$"),
+        ('image = { file = "net.onnx" }', "image = 3", r"image is 3; expected a table \[colours\.image\]"),
+        ('file = "net.onnx"', "bytes = 3", "image has no file"),
+        ('file = "net.onnx"', 'bytes = -3, file = "net.onnx"', "bytes is -3; expected 1 or more"),
+        ('file = "net.onnx"', 'bytes = 1.5, file = "net.onnx"', "bytes is 1.5; expected a whole number"),
         ('licence = "MIT"', 'license = "MIT"', "Unknown key of row 'license'. Did you mean 'licence'"),
         ("mean = 0.0", 'mean = "grey"', "mean is 'grey'"),
         ('file = "net.onnx"', 'sha256 = "abc", file = "net.onnx"', "expected 64 digits"),
@@ -196,7 +250,7 @@ def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp
     assert code == 0, err
     code, _, err = visterm("fit features --encoder colours --tags none.csv -o run_2", tmp_path)
     assert "none.csv" in err  # the features are the encoder's, and only the tags are missing
-    table.unlink()
+    table.write_text("")
     code, _, err = visterm(f"{fit} --overwrite", tmp_path)
     assert code == 0, err
     assert "Encoder: visterms. " in err

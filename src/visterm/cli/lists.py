@@ -44,7 +44,9 @@ def encoders(
     """
     from visterm.encoders.networks import is_here, network_named, networks
 
-    if action not in (None, "get") or (action is None) != (not names):
+    if action == "get" and not names:
+        raise UserError("Which network? visterm encoders get NAME (visterm encoders lists the names)")
+    if action not in (None, "get") or (action is None and names):
         raise UserError("Expected no arguments, which lists all encoders, or: visterm encoders get NAME")
     if action == "get":
         from visterm.encoders.hub import fetch_network
@@ -63,12 +65,13 @@ def encoders(
         facts = {
             "summary": row.good_for, "licence": row.licence, "size": row.size(), "repository": row.repository,
             "revision": row.revision, "on this machine": here, "its words on this machine": text,
-            "run by us": row.run_by_us,
+            "run by us": row.run_by_us, "your row": row.yours,
         }  # fmt: skip
         if json:
             emit({"name": row.name, **facts})
         held = "yes" if here and (text or row.text is None) else "without words" if here else "no"
-        rows.append([row.name, row.good_for, row.size(), row.licence, held, "yes" if row.run_by_us else "not yet"])
+        run = "your row" if row.yours else "yes" if row.run_by_us else "not yet"
+        rows.append([row.name, row.good_for, row.size(), row.licence, held, run])
     if not json:
         say("")
         table(rows, ["network", "good for", "size", "licence", "here", "run by us"])

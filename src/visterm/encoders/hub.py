@@ -182,12 +182,21 @@ def _refusals(network: Network, file: NetworkFile) -> Iterator[None]:
         raise StorageError(
             f"{what}: the repository has no such file. Look at {page}, and add a row of your own."
         ) from error
+    except errors.OfflineModeIsEnabled as error:
+        raise StorageError(
+            f"{what}: the hub's client is in offline mode. Unset HF_HUB_OFFLINE, and run the "
+            "command again; or fetch it on another machine, and copy its folder HF_HOME here."
+        ) from error
     except Exception as error:  # of httpx, httpx2 or requests, by the version of the hub's client
         ours = storage_error(error)
         if ours is not None:
             raise ours from error
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise StorageError(
-            f"{what}: {reason}. Check the connection, proxies (HTTPS_PROXY) and the mirror (HF_ENDPOINT), and run the "
-            "command again: it goes on where it stopped."
-        ) from error
+        reason = re.sub(r"\[Errno -?\d+\] ", "", (str(error).strip() or type(error).__name__).splitlines()[0])
+        unreached = {"ConnectError", "ConnectTimeout", "ConnectionError"} & {k.__name__ for k in type(error).__mro__}
+        advice = (
+            "This machine has no network connection, or the proxy (HTTPS_PROXY) or the mirror (HF_ENDPOINT) is wrong. "
+            "Run the command again when that is mended"
+            if unreached
+            else "Check proxies (HTTPS_PROXY) and the mirror (HF_ENDPOINT), and run the command again"
+        )
+        raise StorageError(f"{what}: {reason.rstrip('.')}. {advice}: it goes on where it stopped.") from error

@@ -46,7 +46,7 @@ def default_line() -> str:
 def registered_name(spec: str | None) -> str:
     """Return the name of the class of an encoder as `make_encoder` takes it: "onnx" for a network by name."""
     name = (spec or default_encoder()).partition(":")[0]
-    return "onnx" if name in networks() else name
+    return name if name in ENCODERS.names() or name not in networks() else "onnx"
 
 
 def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> AnyEncoder:
@@ -57,12 +57,12 @@ def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[st
     encoder, or it has no such parameter; UserError if it takes no argument.
     """
     name, colon, argument = (spec or default_encoder()).partition(":")
-    if name in (table := networks()):
+    if name not in ENCODERS.names():  # else the table is not read: it may be broken
+        if name not in (table := networks()):
+            raise UnknownNameError(unknown("encoder", name, encoder_names()))
         if colon:
             raise UserError(f"The network '{name}' takes no argument after a colon, but got '{argument}'.")
         name, params = "onnx", {**table[name].encoder, **params, "network": name}
-    elif name not in ENCODERS.names():
-        raise UnknownNameError(unknown("encoder", name, encoder_names()))
     cls = ENCODERS.load(name)
     known = signature(cls).parameters
     filled = {key: shared[key] for key in shared if key in known}
@@ -77,10 +77,9 @@ def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[st
 def split_specs(text: str) -> list[str]:
     """Split ``visterms+onnx:PATH`` into its encoders; a ``+`` inside a path stays, unless an encoder's name follows."""
     specs: list[str] = []
-    names = encoder_names()
     for piece in text.split(JOIN):
-        starts = piece.partition(":")[0] in names
-        if starts or not specs or ":" not in specs[-1]:
+        name = piece.partition(":")[0]
+        if not specs or ":" not in specs[-1] or name in ENCODERS.names() or name in networks():
             specs.append(piece)
         else:
             specs[-1] += JOIN + piece

@@ -61,6 +61,7 @@ class Network:
     repository: str | None = None  # On the hub; None: files are on this machine, with their full path
     revision: str = "main"
     run_by_us: bool = False  # Whether we ran it on the real files
+    yours: bool = False  # Whether it is a row of the user's
     settings: Mapping[str, Any] = field(default_factory=dict)  # As in NETWORK.json beside a network
     encoder: Mapping[str, Any] = field(default_factory=dict)  # Settings of the onnx encoder
     text: TextTower | None = None
@@ -71,17 +72,24 @@ class Network:
         return [each for each in (self.image, self.prepared_by, *towers) if each is not None]
 
     def size(self, *, text: bool = True) -> str:
-        """Return how much there is to fetch, for people: ``351.6 MB``."""
-        known = [each.bytes for each in self.files(text=text) if each.bytes is not None]
+        """Return how large its files are, for people: ``351.6 MB``; those on this machine are measured."""
+        files = self.files(text=text)
+        if self.repository is None:
+            known = [os.path.getsize(each.file) for each in files if os.path.isfile(each.file)]
+        else:
+            known = [each.bytes for each in files if each.bytes is not None]
         return in_bytes(sum(known)) if known else "size unknown"
 
 
 def networks() -> dict[str, Network]:
     """Return the table: the user's rows, then ours that these do not replace.
 
-    Raises DataError if the user's file is not TOML, or a row cannot be.
+    Raises DataError if the user's file is not TOML, or a row cannot be, or `VARIABLE` names a file that is not there.
     """
-    found = _read(users_table()) if users_table().exists() else {}
+    users = users_table()
+    if os.environ.get(VARIABLE) and not users.exists():
+        raise DataError(f"{VARIABLE} names {users}, which is not there. Put your table there, or unset {VARIABLE}.")
+    found = _read(users) if users.exists() else {}
     return {**found, **{name: row for name, row in _read(OURS).items() if name not in found}}
 
 
@@ -174,9 +182,14 @@ def required(network: Network, file: NetworkFile) -> str:
         raise not_here(network, file)
     expected = expected_hash(network, file)
     if expected not in (None, network_hash(place)):
+        advice = (
+            f"Put the right file there, or change sha256 in the row of {users_table()}."
+            if network.repository is None
+            else f"Remove it, and fetch it again: visterm encoders get {network.name}"
+        )
         raise StorageError(
             f"{place} is not the file of the network '{network.name}': its SHA-256 is {network_hash(place)}, expected "
-            f"{expected}. Remove it, and fetch it again: visterm encoders get {network.name}"
+            f"{expected}. {advice}"
         )
     return place
 
@@ -185,8 +198,8 @@ def not_here(network: Network, file: NetworkFile) -> StorageError:
     """Return the error for a file that is not on this machine: how to get it, its size and licence."""
     if network.repository is None:
         return StorageError(
-            f"The network '{network.name}' should be in {file.file}, which is not there. Put it there, or change the "
-            f"row of {users_table()}."
+            f"A file of the network '{network.name}' should be in {file.file}, which is not there. Put it there, or "
+            f"change the row in {users_table()}."
         )
     return StorageError(
         f"The network '{network.name}' is not on this machine, and nothing is downloaded unasked. Fetch it with: "
@@ -230,9 +243,9 @@ def _row(name: str, row: Any, folder: Path) -> Network:
     """Return one row, checked; paths on this machine are made full ones."""
     if name in ENCODERS.names() or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
         raise UserError("this name cannot be used: expected letters, digits, - and _, and not an encoder's name.")
-    top = _checked(row, "row", _TOP)
+    top = _checked(row, "row", name, _TOP)
     local = top.get("repository") is None
-    image = _checked(top.pop("image", None), "image", _IMAGE)
+    image = _checked(top.pop("image"), "image", f"{name}.image", _IMAGE)
     prepared_by = image.pop("prepared_by", None)
     text = top.pop("text", None)
     if folder != OURS.parent:  # a test checks ours: this loads SciPy, which no list needs
@@ -250,17 +263,19 @@ def _row(name: str, row: Any, folder: Path) -> Network:
 
     tower = None
     if text is not None:
-        given = _checked(text, "text", _TEXT)
+        given = _checked(text, "text", f"{name}.text", _TEXT)
         tower = TextTower(file_of(given), file_of(given, "tokenizer_", "tokenizer"), **given)
     return Network(
         name=name,
         image=file_of(image),
         prepared_by=None if prepared_by is None else file_of({"file": prepared_by}),
         text=tower,
+        yours=folder != OURS.parent,
         **top,
     )
 
 
+_NUMBER: Final = (int, float)
 _TOP: Final[dict[str, Any]] = {
     "good_for": str, "licence": str, "repository": str, "revision": str, "run_by_us": bool, "image": dict,
     "settings": dict, "encoder": dict, "text": dict,
@@ -268,21 +283,26 @@ _TOP: Final[dict[str, Any]] = {
 _IMAGE: Final[dict[str, Any]] = {"file": str, "bytes": int, "sha256": str, "prepared_by": str}
 _TEXT: Final[dict[str, Any]] = {
     "file": str, "bytes": int, "sha256": str, "tokenizer": str, "tokenizer_bytes": int, "tokenizer_sha256": str,
-    "length": int, "pad_id": int, "canonicalise": bool, "output": str, "scale": (int, float), "offset": (int, float),
+    "length": int, "pad_id": int, "canonicalise": bool, "output": str, "scale": _NUMBER, "offset": _NUMBER,
     "languages": str,
 }  # fmt: skip
 _NEEDED: Final = {"row": ("good_for", "licence", "image"), "image": ("file",), "text": ("file", "tokenizer", "length")}
+_KINDS: Final = {str: "text", int: "a whole number", bool: "true or false", _NUMBER: "a number"}
+_LEAST: Final = {"bytes": 1, "tokenizer_bytes": 1, "length": 1, "pad_id": 0}
 
 
-def _checked(given: Any, what: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table of a row; refuse keys that are unknown or missing, and values of another kind."""
+def _checked(given: Any, what: str, name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table `name` of a row; refuse keys that are unknown or missing, and values that cannot be."""
     if not isinstance(given, dict):
-        raise UserError(f"{what} is missing, or no table.")
+        raise UserError(f"{name.rpartition('.')[2]} is {given!r}; expected a table [{name}].")
     for key, value in given.items():
         if key not in known:
             raise UserError(unknown(f"key of {what}", key, list(known)))
         if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool):
-            raise UserError(f"{key} is {value!r}, which is of another kind than expected.")
+            expected = f"a table [{name}.{key}]" if known[key] is dict else _KINDS[known[key]]
+            raise UserError(f"{key} is {value!r}; expected {expected}.")
+        if key in _LEAST and value < _LEAST[key]:
+            raise UserError(f"{key} is {value}; expected {_LEAST[key]} or more.")
     if missing := [key for key in _NEEDED[what] if key not in given]:
-        raise UserError(f"{what} has no {missing[0]}.")
+        raise UserError(f"{'the row' if what == 'row' else what} has no {missing[0]}.")
     return dict(given)

@@ -223,7 +223,7 @@ class Onnx(NetworkEncoder):
         if self.network is not None:  # of which the hash is known, or recorded at the first download
             row = network_named(self.network)
             for each in (row.image, row.prepared_by):
-                if each is row.image or (each is not None and place_of(row, each)):
+                if each is not None and (each is row.image or row.repository is None or place_of(row, each)):
                     required(row, each)
         return super()._file()
 
