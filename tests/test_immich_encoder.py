@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+from http.client import HTTPConnection
 from io import BytesIO
 
 import numpy as np
@@ -11,8 +13,11 @@ from PIL import Image
 
 from command_line import run_command
 from fakes.immich_ml import cut_off, drip, hang, image_vector, immich_ml, json_answer, reset, status, text_vector
-from visterm.core.errors import ServiceError, ShapeError, UserError
+from visterm.core.errors import CorruptFileError, ServiceError, ShapeError, UserError
 from visterm.core.object_stores import only_named_stores
+from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.tables import ENCODERS
+from visterm.encoders.chain import Chain
 from visterm.encoders.immich import Immich
 
 MODEL = "ViT-B-32__openai"
@@ -205,7 +210,7 @@ def test_settings_out_of_range_are_refused(server, setting):
 
 
 def test_no_photo_goes_to_a_server_that_nobody_named(server, encoder, photos):
-    with only_named_stores(["annotate", "run"]), pytest.raises(UserError, match="not opened"):
+    with only_named_stores(["annotate", "run"]), pytest.raises(UserError, match="send your photos to http"):
         encoder.transform(photos)
     assert server.predicted == []
     with only_named_stores(["fit", "--encoder", f"immich:{server.url}"]):
@@ -231,8 +236,156 @@ def test_the_command_line_learns_and_tags_by_the_server(server, photos, tmp_path
     assert done.returncode == 0, done.stderr
     refused = run_command(["annotate", tmp_path / "run", folder / "0.png"])
     assert refused.returncode == 2
-    assert f"VISTERM_STORES={server.url} visterm" in refused.stderr
+    told = f"would send your photos to {server.url}. If you trust it: VISTERM_IMMICH={server.url} visterm"
+    assert told in refused.stderr
     monkeypatch.setenv("VISTERM_STORES", server.url)
     told = run_command(["annotate", tmp_path / "run", folder / "0.png", folder / "1.png", "-k", 1]).stdout
     assert "red" in told.splitlines()[0]
     assert "green" in told.splitlines()[1]
+
+
+@pytest.fixture
+def sleeps(monkeypatch):
+    """The pauses between tries, which nobody waits for."""
+    pauses = []
+    monkeypatch.setattr("visterm.core.web_client.time.sleep", pauses.append)
+    return pauses
+
+
+def test_typed_words_wait_for_one_more_try_at_most(server, sleeps):
+    encoder = Immich(url=server.url, at_once=1)
+    server.faults = [status(503, "starting")] * 2
+    with pytest.raises(ServiceError, match="status 503: starting"):
+        encoder.text_rows(["red"])
+    assert sleeps == [1]
+    server.faults = [reset]
+    assert len(encoder.text_rows(["red"])) == 1
+    encoder.set_params(url="http://127.0.0.1:1", retries=0)
+    with pytest.raises(ServiceError, match=r"Connection refused\. Check"):
+        encoder.text_rows(["red"])
+
+
+def test_a_connection_that_is_refused_at_the_start_is_an_error_at_once(photos, sleeps):
+    encoder = Immich(url="http://127.0.0.1:1")
+    for ask in [
+        encoder.check_settings, lambda: encoder.fit(photos), lambda: encoder.transform(photos),
+        lambda: encoder.text_rows(["red"]),
+    ]:  # fmt: skip
+        with pytest.raises(ServiceError, match=r"gives no answer: .*Connection refused\. Check"):
+            ask()
+    assert sleeps == []
+
+
+def test_photos_under_way_wait_for_a_server_that_starts_anew(server, photos, sleeps, monkeypatch):
+    encoder = Immich(url=server.url, at_once=1)
+    encoder.transform(photos)
+    monkeypatch.setenv("VISTERM_IMMICH", "http://127.0.0.1:1")
+    with pytest.raises(ServiceError, match=r"\(6 tries\)"):
+        encoder.transform(photos)
+    assert sleeps == [1, 2, 4, 8, 16]
+
+
+def test_a_server_that_does_not_answer_to_ping_is_asked_twice(monkeypatch, sleeps):
+    asked = []
+
+    def silent(url, *_):
+        asked.append(url)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("visterm.core.web_client._try_once", silent)
+    with pytest.raises(ServiceError, match=r"nas:3003/ping gives no answer: timed out \(2 tries\)"):
+        Immich(url="http://nas:3003").check_settings()
+    assert len(asked) == 2
+
+
+def test_a_run_keeps_the_address_that_the_environment_named(server, photos, tmp_path, monkeypatch):
+    monkeypatch.setenv("VISTERM_IMMICH", server.url)
+    plain = Immich(url=server.url, wait=0.01).fit(photos)
+    fitted = Immich(wait=0.01).fit(photos)
+    assert fitted.fingerprint == plain.fingerprint  # wherever the server is
+    save_estimator(fitted, ENCODERS, tmp_path, "encoder")
+    monkeypatch.setenv("VISTERM_IMMICH", "no address")
+    again = load_estimator(ENCODERS, tmp_path, "encoder")  # what the variable says is no damage of the run
+    with pytest.raises(UserError, match=r"^VISTERM_IMMICH is 'no address'"):
+        again.transform(photos)
+    monkeypatch.delenv("VISTERM_IMMICH")
+    assert len(again.transform(photos)) == len(again.text_rows(list("abcdef"))) == 6
+    with only_named_stores(["search", "catalogue"]), pytest.raises(UserError, match="send your words to http"):
+        again.text_rows(["red"])
+
+
+def test_a_run_without_any_address_asks_for_it_and_is_not_called_damaged(server, photos, tmp_path, monkeypatch):
+    monkeypatch.setenv("VISTERM_IMMICH", server.url)
+    fitted = Immich().fit(photos)
+    del fitted.server_  # as runs of before
+    save_estimator(fitted, ENCODERS, tmp_path, "encoder")
+    monkeypatch.delenv("VISTERM_IMMICH")
+    again = load_estimator(ENCODERS, tmp_path, "encoder")
+    said = "^This run sends words and photos to Immich's machine-learning server. Name it: VISTERM_IMMICH=http://host"
+    for ask in [lambda: again.transform(photos), lambda: again.text_rows(["red"])]:
+        with pytest.raises(UserError, match=said):
+            ask()
+    with pytest.raises(UserError, match="needs the address of a server: --encoder immich:http://host:3003, or VIS"):
+        Immich().check_settings()
+
+
+def test_a_stored_address_that_is_none_is_damage(server, photos, tmp_path):
+    fitted = Immich(url=server.url).fit(photos)
+    fitted.server_ = "file:///etc/passwd"
+    save_estimator(fitted, ENCODERS, tmp_path, "encoder")
+    with pytest.raises(CorruptFileError, match="server_ is 'file:///etc/passwd'; expected the address"):
+        load_estimator(ENCODERS, tmp_path, "encoder")
+
+
+@pytest.mark.parametrize("encoder", ["immich", "chain"])
+def test_no_photo_is_opened_for_a_server_that_nobody_named(server, photos, tmp_path, monkeypatch, encoder):
+    made = Immich(url=server.url)
+    made = made if encoder == "immich" else Chain(encoders=[made])
+    made.fit(photos)
+    monkeypatch.setattr("visterm.encoders.base.decode_images", None)
+    with only_named_stores(["index", "run"]), pytest.raises(UserError, match="would send your photos to http"):
+        made.encode(photos)
+
+
+def test_a_computer_that_is_off_is_waited_for_ten_seconds_and_its_answer_as_long_as_the_setting_says(
+    server, photos, monkeypatch
+):
+    waited, connect = [], socket.create_connection
+
+    def connected(address, timeout, *more):
+        made = connect(address, timeout, *more)
+        waited.append((timeout, made))
+        return made
+
+    monkeypatch.setattr("socket.create_connection", connected)
+    real = HTTPConnection.getresponse
+    monkeypatch.setattr(
+        HTTPConnection, "getresponse", lambda self: (waited.append(self.sock.gettimeout()), real(self))[1]
+    )
+    Immich(url=server.url, at_once=1, timeout=70).text_rows(["red"])
+    assert [waited[0][0], waited[1]] == [10, 70]
+
+
+def test_the_recipe_of_the_docs_works_and_the_run_says_where_photos_would_go(server, tmp_path, monkeypatch):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    lines = ["image,tag"]
+    for i in range(12):
+        colour = ["red", "blue"][i % 2]
+        Image.new("RGB", (40 + i, 30), colour).save(folder / f"{i}.png")
+        lines.append(f"{i}.png,{colour}")
+    (tmp_path / "tags.csv").write_text("\n".join(lines))
+    monkeypatch.setenv("VISTERM_IMMICH", server.url)
+    fit = ["fit", folder, "--tags", tmp_path / "tags.csv", "-o", tmp_path / "run", "--encoder", "immich"]
+    index = ["index", tmp_path / "run", folder, "-o", tmp_path / "catalogue"]
+    search = ["search", tmp_path / "catalogue", "--", "lime"]
+    more = ["--model", "text_ridge", "--min-count", 1]
+    for line in [[*fit, *more], index, search]:
+        done = run_command(line)
+        assert done.returncode == 0, done.stderr
+    monkeypatch.delenv("VISTERM_IMMICH")
+    would = f"to {server.url}. If you trust it: VISTERM_IMMICH={server.url} visterm"
+    for line, sent in [(["annotate", tmp_path / "run", folder], "photos"), ([*search[:-1], "maroon"], "words")]:
+        refused = run_command(line)
+        assert refused.returncode == 2
+        assert f"This run would send your {sent} {would}" in " ".join(refused.stderr.split())

@@ -41,17 +41,21 @@ def check_named(address: str) -> None:
 
     Raises UserError if so, or it is a chain of addresses, in which one store opens another.
     """
-    named = os.environ.get(NAMED)
-    if named is None:
+    if os.environ.get(NAMED) is None:
         return
     if "::" in address:
         raise UserError(f"{address} is a chain of addresses, which is not opened. Use an address such as s3://bucket.")
-    store = _named_as(address)
-    if store not in named.split():
+    if not is_named(address):
         raise UserError(
-            f"{address} lies in a store, or on a server, that was not named when visterm was started, so it is not "
-            f"opened: a catalogue, a list or a run may name any. If you trust it, name it: {NAMED}={store} visterm ..."
+            f"{address} lies in a store that was not named when visterm was started, so it is not opened: a catalogue, "
+            f"a list or a run may name any. If you trust it, name it: {NAMED}={_named_as(address)} visterm ..."
         )
+
+
+def is_named(address: str) -> bool:
+    """Return whether the store, or the server, of an address was named; in Python, all are."""
+    named = os.environ.get(NAMED)
+    return named is None or _named_as(address) in named.split()
 
 
 def _named_as(address: str) -> str:

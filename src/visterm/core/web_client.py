@@ -11,9 +11,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from visterm.core.errors import ServiceError, UserError
-from visterm.core.object_stores import check_named
 
 MOST_BYTES = 2**24  # Of an answer, where the caller does not say otherwise
+MOST_CONNECTING = 10.0  # Seconds, at most, until a connection stands: a computer that is off gives no answer
 LONGEST_WAIT = 30.0  # Seconds between two tries, at most
 LONGEST_SHOWN = 300  # Letters of an answer that a message repeats
 PASSING = (408, 429, 500, 502, 503, 504)
@@ -40,6 +40,7 @@ class Patience(NamedTuple):
     timeout: float = 120.0  # Seconds for one try, from its connection to the end of its answer
     retries: int = 5  # Tries after the first one
     wait: float = 1.0  # Seconds before the second try; twice that before the third, and so on
+    refused: bool = True  # Whether a connection that is refused is tried again: the server may be starting anew
 
 
 def server_address(url: str, parameter: str) -> str:
@@ -65,17 +66,14 @@ def ask(
     headers: Mapping[str, str] | None = None,
     patience: Patience = Patience(),  # noqa: B008 (it is a tuple)
     most: int = MOST_BYTES,
-    named: bool = False,
 ) -> Answer:
     """Return the answer to a GET, or with a `body` to a POST, whatever its status is.
 
-    Connections that break or are refused, timeouts and the statuses `PASSING` are tried again; redirections are not
-    followed, and no proxy is used. Raises UserError if the server was not named when visterm was started
-    (`check_named`), unless it is `named` already, by the environment; ServiceError if it cannot be reached, or its
-    answer is larger than `most` bytes.
+    Connections that break or, unless `patience` says no, are refused, timeouts and the statuses `PASSING` are tried
+    again; redirections are not followed, and no proxy is used. The caller knows that somebody named the server
+    (`visterm.core.object_stores.is_named`). Raises ServiceError if it cannot be reached, or its answer is larger than
+    `most` bytes.
     """
-    if not named:
-        check_named(url)
     for attempt in range(patience.retries + 1):
         last = attempt == patience.retries
         try:
@@ -83,9 +81,9 @@ def ask(
         except ssl.SSLCertVerificationError as error:
             raise ServiceError(f"{url} has a certificate that cannot be trusted: {error.verify_message}.") from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
-            if last:
+            if last or (isinstance(error, ConnectionRefusedError) and not patience.refused):
                 reason = str(error) or type(error).__name__
-                tries = f" ({patience.retries + 1} tries)" if patience.retries else ""
+                tries = f" ({attempt + 1} tries)" if attempt else ""
                 raise ServiceError(
                     f"{url} gives no answer: {reason.rstrip('.')}{tries}. Check the address, and that the server runs."
                 ) from error
@@ -100,10 +98,11 @@ def _try_once(url: str, body: bytes | None, headers: Mapping[str, str], timeout:
     parts, method = urlsplit(url), "GET" if body is None else "POST"
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     until = time.monotonic() + timeout
-    connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+    connection = kind(parts.hostname or "", parts.port, timeout=min(timeout, MOST_CONNECTING))
     try:
         connection.connect()
         sock = connection.sock  # the connection forgets it where the answer ends with it
+        sock.settimeout(timeout)
         connection.request(method, parts.path or "/", body, {"Connection": "close", **headers})
         response = connection.getresponse()
         content = bytearray()

@@ -119,6 +119,12 @@ class AnyEncoder(Estimator, ABC):
         """Refuse settings that were read from a run's files and cannot be used; opens no other file."""
         self._check_params()
 
+    def check_allowed(self) -> None:
+        """Refuse, before an image is opened, to send images where nobody allowed it; most encoders send nothing.
+
+        Raises UserError if so.
+        """
+
     def transform(self, images: Sequence[Any]) -> Matrix:
         """Encode images: exactly one row each, in order.
 
@@ -139,6 +145,7 @@ class AnyEncoder(Estimator, ABC):
         """
         if not hasattr(self, "fitted_") and self._learns():
             check_fitted(self)
+        self.check_allowed()
         with reported(progress, "encode photos", len(images)):
             unknown = self.unknown_images(images)
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -17,7 +18,8 @@ from PIL import Image
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import ServiceError, ShapeError, UserError
-from visterm.core.learned import Kind, Whole
+from visterm.core.learned import Kind, Text, Whole
+from visterm.core.object_stores import is_named
 from visterm.core.progress import Progress
 from visterm.core.threads import Team
 from visterm.core.web_client import Answer, Patience, ask, server_address
@@ -30,6 +32,7 @@ MAX_SIDE = 1440  # Pixels of the longer side of the photos that are sent: Immich
 QUALITY = 95  # Of the JPEG that is sent, colours in full resolution
 MOST_BYTES = 2**20  # Of an answer: 1,152 numbers of the widest model take 15 kB
 MOST_WIDTH = 2**14
+UNDER_WAY = 300.0  # Seconds after the answer to a photo for which work counts as under way: a server was there
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,9 +45,9 @@ class Immich(Encoder):
 
     Parameters
     ----------
-    url : str
+    url : str, optional
         The server's address: ``http://host:3003``. The environment variable VISTERM_IMMICH replaces it, for runs whose
-        server has moved.
+        server has moved. Where neither is there, it is the address that was in use at the fit.
     model : str
         The model, as Immich names it in its settings of smart search; the server downloads it at its first use.
     at_once : int
@@ -52,8 +55,9 @@ class Immich(Encoder):
     timeout : float
         Seconds that an answer may take; the first one waits for the model.
     retries : int
-        How often a request is sent again, where the server cannot be reached, answers too late or with a status from
-        500 on.
+        How often a photo is sent again, where the server cannot be reached, answers too late or with a status from 500
+        on; texts, for which somebody waits, at most once. A connection that is refused is tried again only for photos
+        whose work is under way.
     wait : float
         Seconds before the first of these; before each other one twice as many as before the last, at most 30.
     batch_size : int
@@ -65,13 +69,19 @@ class Immich(Encoder):
     ----------
     width_ : int
         Numbers of a row. With the model's name it is all that names the output, as the server says no more of a model.
+    server_ : str
+        The address that was in use.
     """
 
     argument = "url"
     speed_params = ("url", "at_once", "timeout", "retries", "wait", "batch_size", "n_jobs")
+    location_attributes = ("server_",)
     test_params: ClassVar[dict[str, Any]] = {"retries": 1, "wait": 0.01}
 
-    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1, most=MOST_WIDTH)}
+    learned: ClassVar[dict[str, Kind]] = {
+        "width_": Whole(least=1, most=MOST_WIDTH),
+        "server_": Text(required=False),  # runs of before have none
+    }
 
     url: str | None = None
     model: str = "ViT-B-32__openai"
@@ -113,16 +123,21 @@ class Immich(Encoder):
         """
         super().check_settings()
         server = self._server()
-        answer = self._ask(f"{server}/ping", self.retries)
+        answer = self._ask(f"{server}/ping")
         if answer.status != 200 or answer.content.strip() != b"pong":
             raise ServiceError(
                 f"{server} is not Immich's machine-learning server: GET /ping gives {answer.status}, "
                 f"'{answer.shown[:60]}', and not 'pong'. That server's port is 3003, the one of Immich itself 2283."
             )
-        self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8)), retries=min(self.retries, 1))
+        self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8)), patient=False)
+
+    def check_allowed(self) -> None:
+        """Refuse a server that nobody has named."""
+        self._server()
 
     def _check_params(self) -> None:
-        self._server()
+        if self.url is not None:
+            server_address(self.url, "url")
         if not isinstance(self.model, str) or not self.model.strip():
             raise UserError(f"model is {self.model!r}; expected a name such as 'ViT-B-32__openai'.")
         check_count(self.at_once, "at_once")
@@ -133,12 +148,17 @@ class Immich(Encoder):
             check_count(self.retries, "retries", "or 0")
         check_number(self.retries, "retries", least=0, most=100)
 
+    def _check_learned(self) -> None:
+        server_address(getattr(self, "server_", "http://none"), "server_")
+
     def _learns(self) -> bool:
         return False
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
-        self.width_ = len(self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8))))
+        server = self._server()
+        self.width_ = len(self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8)), patient=False))
+        self.server_ = server
 
     def _encode_batch(self, batch: list[Pixels]) -> NDArray[np.float32]:
         return self._rows(len(batch), lambda i: ("visual", "image", _jpeg(batch[i])))
@@ -162,16 +182,22 @@ class Immich(Encoder):
             )
         return unit_rows(np.array(rows, np.float32).reshape(n, width))
 
-    def _vector(self, kind: str, name: str, content: bytes, *, retries: int | None = None) -> NDArray[np.float32]:
-        """Return the vector of one photo ("visual", "image") or text ("textual", "text")."""
-        server = self._server()
+    def _vector(self, kind: str, name: str, content: bytes, *, patient: bool = True) -> NDArray[np.float32]:
+        """Return the vector of one photo ("visual", "image") or text ("textual", "text").
+
+        Unless `patient`, nobody has to wait for a server that is down.
+        """
+        photo = kind == "visual"
+        server = self._server("photos" if photo else "words")
         entries = json.dumps({"clip": {kind: {"modelName": self.model, "options": {}}}})
         boundary = f"visterm-{secrets.token_hex(16)}"  # which is in no photo
         body = _form(boundary, [("entries", entries.encode()), (name, content)])
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
-        answer = self._ask(f"{server}/predict", self.retries if retries is None else retries, body, headers)
+        answer = self._ask(f"{server}/predict", body, headers, patient=patient and photo)
         if answer.status != 200:
             raise ServiceError(self._refused(server, answer))
+        if patient and photo:
+            self._answered = time.monotonic()
         try:
             vector = json.loads(answer.content)["clip"]
             row = np.asarray(json.loads(vector) if isinstance(vector, str) else vector, np.float32)
@@ -190,19 +216,37 @@ class Immich(Encoder):
             "and take a name from Immich's settings of smart search (--encoder-set model=NAME)."
         )
 
-    def _server(self) -> str:
-        """Return the address of the server, from the environment or from `url`."""
-        url = os.environ.get(SERVER) or self.url
+    def _server(self, sent: str = "photos") -> str:
+        """Return the address of the server: from the environment, from `url` or, of a run, the one that it was.
+
+        Raises UserError if there is none, or nobody named it, so that nothing (`sent`) may go there.
+        """
+        if named := os.environ.get(SERVER):
+            return server_address(named, SERVER)
+        url = getattr(self, "server_", None) if self.url is None else self.url
+        if url is None and hasattr(self, "width_"):
+            raise UserError(
+                "This run sends words and photos to Immich's machine-learning server. Name it: "
+                f"{SERVER}=http://host:3003"
+            )
         if url is None:
-            raise UserError("The immich encoder needs the address of a server: --encoder immich:http://host:3003")
-        return server_address(url, "url")
+            raise UserError(
+                "The immich encoder needs the address of a server: --encoder immich:http://host:3003, or "
+                f"{SERVER}=http://host:3003"
+            )
+        server = server_address(url, "url")
+        if not is_named(server):
+            raise UserError(
+                f"This run would send your {sent} to {server}. If you trust it: {SERVER}={server} visterm ..."
+            )
+        return server
 
     def _ask(
-        self, url: str, retries: int, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *, patient: bool = False
     ) -> Answer:
-        patience = Patience(self.timeout, retries, self.wait)
-        named = bool(os.environ.get(SERVER))
-        return ask(url, body=body, headers=headers, patience=patience, most=MOST_BYTES, named=named)
+        under_way = patient and time.monotonic() - getattr(self, "_answered", -UNDER_WAY) < UNDER_WAY
+        patience = Patience(self.timeout, self.retries if patient else min(self.retries, 1), self.wait, under_way)
+        return ask(url, body=body, headers=headers, patience=patience, most=MOST_BYTES)
 
 
 _WHICH = "Is it the machine-learning server of a recent Immich?"

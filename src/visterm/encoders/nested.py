@@ -66,6 +66,11 @@ class NestedEncoder(Encoder):
         for part in self._make_parts():
             part.check_settings()
 
+    def check_allowed(self) -> None:
+        """Refuse what the fitted encoders inside refuse."""
+        for part in getattr(self, "parts_", ()):
+            part.check_allowed()
+
     def _fit_parts(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         parts = self._make_parts()
         for part in parts:
