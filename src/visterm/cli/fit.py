@@ -116,9 +116,17 @@ def fit(
     chosen = chosen_of(tagger.models_tried())
     queries_too = f" and {count_of(facts['queries'], 'query')}" if "queries" in facts else ""
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{queries_too}"
-    say(f"Learned {learned} in {duration(time.monotonic() - began)}{chosen}. The run is in {out}.")
+    if words and not facts["tags given"]:
+        found = f"{count_of(facts['tags'], 'word')}, found by their vectors; no confidences until photos are tagged."
+        place = " ".join(map(str, images or []))
+        say(f"{found} The run is in {out}. Next: visterm index {out} {place} -o CATALOGUE")
+        say("Then its review page: visterm serve CATALOGUE")
+    else:
+        say(f"Learned {learned} in {duration(time.monotonic() - began)}{chosen}. The run is in {out}.")
     if RIGHT_OF_5 in facts:
         say(what_to_expect(facts))
+    elif calibration and facts["tags given"] and tagger.calibration is None and not tagger.encoder.by_number:
+        say("No confidences: fewer than 20 tagged photos could be held out.")
     if json:
         emit({"run": str(out), **facts, "not_read": not_read})
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))

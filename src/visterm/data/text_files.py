@@ -35,9 +35,9 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
+        how = "'UTF-8'" if path.suffix == ".txt" else "'UTF-8' or 'CSV UTF-8'"
         raise TagFileError(
-            f"The {what} {path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x}. "
-            "Save it as 'UTF-8' or 'CSV UTF-8'."
+            f"The {what} {path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x}. Save it as {how}."
         ) from error
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_tags, identity_rows
-from visterm.core.errors import DataError, EncoderMismatchError, UserError
+from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
 
+FEW = 8  # Images that show how long rows are
 LEARNED, HELD_OUT = "train", "valid"  # The splits that are learned from, and that say when to stop
 NONE_HELD_OUT = "Fewer than 50 validation images: early stopping is off, all epochs were run."
 
@@ -54,15 +55,17 @@ def training_rows(
     min_count: int = 1,
     aliases: Mapping[str, str] | None = None,
     words: Iterable[str] = (),
+    text_width: int | None = None,
     progress: Progress = SILENT,
 ) -> TrainingRows:
     """Collect the vocabulary of the rows to learn from, fit the encoder on their images, and encode.
 
     A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all. An
     encoder that encoded the images before is not fitted again. `aliases` are spellings and the tags that they mean;
-    `words` are tags, too, even those that no image has.
-    Raises DataError if no image or no tag is left to learn from, or an encoder with rows on file has none for any
-    image; EncoderMismatchError if the images were encoded before, by another encoder.
+    `words` are tags, too, even those that no image has. `text_width` is how many numbers a row must have to go with
+    word vectors. Raises DataError if no image or no tag is left to learn from, or an encoder with rows on file has none
+    for any image; EncoderMismatchError if the images were encoded before, by another encoder; ShapeError if rows are
+    not of `text_width`, before all images are encoded.
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
@@ -77,6 +80,8 @@ def training_rows(
         )
     if corpus.encoded is None:
         encoder.fit(train.images, skip_unreadable=True, progress=progress)
+    if text_width is not None:
+        _check_width(encoder, train, text_width)
     X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
     X_valid, Y_valid, skipped_valid = encode_corpus(encoder, held_out, vocabulary, progress)
     if encoder.by_number:
@@ -85,6 +90,19 @@ def training_rows(
     valid = (X_valid, Y_valid) if Y_valid.nnz > 0 and Y_valid.max() > 0 else None
     left_out = [*unknown, *unknown_held_out, *skipped, *skipped_valid]
     return TrainingRows(vocabulary, X, Y, valid, left_out, encoder.by_number, [*train.names, *held_out.names])
+
+
+def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
+    """Refuse word vectors of another width than rows of images; encodes a few images where the encoder can't tell."""
+    width = encoder.width
+    if width is None:
+        rows, kept, _ = source_of_rows(encoder, corpus).encode(corpus.images[:FEW], progress=SILENT)
+        width = rows.shape[1] if len(kept) else text_width
+    if width != text_width and not encoder.by_number:
+        raise ShapeError(
+            f"The word vectors have {text_width:,} numbers, and the rows of images {width:,}. Take vectors of the text "
+            "tower of the images' network, or another model (--model sampled_tagger)."
+        )
 
 
 def not_learned(corpus: Corpus) -> list[str]:

@@ -133,8 +133,10 @@ class Searchable:
         n_likely = None
         own: NDArray[Any]
         logs: NDArray[Any]
-        if query.outside is not None:
-            _refuse_confidences(query.outside.words, combine, limited=limited)
+        tags = [tagger.vocabulary.tags[tag] for tag in meant[0][tagger.vocabulary.counts[meant[0]] == 0]]
+        untrained = [*tags, *(() if query.outside is None else query.outside.words)]
+        if untrained:
+            _refuse_confidences(untrained, combine, limited=limited)
             calibration, combine = None, "sum"
         elif combine is None:
             uncertain = limited or bool((query.weights.data < 0).any())
@@ -168,12 +170,7 @@ class Searchable:
         if calibration is not None:
             scores, certain = rows.products(word_rows, found.ids[0]), hand.certain(found.ids[0], meant[0].size)
             chances = np.exp(calibration.log_confidences(scores, *meant, certain))
-        return Found(
-            self._hits(found, chances, sources),
-            query.unknown,
-            n_likely if limited else None,
-            () if query.outside is None else query.outside.words,
-        )
+        return Found(self._hits(found, chances, sources), query.unknown, n_likely if limited else None, untrained)
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that people gave here are words, too."""

@@ -61,6 +61,7 @@ class Cleaning(NamedTuple):
         stops = read_stop_tags(stop_tags) if isinstance(stop_tags, str | os.PathLike) else list(stop_tags)
         words = request.words
         words = read_words(words, "--words") if isinstance(words, str | os.PathLike) else list(words)
+        _check_words(words)
         found = cls(aliases, stops, request.max_share, request.per_user, words)
         if found.prunes and request.queries is not None:
             raise UserError(
@@ -92,6 +93,18 @@ class Cleaning(NamedTuple):
         rest = f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag that was learned" if unused else ""
         n_tags = len(set(used.values()))
         return [f"Aliases: {count_of(len(used), 'spelling')} of {count_of(n_tags, 'tag')}{rest}."]
+
+
+def _check_words(words: list[str]) -> None:
+    """Refuse words that no search could name, and lists in place of words; raises UserError."""
+    if negative := next((word for word in words if word.startswith("-")), None):
+        raise UserError(f"--words: '{negative}' begins with '-', which means 'not' in searches. Take the '-' off.")
+    lists = [word for word in words if "," in word or ";" in word]
+    if 2 * len(lists) > len(words):
+        raise UserError(
+            f"--words: {len(lists):,} of {count_of(len(words), 'line')} look like lists, such as '{lists[0][:60]}'. "
+            "Write one word a line."
+        )
 
 
 def one_or_features(images: Any) -> Any:
@@ -197,7 +210,8 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
     if not request.learns_tags:
         return corpus, lines, {}
     found = TagsRead.in_lists(corpus.tags)
-    say(found.line())
+    if found.n_tags or not request.words:
+        say(found.line())
     found.check(request.separator, in_file=isinstance(tags, str | os.PathLike))
     return corpus, lines, found.facts()
 

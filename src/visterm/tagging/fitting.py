@@ -24,10 +24,14 @@ from visterm.tagging.run import Run
 from visterm.tagging.start_words import (
     StartWords,
     check_start_words,
+    needs_features_width,
+    no_text_tower,
     random_vectors_warning,
     usual_word_vectors,
     vectors_summary,
+    without_vectors,
 )
+from visterm.tagging.word_sources import ENCODER
 
 if TYPE_CHECKING:
     from visterm.features.streaming.memory import Plan
@@ -95,21 +99,23 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     if request.queries is not None:
         _fit_queries(run, request, corpus, lines, relations, cleaning.aliases, progress)
     else:
-        aliases, starts = cleaning.aliases, None
+        aliases, starts, words = cleaning.aliases, None, cleaning.words
         vectors = request.word_vectors
         if vectors is None:
             vectors = usual_word_vectors(run.model, run.encoder)
-        if cleaning.words and (vectors is None or not isinstance(run.model, PlacesWords)):
-            raise UserError(
-                "--words are found by their vectors alone. Take --model text_ridge, and --word-vectors FILE or an "
-                "encoder with a text tower."
-            )
+        if words:
+            _check_finds_words(run, vectors)
         if vectors is not None:  # before the images are encoded, which may take hours
-            tags = tags_to_learn(corpus, run.min_count, aliases, cleaning.words)
-            starts = StartWords.read(run.model, vectors, tags, run.encoder)
+            tags = tags_to_learn(corpus, run.min_count, aliases)
+            starts = StartWords.read(run.model, vectors, tags.with_words(words), run.encoder)
+            words = starts.words_to_learn(words, tags, say)
+        elif alone := without_vectors(run.model, run.encoder):
+            say(alone)
+        width = starts.vectors.width if starts and starts.vectors and needs_features_width(run.model) else None
         rows = training_rows(
-            run.encoder, corpus, min_count=run.min_count, aliases=aliases, words=cleaning.words, progress=progress
-        )
+            run.encoder, corpus, min_count=run.min_count, aliases=aliases, words=words, text_width=width,
+            progress=progress,
+        )  # fmt: skip
         run.refer_to(request.idf, rows.vocabulary)
         run.relate(relations, rows.vocabulary)
         if starts is not None:
@@ -125,6 +131,17 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         run.save(request.out)
         if run.relations.senses is not None:
             say(f"How tags were matched is in {Path(request.out) / SENSES}; correct it and pass it as --tag-synsets.")
+
+
+def _check_finds_words(run: Run, vectors: Any) -> None:
+    """Refuse --words that nothing could find, and say what is missing."""
+    if not isinstance(run.model, PlacesWords):
+        raise UserError("--words are found by their vectors, which this model doesn't take. Add --model text_ridge.")
+    if vectors is None:
+        why, add = f"{no_text_tower(run.encoder)}. Take an encoder that has one (visterm encoders), or add", "FILE"
+        if run.encoder.reads_texts:
+            why, add = "this model has none yet. Add", ENCODER
+        raise UserError(f"--words are found by their vectors, and {why} --word-vectors {add}.")
 
 
 def _fit_queries(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from inspect import signature
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from visterm.core.errors import DataError, MissingExtraError, UserError
-from visterm.core.tables import MODELS
+from visterm.core.progress import Say
+from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.learned_vectors import learn_word_vectors
 from visterm.data.word_vectors import WordVectors, vectors_of_tags
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.training_rows import TrainingRows
+from visterm.models.abilities import PlacesWords
 from visterm.models.base import Annotator
 from visterm.tagging.word_places import WordPlaces
 from visterm.tagging.word_sources import ENCODER, FILE, GIVEN, LEARNED, SENTENCES, WordSource
@@ -49,11 +53,35 @@ class StartWords(NamedTuple):
                 "(--set dim): it is theirs."
             )
         if len(vocabulary) and not vectors_of_tags(vectors, vocabulary)[1].any():
+            first = f"'{vocabulary.tags[0]}'"
+            none = f"None of the {len(vocabulary):,} tags (such as {first}) has a" if len(vocabulary) > 1 else ""
             raise DataError(
-                f"None of the {count_of(len(vocabulary), 'tag')} (such as '{vocabulary.tags[0]}') has a vector "
-                f"({source.name}). Take vectors of the tags' language, or learn them from the tags: {LEARNED}."
+                f"{none or f'{first} has no'} vector ({source.name}). Take vectors of the tags' language, or learn "
+                f"them from the tags: {LEARNED}."
             )
         return cls(source.marked(), vectors)
+
+    def words_to_learn(self, words: Sequence[str], tags: Vocabulary, say: Say) -> list[str]:
+        """Return the words that have a vector or are among the tags of photos; say how many are left out.
+
+        Nothing is known of the others, and images would be found for them at random. Raises DataError if none is left.
+        """
+        known = [False] * len(words)
+        if self.vectors is not None:
+            known = [bool(row.any()) for row in vectors_of_tags(self.vectors, words)[0]]
+        kept = [word for word, there in zip(words, known, strict=True) if there or word in tags]
+        lost = list(dict.fromkeys(word for word, there in zip(words, known, strict=True) if not there))
+        lost = [word for word in lost if word not in tags]
+        if not lost:
+            return kept
+        examples = ", ".join(f"'{word}'" for word in lost[:3])
+        if not kept:
+            raise DataError(
+                f"No word of --words (such as {examples}) has a vector ({self.source.name}) or a photo. Take vectors "
+                "of the words' language."
+            )
+        say(f"Left out: {count_of(len(lost), 'word')} with neither a vector nor a photo (such as {examples}).")
+        return kept
 
     def set_vectors(self, model: Annotator, rows: TrainingRows) -> WordPlaces:
         """Set the vectors that the tags of the rows start with; zeros, where there is none, start at random."""
@@ -100,8 +128,31 @@ def usual_word_vectors(model: Annotator, encoder: AnyEncoder) -> str | None:
     A model that starts from word vectors and has no `dim` takes vectors in the space of its features.
     """
     params = model.get_params(deep=False)
-    takes = SETTING in params and "dim" not in params and params[SETTING] is None
+    takes = needs_features_width(model) and params[SETTING] is None
     return ENCODER if takes and encoder.reads_texts else None
+
+
+def needs_features_width(model: Annotator) -> bool:
+    """Return whether the vectors of tags must be as wide as the rows of images."""
+    params = model.get_params(deep=False)
+    return SETTING in params and "dim" not in params
+
+
+def without_vectors(model: Annotator, encoder: AnyEncoder) -> str:
+    """Return a line for a model that is made for text vectors, where neither people nor the encoder give any."""
+    params = model.get_params(deep=False)
+    if not needs_features_width(model) or params[SETTING] is not None or not isinstance(model, PlacesWords):
+        return ""
+    return (
+        f"{no_text_tower(encoder)}: {MODELS.name_of(model)} learns from photos alone and finds no other words. Take an "
+        "encoder with a text tower (visterm encoders), or --word-vectors FILE."
+    )
+
+
+def no_text_tower(encoder: AnyEncoder) -> str:
+    """Say that the encoder has no text tower, by the name that people know it by."""
+    network = getattr(encoder, "network", None)
+    return f"'{Path(network).name if network else ENCODERS.name_of(encoder)}' has no text tower"
 
 
 def vectors_summary(words: WordPlaces, n_tags: int) -> str:
