@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from PIL import Image
 from text_ridge import Towers, data_sets, quick_data, stand_in
 
 import visterm
+from visterm.core.errors import DataError
 from visterm.library.review import review_queue
 from visterm.metrics.ranking import average_precisions
 
@@ -87,7 +89,8 @@ def rounds(towers: Towers, n_photos: int, how: str, seed: int) -> dict[str, list
                 catalogue.judge(image_id, tag, 1 if right else -1)
             found["yes"].append(sum(yes))
             started = time.perf_counter()
-            catalogue.learn(use_even_if_worse=True)
+            with suppress(DataError):  # no answer was yes so far
+                catalogue.learn(use_even_if_worse=True)
             found["learn"].append(time.perf_counter() - started)
             found["map"].append(judged(catalogue, towers))
     return found

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.estimator import clone
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
-from visterm.core.types import CHUNK
+from visterm.core.types import CHUNK, Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.word_vectors import vectors_of_tags
@@ -22,12 +23,21 @@ from visterm.features.training_rows import TrainingRows
 from visterm.library.job import CatalogueJob
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up
-from visterm.library.training import BY_CONTENT, Part, gathered, image_precisions, names_learned, not_learned
+from visterm.library.training import (
+    BY_CONTENT,
+    Part,
+    background,
+    gathered,
+    image_precisions,
+    names_learned,
+    not_learned,
+)
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
+from visterm.store.rows import stack_rows
 from visterm.store.runs import SHORT
 from visterm.tagging.part_settings import set_part_of
 from visterm.tagging.start_words import SETTING, StartWords
@@ -104,7 +114,9 @@ def learn(
         if moves_tags:
             learned = _moved(tagger, train, held_out)
         else:
-            learned = _anew(tagger, train, held_out, min_count, progress, lambda _: "stop" if job.cancelled else None)
+            others = background(stored, writer.features, train) if same_rows else None
+            stop: OnEpoch = lambda _: "stop" if job.cancelled else None  # noqa: E731
+            learned = _anew(tagger, train, held_out, others, min_count, progress, stop)
         compared = _compared(tagger, learned, held_out)
         in_use = use_even_if_worse or compared["interval"] is None or compared["interval"][1] >= 0
         if learned.fingerprint != run.fingerprint and not job.cancelled:
@@ -183,8 +195,19 @@ def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
     return learned
 
 
-def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress: Progress, on_epoch: OnEpoch) -> Tagger:
-    """Fit an unfitted copy on all, stopped by what is held out where the model can stop."""
+def _anew(
+    tagger: Tagger,
+    train: Part,
+    held_out: Part,
+    others: Matrix | None,
+    min_count: int,
+    progress: Progress,
+    on_epoch: OnEpoch,
+) -> Tagger:
+    """Fit an unfitted copy on all, stopped by what is held out where the model can stop.
+
+    `others` are rows of images of which nothing was said.
+    """
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=tagger.vocabulary.aliases)
     if isinstance(tagger.model, RelearnsTags):  # tags without photos stay: words found by their vectors
         old = tagger.vocabulary
@@ -193,6 +216,9 @@ def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress:
         raise DataError(f"No tag has {min_count} images to learn from. Lower --min-count, or give more tags.")
     learned = _with_all_but_the_model(tagger, clone(tagger.model), vocabulary)
     rows = _rows(vocabulary, train, held_out)
+    if others is not None:
+        nothing = sp.csr_array((others.shape[0], len(vocabulary)), dtype=rows.Y.dtype)
+        rows = rows._replace(X=stack_rows([rows.X, others]), Y=sp.csr_array(sp.vstack([rows.Y, nothing])))
     if learned.relations.part_of:
         set_part_of(learned.model, learned.relations.pairs(vocabulary))
     source = tagger.words.source
@@ -201,7 +227,7 @@ def _anew(tagger: Tagger, train: Part, held_out: Part, min_count: int, progress:
         starts = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
         learned.words = starts.set_vectors(learned.model, rows)
     learned.learn(rows, progress=progress, on_epoch=on_epoch)
-    learned.facts[BY_CONTENT] = True
+    learned.facts |= {BY_CONTENT: True, "images": len(train)}
     _find_confidences(learned, train, held_out, None)
     return learned
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
 
 HELD_OUT = 10  # One image in this many is held out
+BACKGROUND = (
+    2000  # Images that models which learn all tags in a moment learn from at least, as far as there are so many
+)
 MOST_SCORES = 2**26  # Scores that are looked at to compare two runs: where there are very many tags, fewer images are
 BY_CONTENT = "held out by content"  # The fact of a run that all it learned from is remembered by content
 
@@ -76,6 +79,20 @@ def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part
     )
     out = np.array([is_held_out(image) for image in everything.images], np.bool_)
     return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
+
+
+def background(stored: StoredCatalogue, features: CatalogueFeatures, train: Part) -> Matrix | None:
+    """Return rows of images of which nothing was said, up to `BACKGROUND` with those of `train`; None if there is none.
+
+    They say what images look like on the whole. Those that people were asked about are no sample of that: each is what
+    some word means most, and by these alone the words that were asked for most would seem to be everywhere.
+    """
+    said = {image.id for image in train.images} | stored.tags.held().keys() | stored.tags.rejected().keys()
+    others = [i for i in stored.searchable().tolist() if i not in said]
+    n_wanted = max(0, min(BACKGROUND - len(train), len(others)))
+    chosen = np.sort(np.random.default_rng(0).permutation(len(others))[:n_wanted])
+    found: Matrix | None = features.rows([others[place] for place in chosen])[1]
+    return found
 
 
 def is_held_out(image: ImageRecord) -> bool:
