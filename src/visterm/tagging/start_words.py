@@ -150,7 +150,7 @@ def without_vectors(model: Annotator, encoder: AnyEncoder) -> str:
 
 
 def no_text_tower(encoder: AnyEncoder) -> str:
-    """Say that the encoder has no text tower, by the name that people know it by."""
+    """Return the sentence that the encoder has no text tower, with the name that people know."""
     network = getattr(encoder, "network", None)
     return f"'{Path(network).name if network else ENCODERS.name_of(encoder)}' has no text tower"
 
