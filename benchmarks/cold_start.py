@@ -1,9 +1,9 @@
 """A library without a tag and a list of words: first guesses, then rounds of 20 answers, each learned at once.
 
 The two towers are the stand-in of `text_ridge.py`: half of Corel5k's tags teach the map. The words are the other
-half's, the photos those that the map was not taught on, repeated up to 5,000, and the answers what Corel5k says. The
-queue's questions stand beside as many drawn at random from the predictions. After each round the run is learned again
-(seconds), and judged on the test photos, which are not in the library: MAP over them.
+half's, the photos those that the map was not taught on, and the answers what Corel5k says. The queue's questions stand
+beside as many drawn at random from the predictions. After each round the run is learned again (seconds; with
+`--photos 5000` photos are repeated up to that), and judged on the test photos, which are not in the library: MAP.
 
     python benchmarks/cold_start.py ../shared --cache CACHE --json docs/figures/cold_start.json
 """
@@ -27,7 +27,7 @@ from visterm.core.errors import DataError
 from visterm.library.review import review_queue
 from visterm.metrics.ranking import average_precisions
 
-PHOTOS, ROUNDS, ANSWERS = 5000, 10, 20
+ROUNDS, ANSWERS = 10, 20
 
 
 def library(towers: Towers, folder: Path, n_photos: int) -> tuple[Any, Any]:
@@ -100,15 +100,16 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("folder", type=Path, nargs="?", help="has data/corel5k and models/mobilenet_v2.onnx")
     parser.add_argument("--cache", type=Path, default=Path("text_ridge_cache"), help="encoded features")
+    parser.add_argument("--photos", type=int, help="in the library [default: all, each once]")
     parser.add_argument("--on", choices=["test", "valid"], default="test")
     chosen = parse(parser)
     if chosen.folder is None and not chosen.quick:
         parser.error("FOLDER is not given (or --quick).")
     _, data = next(quick_data() if chosen.quick else data_sets(chosen.folder, chosen.cache, 0))
-    n_photos = 300 if chosen.quick else PHOTOS
-    result: dict[str, Any] = {"machine": machine(), "photos": n_photos, "on": chosen.on, "draws": []}
+    result: dict[str, Any] = {"machine": machine(), "photos": chosen.photos, "on": chosen.on, "draws": []}
     for seed in range(chosen.runs):
         towers = stand_in(data, seed, chosen.on)
+        n_photos = chosen.photos or (300 if chosen.quick else len(towers.X))
         draw = {how: rounds(towers, n_photos, how, seed) for how in ("queue", "at random")}
         result["draws"].append(draw)
         for how, found in draw.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -91,15 +93,13 @@ def test_a_run_without_confidences_is_reviewed_too_and_says_so():
     assert item.as_dict()["confidence"] is None
 
 
-def test_without_confidences_the_best_photo_of_each_tag_is_asked_first():
-    stored = catalogue([{"sea": None}, {"sea": None}, {"sky": None}])
-    first, second, third = [image.id for image in stored.images.all()]
-    run = stored.runs.current().id
-    scores = {first: ("sea", 0.1), second: ("sea", 0.3), third: ("sky", 0.2)}
-    stored.tags.set_predictions(run, {image: [Prediction(tag, score, None)] for image, (tag, score) in scores.items()})
-    assert [(item.image_id, item.value) for item in review_queue(stored)] == [
-        (second, 1.0), (third, 1.0), (first, 0.5 / 2**0.5),
-    ]  # fmt: skip
+def test_without_confidences_questions_are_drawn_by_chance_and_are_the_same_at_each_call():
+    stored = catalogue([{f"tag{tag}": None for tag in range(3)} for _ in range(30)])
+    first = [(item.image_id, item.tag) for item in review_queue(stored, 9)]
+    assert first == [(item.image_id, item.tag) for item in review_queue(stored, 9)]
+    images = [image_id for image_id, _ in first]
+    assert images != sorted(images)  # not one folder after the other
+    assert Counter(tag for _, tag in first) == {"tag0": 3, "tag1": 3, "tag2": 3}
 
 
 def test_images_that_are_gone_are_not_asked_about():

@@ -49,8 +49,8 @@ def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple
     square root of one more than the images that have the tag already. Each image appears once, and a tag that was
     chosen counts as an image more, so that the questions are of many images and tags.
 
-    Without confidences, as before anything was learned, the first questions are of each tag's best photos: there a tag
-    is most likely right, and a photo that has it teaches far more than one that has it not.
+    Without confidences, as before anything was learned, questions are of predictions drawn by chance, the same at each
+    call. Asking for each tag's best images first taught less, though more answers were yes: these are found already.
 
     Questions come from stored predictions. What was given, accepted or rejected is left out, and the images and tags of
     `skip`.
@@ -60,7 +60,7 @@ def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple
     if not open_questions:
         return []
     images = {tag["tag"]: tag["given"] + tag["accepted"] for tag in stored.tags.counts()}
-    worth = _worth(open_questions)
+    worth = _worth([item[2] for item in open_questions], [item[3] for item in open_questions])
     chosen: list[ReviewItem] = []
     seen: set[int] = set()
     times: Counter[str] = Counter()
@@ -101,27 +101,20 @@ def _unanswered(stored: StoredCatalogue) -> list[tuple[int, str, float | None, f
         "AND NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = p.image_id AND g.tag_id = p.tag_id) "
         "AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id "
         "AND v.verdict != 0) "
-        "ORDER BY abs(coalesce(p.confidence, 0.5) - 0.5), iif(p.confidence IS NULL, -p.score, 0), p.image_id, "
+        "ORDER BY abs(coalesce(p.confidence, 0.5) - 0.5), "
+        "iif(p.confidence IS NULL, ((p.image_id * 7919 + p.tag_id) * 2654435761) % 1000003, 0), p.image_id, "
         "p.score DESC, tags.name LIMIT ?",
         (max(earlier, default=-1), run.id, CANDIDATES),
     )
 
 
-def _worth(questions: list[tuple[int, str, float | None, float | None]]) -> NDArray[np.float64]:
-    """Return entropy, in bits, plus how far two runs are apart; without confidences, 1 over a photo's place by its tag.
-
-    Questions without confidences are sorted by score.
-    """
-    places: Counter[str] = Counter()
-    found = np.empty(len(questions))
-    for number, (_, tag, p, before) in enumerate(questions):
-        if p is None:
-            places[tag] += 1
-            found[number] = 1 / places[tag]
-            continue
-        p = min(max(p, 1e-9), 1 - 1e-9)
-        found[number] = -(p * math.log2(p) + (1 - p) * math.log2(1 - p)) + abs(p - (p if before is None else before))
-    return found
+def _worth(confidences: list[float | None], before: list[float | None]) -> NDArray[np.float64]:
+    """Return entropy, in bits, plus how far two runs are apart; without confidences all are alike."""
+    p = np.array([0.5 if c is None else c for c in confidences], np.float64)
+    p = np.clip(p, 1e-9, 1 - 1e-9)
+    earlier = np.array([now if then is None else then for now, then in zip(p, before, strict=True)], np.float64)
+    entropy = -(p * np.log2(p) + (1 - p) * np.log2(1 - p))
+    return entropy + np.abs(p - earlier)
 
 
 def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:
