@@ -115,8 +115,9 @@ def learn(
             learned = _moved(tagger, train, held_out)
         else:
             others = background(stored, writer.features, train) if same_rows else None
-            stop: OnEpoch = lambda _: "stop" if job.cancelled else None  # noqa: E731
-            learned = _anew(tagger, train, held_out, others, min_count, progress, stop)
+            learned = _anew(
+                tagger, train, held_out, others, min_count, progress, lambda _: "stop" if job.cancelled else None
+            )
         compared = _compared(tagger, learned, held_out)
         in_use = use_even_if_worse or compared["interval"] is None or compared["interval"][1] >= 0
         if learned.fingerprint != run.fingerprint and not job.cancelled:

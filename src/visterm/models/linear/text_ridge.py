@@ -301,8 +301,8 @@ def _unit(X: Any) -> Matrix:
 def _text_shares(weight: float, n_photos: Any, n_pairs: float) -> Any:
     """Return how much the text of each tag counts: `weight`, or as much as photos say where a tag has none.
 
-    While few pairs of a photo and a tag are known it counts more (`NEARLY_ALONE`), for all tags alike: one that was
-    just given must not rank below those that nobody was asked about.
+    While few pairs of a photo and a tag are known it counts more (`NEARLY_ALONE`), for all tags alike. Otherwise
+    a tag that a person has just given would rank below tags without any answer.
     """
     if not weight:
         return np.zeros_like(n_photos)
