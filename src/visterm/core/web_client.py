@@ -26,6 +26,7 @@ class Answer(NamedTuple):
 
     status: int
     content: bytes
+    wait: float = 0.0  # Seconds that the server asks to wait before the next try (Retry-After); 0: it does not say
 
     @property
     def shown(self) -> str:
@@ -62,22 +63,25 @@ def server_address(url: str, parameter: str) -> str:
 def ask(
     url: str,
     *,
+    method: str | None = None,
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     patience: Patience = Patience(),  # noqa: B008 (it is a tuple)
     most: int = MOST_BYTES,
 ) -> Answer:
-    """Return the answer to a GET, or with a `body` to a POST, whatever its status is.
+    """Return the answer to a request, whatever its status is; without a `method`, to a GET, or with a `body` to a POST.
 
     Connections that break or, unless `patience` says no, are refused, timeouts and the statuses `PASSING` are tried
-    again; redirections are not followed, and no proxy is used. The caller knows that somebody named the server
+    again, after as long as the server asks for, at most `LONGEST_WAIT`; a request that must not be done twice wants no
+    `retries`. Redirections are not followed, and no proxy is used. The caller knows that somebody named the server
     (`visterm.core.object_stores.is_named`). Raises ServiceError if it cannot be reached, or its answer is larger than
     `most` bytes.
     """
     for attempt in range(patience.retries + 1):
+        asked = 0.0
         last = attempt == patience.retries
         try:
-            answer = _try_once(url, body, headers or {}, patience.timeout, most)
+            answer = _try_once(url, method, body, headers or {}, patience.timeout, most)
         except ssl.SSLCertVerificationError as error:
             raise ServiceError(f"{url} has a certificate that cannot be trusted: {error.verify_message}.") from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
@@ -90,12 +94,16 @@ def ask(
         else:
             if last or answer.status not in PASSING:
                 return answer
-        time.sleep(min(patience.wait * 2**attempt, LONGEST_WAIT))
+            asked = answer.wait
+        time.sleep(min(max(patience.wait * 2**attempt, asked), LONGEST_WAIT))
     raise AssertionError("the last try returns or raises")
 
 
-def _try_once(url: str, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int) -> Answer:
-    parts, method = urlsplit(url), "GET" if body is None else "POST"
+def _try_once(
+    url: str, method: str | None, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int
+) -> Answer:
+    parts = urlsplit(url)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     until = time.monotonic() + timeout
     connection = kind(parts.hostname or "", parts.port, timeout=min(timeout, MOST_CONNECTING))
@@ -103,7 +111,9 @@ def _try_once(url: str, body: bytes | None, headers: Mapping[str, str], timeout:
         connection.connect()
         sock = connection.sock  # the connection forgets it where the answer ends with it
         sock.settimeout(timeout)
-        connection.request(method, parts.path or "/", body, {"Connection": "close", **headers})
+        connection.request(
+            method or ("GET" if body is None else "POST"), path, body, {"Connection": "close", **headers}
+        )
         response = connection.getresponse()
         content = bytearray()
         while part := response.read1(2**16):
@@ -116,6 +126,11 @@ def _try_once(url: str, body: bytes | None, headers: Mapping[str, str], timeout:
             sock.settimeout(left)
         if response.length:
             raise http.client.IncompleteRead(bytes(content), response.length)
-        return Answer(response.status, bytes(content))
+        return Answer(response.status, bytes(content), _seconds(response.getheader("Retry-After", "")))
     finally:
         connection.close()
+
+
+def _seconds(retry_after: str) -> float:
+    """Return the seconds of a Retry-After; 0 for a date, as clocks differ, and where there is none."""
+    return float(retry_after) if re.fullmatch("[0-9]{1,6}", retry_after.strip()) else 0.0
