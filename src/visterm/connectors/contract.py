@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from importlib import import_module
+from typing import ClassVar, NamedTuple, Protocol, cast
+
+from visterm.core.errors import UserError
+from visterm.core.wording import one_of
+
+KINDS = {"immich": "visterm.connectors.immich:Immich", "photoprism": "visterm.connectors.photoprism:PhotoPrism"}
+"""The classes of connectors by the program's name. Each is made by ``Class(address, key)``, which asks nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +22,11 @@ class RemotePhoto:
     name: str  # Its file's name, shown to people
     version: str  # Of the picture: another one means that the preview is to be fetched again
     tags: tuple[str, ...]  # As the program writes them, each once: those that visterm wrote, too
-    rejected: tuple[str, ...] = ()  # Of which a person said in that program that they are not there
+    rejected: tuple[str, ...] = ()
+    """Of which the program remembers that they are not there; tags that visterm took back may be among them."""
+    ready: bool = True
+    """Whether it takes tags already. One that is too young, so that the program would lose them, comes again in
+    `RemoteLibrary.changes` until it is ready, though nothing of it changes."""
 
 
 class Page(NamedTuple):
@@ -46,13 +57,18 @@ class RemoteLibrary(Protocol):
 
     Methods raise ServiceError where the server cannot be reached, answers with half an answer or with what is none of
     its answers, or refuses the key: the message says which permission is missing. Failures that pass (no answer, 408,
-    429, 5xx) are tried again inside. Nothing is held of a whole library but what the caller holds.
+    429, 5xx) are tried again inside. Nothing is held of a whole library but what the caller holds. Texts of the server
+    come as they are, but with a bound on their length and number; the caller checks them.
     """
 
     kind: ClassVar[str]
     """The program's name in commands: "immich"."""
+    title: ClassVar[str]
+    """The program's name for people: "Immich"."""
     nested: ClassVar[bool]
     """Whether a tag with slashes ("visterm/cat") lies under another one there."""
+    key_variable: ClassVar[str]
+    """The environment variable that may hold the key: "IMMICH_API_KEY"."""
     address: str
     """Of the server, without a slash at its end."""
 
@@ -73,16 +89,46 @@ class RemoteLibrary(Protocol):
         """
 
     def preview(self, photo: str) -> bytes:
-        """Return a photo as a JPEG, PNG or WebP file of some 1,440 pixels.
+        """Return a photo as a JPEG, PNG or WebP file of some 1,440 pixels; called from several threads at once.
 
         Raises DataError if it is not there any more, or has no preview (yet).
         """
 
-    def tags_of(self, photos: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-        """Return the tags that some photos have now, by id, of those that are still there."""
+    def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
+        """Return those of some pairs that the server has now, as (photo, tag), in as few requests as it can."""
 
-    def add(self, pairs: Iterable[Pair]) -> list[Refused]:
-        """Write tags; those that are there already stay as they are. Returns what the server did not take."""
+    def add(self, pairs: Collection[Pair]) -> list[Refused]:
+        """Write tags; those that are there already stay as they are. Returns what the server did not take.
 
-    def take(self, pairs: Iterable[Pair]) -> list[Refused]:
-        """Take tags out; those that are not there are no error. Returns what the server did not take."""
+        Tags that the server drops without a word need not be found out: the caller asks `there` afterwards.
+        """
+
+    def take(self, pairs: Collection[Pair]) -> list[Refused]:
+        """Take tags out; pairs, tags and photos that are not there are no error. Returns what the server kept."""
+
+
+def open_library(kind: str, address: str, key: str) -> RemoteLibrary:
+    """Return the connector of a program for the server at an address; nothing is asked yet.
+
+    Raises UserError if there is no such connector, or the address is none.
+    """
+    return connector_class(kind)(address, key)
+
+
+def connector_class(kind: str) -> Connector:
+    """Return the connector of a program. Raises UserError if there is none."""
+    if kind not in KINDS:
+        raise UserError(f"There is no connector to {kind!r}; expected {one_of(tuple(KINDS))}.")
+    module, _, name = KINDS[kind].partition(":")
+    return cast("Connector", getattr(import_module(module), name))
+
+
+class Connector(Protocol):
+    """The class of a connector."""
+
+    title: ClassVar[str]
+    nested: ClassVar[bool]
+    key_variable: ClassVar[str]
+
+    def __call__(self, address: str, key: str) -> RemoteLibrary:
+        """Make one for a server."""
