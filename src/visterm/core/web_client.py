@@ -27,6 +27,7 @@ class Answer(NamedTuple):
     status: int
     content: bytes
     wait: float = 0.0  # Seconds that the server asks to wait before the next try (Retry-After); 0: it does not say
+    date: str = ""  # The server's clock (Date), as it writes it
 
     @property
     def shown(self) -> str:
@@ -126,7 +127,8 @@ def _try_once(
             sock.settimeout(left)
         if response.length:
             raise http.client.IncompleteRead(bytes(content), response.length)
-        return Answer(response.status, bytes(content), _seconds(response.getheader("Retry-After", "")))
+        wait, date = _seconds(response.getheader("Retry-After", "")), response.getheader("Date", "")
+        return Answer(response.status, bytes(content), wait, date)
     finally:
         connection.close()
 

@@ -1,0 +1,118 @@
+"""A server that answers with JSON: refusals in words for people, and answers that are checked before they are used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from visterm.core.errors import ServiceError
+from visterm.core.web_client import Answer, Patience, ask
+
+MOST_BYTES = 2**25  # Of an answer: 1,000 photos of Immich with all their metadata take 2 MB
+LONGEST_TEXT = 2**12  # Letters of a name or a tag
+
+Kind = TypeVar("Kind")
+
+
+class JsonServer(NamedTuple):
+    """Where a server is, and how it is asked. Messages name the program and the permission, and never show the key."""
+
+    program: str  # For people: "Immich"
+    address: str
+    key: str
+    headers: Mapping[str, str]  # That hold the key
+    patience: Patience = Patience()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        needs: str = "",
+        most: int = MOST_BYTES,
+        also: tuple[int, ...] = (),
+    ) -> Answer:
+        """Return the answer to a request if it is a good one (2xx), or of a status in `also`.
+
+        `needs` names the permission that the key has to have. Raises ServiceError otherwise.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        headers = {**self.headers, "Accept": "application/json"}
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        url = f"{self.address}{path}"
+        answer = ask(url, method=method, body=content, headers=headers, patience=self.patience, most=most)
+        if 200 <= answer.status < 300 or answer.status in also:
+            return answer
+        said = f"{self.program} answers {method} {path} with {answer.status}: {self._shown(answer)}"
+        if answer.status == 401:
+            raise ServiceError(f"{said}. Its key is wrong or was taken back: make a new one there.")
+        if answer.status == 403:
+            raise ServiceError(f"{said}. The key lacks a permission{f': {needs}' if needs else ''}.")
+        if answer.status == 404:
+            raise ServiceError(f"{said}. Check the address {self.address}, and that it is {self.program}'s.")
+        if 300 <= answer.status < 400:
+            raise ServiceError(f"{said}. Redirections are not followed: pass the address that it leads to.")
+        raise ServiceError(f"{said}.")
+
+    def json(self, method: str, path: str, body: object = None, *, needs: str = "") -> Any:
+        """Return what a good answer holds. Raises ServiceError, too, where it is no JSON."""
+        return self.parsed(self.ask(method, path, body, needs=needs), f"{method} {path}")
+
+    def parsed(self, answer: Answer, what: str) -> Any:
+        """Return the JSON of an answer to `what`."""
+        try:
+            return json.loads(answer.content.decode())
+        except (ValueError, RecursionError) as error:
+            raise ServiceError(
+                f"{self.program} answers {what} with what is no JSON, or half of it: {self._shown(answer)!r}."
+            ) from error
+
+    def _shown(self, answer: Answer) -> str:
+        """Return the beginning of an answer; a server may repeat the key that it got, and messages don't."""
+        return answer.shown.replace(self.key, "(the key)")
+
+
+def field(record: object, name: str, kind: type[Kind]) -> Kind:
+    """Return a field of a JSON object, of the kind that it has to have; texts have a bound, and no bool is a number.
+
+    Raises ServiceError if the record is no object, or the field is missing or of another kind.
+    """
+    if not isinstance(record, dict):
+        raise ServiceError(f"The server answers with {_named(record)} where an object with {name!r} was expected.")
+    return checked(record.get(name), name, kind)
+
+
+def optional(record: object, name: str, kind: type[Kind]) -> Kind | None:
+    """Return a field as `field` does, or None if it is missing or null."""
+    if isinstance(record, dict) and record.get(name) is None:
+        return None
+    return field(record, name, kind)
+
+
+def checked(value: object, name: str, kind: type[Kind]) -> Kind:
+    """Return a value of an answer, of the kind that it has to have. Raises ServiceError if it is of another."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ServiceError(
+            f"The server answers with {_named(value)} for {name!r}; expected {_NAMES.get(kind, kind.__name__)}."
+        )
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        raise ServiceError(f"The server answers with {len(value):,} letters for {name!r}; expected {LONGEST_TEXT:,}.")
+    return value
+
+
+_NAMES: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "nothing",
+}
+
+
+def _named(value: object) -> str:
+    return _NAMES.get(type(value), type(value).__name__)
