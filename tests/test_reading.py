@@ -219,7 +219,7 @@ def test_a_heic_photo_is_listed_with_what_to_install_where_its_reader_is_not(tmp
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
     path = tmp_path / name
     path.write_bytes(HEIC_HEAD)
-    assert list(decode_images([path])) == [Skipped(str(path), "HEIC without its reader: pip install pillow-heif")]
+    assert list(decode_images([path])) == [Skipped(str(path), "HEIC without its reader: pip install 'visterm[heif]'")]
 
 
 def test_heic_photos_are_read_upright_where_pillow_heif_is_installed(tmp_path):

@@ -174,14 +174,14 @@ def test_lists_in_python_that_hold_lists_are_refused():
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, small_library):
-    """A library whose tag file has one more row with a semicolon than it should, with a run of it; two RAW files."""
+    """A library whose tag file has one more row with a semicolon than it should, with a run of it; three others."""
     folder = tmp_path_factory.mktemp("separators")
     photos = folder / "photos"
     photos.mkdir()
     files = sorted((small_library.folder / "images").rglob("*.jpg"))[:12]
     for number, file in enumerate(files):
         shutil.copy(file, photos / f"{number}.jpg")
-    for name in ("IMG_1.CR2", "IMG_2.nef", "clip.MOV"):
+    for name in ("IMG_1.PDF", "2.pdf", "clip.doc"):
         (photos / name).write_bytes(b"")
     tags = ["beach, sea", "sky, sun", "tree, grass"] * 3 + ["coral; fish", "beach; Rome, Italy", "sun; beach"]
     rows = [f'{number}.jpg,"{cell}"' for number, cell in enumerate(tags)]
@@ -196,12 +196,13 @@ FAST = f"{ENCODER} --model ridge --jobs 1"
 UNDERSTOOD = {
     "tags read": 9, "tags with a separator": 1, "tags used once": 3, "tags like lists": 0, "lists such as": [],
 }  # fmt: skip
-NOT_READ = "2 RAW files and 1 video are not read (such as IMG_1.CR2)."
+NOT_READ = "Not read: 3 others (.pdf, .doc)."
+COUNTS = {"heic": 0, "raw": 0, "video": 0, "other": 3}
 
 
 def test_fit_says_what_it_understood_and_what_it_does_not_read(place):
     _, facts, err = place
-    assert facts == {**facts, **UNDERSTOOD, "not_read": {"raw": 2, "video": 1}}
+    assert facts == {**facts, **UNDERSTOOD, "not_read": COUNTS}
     assert "Read 9 tags; 1 contains a separator; 3 on one photo only." in err
     assert err.count(NOT_READ) == 1
 
@@ -223,16 +224,16 @@ def test_index_and_tags_say_so_too(place, command):
     assert err.count(NOT_READ) == 1
     if command.startswith("index"):  # the lines of `tags` are suggestions and nothing else
         last = json.loads(out.splitlines()[-1])
-        assert last == {**last, **UNDERSTOOD, "not_read": {"raw": 2, "video": 1}}
+        assert last == {**last, **UNDERSTOOD, "not_read": COUNTS}
 
 
 @pytest.mark.parametrize("command", [f"encode photos -o features {ENCODER} --jobs 1", "annotate run photos"])
-def test_encode_and_annotate_count_raw_and_video_files(place, command):
+def test_encode_and_annotate_count_what_is_not_read(place, command):
     code, out, err = visterm(f"{command} --json", place[0])
     assert code == 0, err
     assert err.count(NOT_READ) == 1
     last = json.loads(out.splitlines()[-1])
-    assert last["not_read"] == {"raw": 2, "video": 1} if command.startswith("encode") else last["image"]
+    assert last["not_read"] == COUNTS if command.startswith("encode") else last["image"]
 
 
 def test_a_fit_on_lists_stops_with_advice(place):

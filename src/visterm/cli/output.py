@@ -146,13 +146,13 @@ def check_tags_read(corpus: Corpus, separator: str | None) -> dict[str, Any]:
 
 
 def say_not_read(folders: Iterable[str | os.PathLike[str]]) -> dict[str, int]:
-    """Report how many RAW and video files lie in folders of photos; return the counts for JSON."""
+    """Report how many files in folders of photos are not read, by kind; return the counts for JSON."""
     from visterm.data.image_folders import count_not_read
 
     found = count_not_read(folders)
     if line := found.line():
         say(line)
-    return {"raw": found.raw, "video": found.video}
+    return found.as_dict()
 
 
 def _numeric(cell: str) -> bool:

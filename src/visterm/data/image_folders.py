@@ -1,63 +1,27 @@
-"""Find the images in folders, and count the RAW and video files that are not read."""
+"""Find the images in folders, and count the files that are not read."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import overload
 
 from visterm.core.errors import DataError
 from visterm.core.remote import as_path, as_remote
 from visterm.core.wording import count_of
-
-SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".bmp", ".dib", ".tif", ".tiff"}
-    | {".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".avif", ".heic", ".heif", ".qoi"}
-)
-"""In folders, files with these suffixes (in either case) count as images, also those that prove to be unreadable."""
+from visterm.data.file_kinds import NotRead, count_by_kind, readable_suffixes, suffix_of
 
 SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
 """Folders where storage devices and systems keep thumbnails, deleted files and old versions, in small letters."""
 
-RAW = frozenset(
-    {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".gpr", ".iiq", ".kdc", ".mef", ".mos"}
-    | {".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
-)
-VIDEO = frozenset(
-    {".3gp", ".avi", ".flv", ".insv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv"}
-    | {".vob", ".webm", ".wmv"}
-)
-"""Files of cameras that are not read; they are counted, so that nobody looks for them in vain."""
-
 COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Those that messages name
 
 
-class NotRead(NamedTuple):
-    """How many RAW and video files lie among the images, with the first as an example."""
-
-    raw: int = 0
-    video: int = 0
-    example: str = ""
-
-    def line(self) -> str:
-        """Return the counts as a sentence; empty where there are none."""
-        counts = " and ".join(count_of(n, kind) for n, kind in ((self.raw, "RAW file"), (self.video, "video")) if n)
-        n_files = self.raw + self.video
-        are = "is" if n_files == 1 else "are"
-        return f"{counts} {are} not read (such as {self.example})." if n_files else ""
-
-
 def count_not_read(paths: Iterable[str | os.PathLike[str]]) -> NotRead:
-    """Count the RAW and video files in those of the paths that are folders; hidden ones don't count."""
-    found: dict[str, list[str]] = {"raw": [], "video": []}
-    for path in (path for path in map(as_path, paths) if path.is_dir()):
-        for name in _files_below(path):
-            suffix = os.path.splitext(name)[1].lower()
-            if suffix in RAW or suffix in VIDEO:
-                found["raw" if suffix in RAW else "video"].append(name)
-    example = min([*found["raw"], *found["video"]], default="")
-    return NotRead(len(found["raw"]), len(found["video"]), example)
+    """Count the files that are not read in those of the paths that are folders; hidden ones don't count."""
+    folders = (path for path in map(as_path, paths) if path.is_dir())
+    return count_by_kind(name for folder in folders for name in _files_below(folder))
 
 
 def find_images(
@@ -152,8 +116,8 @@ def hidden_remarks(hidden: Sequence[str]) -> list[str]:
 
 def _names_in(folder: Path, hidden: list[str] | None = None) -> list[str]:
     """List the images of a folder by their paths inside it, sorted, without those of hidden folders."""
-    names = _files_below(folder, hidden=hidden)
-    return sorted(name for name in names if os.path.splitext(name)[1].lower() in SUFFIXES)
+    suffixes = readable_suffixes()
+    return sorted(name for name in _files_below(folder, hidden=hidden) if suffix_of(name) in suffixes)
 
 
 def _files_below(folder: Path, *, hidden: list[str] | None = None, everything: bool = False) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from visterm.core.errors import TagFileError
-from visterm.data.image_folders import SUFFIXES
+from visterm.data.file_kinds import IMAGES
 
 CAPITALS: Final = "capitals"
 ENDING: Final = "the file's ending"
@@ -102,7 +102,7 @@ def name_key(name: str) -> str:
 
 def _without_ending(key: str) -> str:
     stem, ending = os.path.splitext(key)
-    return stem if ending in SUFFIXES else key
+    return stem if ending in IMAGES else key
 
 
 def _one_ends_as_the_other(one: str, other: str) -> bool:

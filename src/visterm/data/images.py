@@ -24,9 +24,11 @@ from visterm.core.remote import is_remote
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.fetching import GONE, Fetched, fetch, fetch_ahead
+from visterm.data.file_kinds import HEIC_ADVICE
 from visterm.data.image_folders import find_images as find_images
-from visterm.data.pillow import HEIC_ADVICE, is_heic, opened_image, pillow_silenced, readable_formats
+from visterm.data.pillow import is_heic, opened_image, pillow_silenced, readable_formats
 from visterm.data.pixels import orientation_of, reduced_size, resized, upright_rgb
+from visterm.data.raw import is_raw, raw_preview
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
 
@@ -49,9 +51,9 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     """Read one image as upright RGB, uint8 of shape (height, width, 3).
 
     A path may be an address in an object store; such an array is checked and returned. The longest side is reduced to
-    `max_side` pixels; images are never enlarged. The content decides the format, whatever the file's suffix. EXIF
-    orientation is applied, transparent parts come out on white, deep images are scaled to 8 bits, and of an animation
-    the first frame is read.
+    `max_side` pixels; images are never enlarged. The content decides the format, whatever the file's suffix; but of a
+    RAW file, known by its suffix, the preview inside is read. EXIF orientation is applied, transparent parts come out
+    on white, deep images are scaled to 8 bits, and of an animation the first frame is read.
 
     Raises ImageError if the file is missing, unreadable, truncated, not an image, or larger than
     `PIL.Image.MAX_IMAGE_PIXELS` (a decompression bomb); DataError if an array is not of uint8 or not of that shape, or
@@ -101,12 +103,12 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
     Raises ImageError if the file is missing or not an image.
     """
     try:
-        with opened_image(path) as image:
+        with opened_image(path, raw_preview(path) if is_raw(path) else None) as image:
             width, height = image.size
             if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow have turned its size already
                 width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
             return (height, width) if orientation_of(image) >= 5 else (width, height)
-    except StorageError:
+    except (StorageError, ImageError):
         raise
     except Exception as error:  # whatever hostile bytes lead Pillow to, as in read_image
         raise ImageError(os.fspath(path), _reason(error)) from error
@@ -150,6 +152,7 @@ def _decoded_or_skipped(index: int, image: ImageLike | Fetched, max_side: int | 
 def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[np.uint8]:
     """Decode an image of this machine, or the content of one."""
     try:
+        content = raw_preview(path, content) if is_raw(path) else content
         with (
             pillow_silenced(),
             open_regular(path) if content is None else BytesIO(content) as file,
@@ -183,7 +186,7 @@ def _opened(path: str, file: BinaryIO) -> Image.Image:
         return Image.open(file, formats=readable_formats())
     except UnidentifiedImageError:
         if "HEIF" not in Image.OPEN and is_heic(head):
-            raise ImageError(path, HEIC_ADVICE) from None
+            raise ImageError(path, f"HEIC without its reader: {HEIC_ADVICE}") from None
         raise
 
 

@@ -1,6 +1,7 @@
 """Opening image files with Pillow: which formats, HEIC where its reader is installed, and no warnings of Pillow's.
 
-The reader of HEIC is not an extra of visterm: its wheels hold GPL code, which this project does not bring along.
+The extra `heif` brings pi-heif (BSD), whose wheels hold libheif and libde265 (LGPL 3). pillow-heif is taken where it is
+installed, but is no extra: its wheels hold x265, which is GPL.
 """
 
 from __future__ import annotations
@@ -12,18 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, cast
+from io import BytesIO
+from typing import Any, BinaryIO, cast
 
 from PIL import Image, ImageFile
 
 from visterm.core.files import open_regular
 from visterm.core.remote import as_path, is_remote
+from visterm.data.file_kinds import HEIF_PACKAGES
 
 # Formats that carry photos: none that starts another program (EPS) or takes any bytes for an image (TGA).
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
-
-HEIF_PACKAGE = "pillow_heif"
-HEIC_ADVICE = "HEIC without its reader: pip install pillow-heif"
 
 _BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})
 _HEAD = 64
@@ -34,18 +34,22 @@ _n_silenced = 0
 
 
 @contextmanager
-def opened_image(path: str | os.PathLike[str]) -> Iterator[ImageFile.ImageFile]:
-    """Yield an image file as Pillow opens it, without decoding its pixels.
+def opened_image(path: str | os.PathLike[str], content: bytes | None = None) -> Iterator[ImageFile.ImageFile]:
+    """Yield an image file, or the `content` of one, as Pillow opens it, without decoding its pixels.
 
     Of an object in a store, no more is fetched than is read. Raises OSError if there is no such file or object, or it
     is no regular file; hostile bytes lead Pillow to other errors, too.
     """
     with (
         pillow_silenced(),
-        as_path(path).open("rb") if is_remote(path) else open_regular(path) as file,
+        _file(path) if content is None else BytesIO(content) as file,
         Image.open(file, formats=readable_formats()) as image,
     ):
         yield image
+
+
+def _file(path: str | os.PathLike[str]) -> BinaryIO:
+    return cast("BinaryIO", as_path(path).open("rb") if is_remote(path) else open_regular(path))
 
 
 def readable_formats() -> tuple[str, ...]:
@@ -56,13 +60,14 @@ def readable_formats() -> tuple[str, ...]:
 
 
 def register_heif() -> None:
-    """Let Pillow open HEIC files, at the first call, if pillow-heif is installed; it is looked for only once."""
+    """Let Pillow open HEIC files, at the first call, if a reader is installed; it is looked for only once."""
     global _heif_registered
     if _heif_registered:
         return
     with _lock:
-        if not _heif_registered and find_spec(HEIF_PACKAGE) is not None:
-            import_module(HEIF_PACKAGE).register_heif_opener(thumbnails=False)
+        package = next((name for name in HEIF_PACKAGES if find_spec(name) is not None), None)
+        if not _heif_registered and package is not None:
+            import_module(package).register_heif_opener(thumbnails=False)
         _heif_registered = True
 
 

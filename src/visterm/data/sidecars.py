@@ -12,7 +12,7 @@ from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import is_alive, whole_file
 from visterm.data.embedded import embedded_keywords, union
-from visterm.data.image_folders import RAW, SUFFIXES
+from visterm.data.file_kinds import IMAGES
 from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
 
 SUFFIX = ".xmp"
@@ -73,7 +73,7 @@ class Sidecars:
                 stem, suffix = os.path.splitext(name)
                 if suffix.lower() == SUFFIX:
                     names[stem] = name
-                elif suffix.lower() in SUFFIXES | RAW:
+                elif suffix.lower() in IMAGES:
                     stems[stem].add(suffix)
             self._listed[folder] = names, dict(stems)
         return self._listed[folder]

@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
-from visterm.data.image_folders import SUFFIXES
+from visterm.data.file_kinds import IMAGES
 from visterm.kernels.topk import top_k
 from visterm.library.expansion import Group, expand
 from visterm.library.feedback import as_known
@@ -262,7 +262,7 @@ class Searchable:
         if among.file_type is not None and not self._any_passes(Filter(file_type=among.file_type)):
             there = [
                 kind
-                for kind in sorted({file_type_of(f"x{ending}") for ending in SUFFIXES})
+                for kind in sorted({file_type_of(f"x{ending}") for ending in IMAGES})
                 if self._any_passes(Filter(file_type=kind))
             ]
             said.append(
