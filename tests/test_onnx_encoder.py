@@ -14,6 +14,7 @@ from visterm.core.errors import DataError, EncoderMismatchError, StorageError, U
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders.onnx import Onnx
+from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.pooling import channels_last
 from visterm.encoders.preparation import IMAGENET_MEAN, IMAGENET_STD
 
@@ -177,6 +178,17 @@ def test_bytes_are_the_same_for_any_threads_and_any_company(tmp_path, photos):
     assert all(row.tobytes() == rows[0].tobytes() for row in rows)
     assert len({encoder.fingerprint for encoder in encoders}) == 1
     assert b"".join(encoders[0].transform([photo]).tobytes() for photo in photos) == rows[0].tobytes()
+
+
+@pytest.mark.parametrize(("output", "calls"), [("features", [4, 1]), ("likened", [1, 1, 1, 1, 1])])
+def test_pictures_go_through_together_only_where_that_changes_no_byte(tmp_path, photos, monkeypatch, output, calls):
+    network = OnnxNetwork(str(colour_network(tmp_path / "net.onnx", outputs=(output,))), {"output": output})
+    shown = np.stack([photo[:8, :8] for photo in photos])
+    rows, run, sizes = network.rows(shown), network._run, []
+    assert np.concatenate([network.rows(picture[None]) for picture in shown]).tobytes() == rows.tobytes()
+    monkeypatch.setattr(network, "_run", lambda some: sizes.append(len(some)) or run(some))
+    network.rows(shown)
+    assert sizes == calls
 
 
 def test_the_only_output_or_the_one_named_as_features_is_read_unasked(tmp_path):

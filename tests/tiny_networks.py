@@ -29,7 +29,8 @@ def colour_network(
 
     Outputs that can be asked for: "features", "embedding" and "logits" (mean colour times `weights`), "negated" (minus
     that), "maps" (the pixels times `weights`, as laid out in the input), "maps_first" (channels first, always),
-    "tokens" (the rows of the picture), "nothing" (features over zero) and "total" (one number for all images).
+    "tokens" (the rows of the picture), "nothing" (features over zero), "total" (one number for all images) and
+    "likened" (features over the largest of all images that go through together).
     `weights_beside` names a file for the weights.
     """
     sides = size if isinstance(size, tuple) else (size, size)
@@ -43,6 +44,7 @@ def colour_network(
         helper.make_node("MatMul", ["pixels", "weights"], ["maps_last"]),
         helper.make_node("ReduceMean", ["maps_last"], ["tokens_made"], axes=[2], keepdims=0),
         helper.make_node("ReduceMean", ["tokens_made"], ["mean"], axes=[1], keepdims=0),
+        helper.make_node("ReduceMax", ["mean"], ["largest"], keepdims=1),
     ]
     making = {
         "negated": helper.make_node("Neg", ["mean"], ["negated"]),
@@ -52,6 +54,7 @@ def colour_network(
         "maps_first": helper.make_node("Transpose", ["maps_last"], ["maps_first"], perm=[0, 3, 1, 2]),
         "tokens": helper.make_node("Identity", ["tokens_made"], ["tokens"]),
         "nothing": helper.make_node("Div", ["mean", "zero"], ["nothing"]),
+        "likened": helper.make_node("Div", ["mean", "largest"], ["likened"]),
         "total": helper.make_node("ReduceSum", ["mean"], ["total"], keepdims=0),
     }
     nodes += [making.get(name) or helper.make_node("Identity", ["mean"], [name]) for name in outputs]

@@ -8,7 +8,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -31,20 +31,21 @@ To fit a chain, to measure its parts and then to encode the photos would show ea
 is hashed in about a hundredth of the time that a small network (MobileNetV2) takes. Outputs are only kept of networks
 that give a picture the same bytes in any company."""
 
+AT_ONCE = 4  # Photos that a thread shows to a network together: the weights are read once for all of them
 MAX_SIDE = 3  # Photos are reduced on reading to this many times the longer side of the network's pictures
 
 
 class OpenNetwork(Protocol):
     """A network that is ready to run, with how it takes its pictures.
 
-    Pictures are given one at a time, from many threads, if `one_by_one`; else as many as there are, from one. `runs_on`
-    names the device.
+    Many threads give it a few pictures each if `same_in_any_company`: then a picture's row has the same bytes whatever
+    is beside it. Else one thread gives all that there are. `runs_on` names the device.
     """
 
     @property
     def preparation(self) -> Preparation: ...  # noqa: D102
     @property
-    def one_by_one(self) -> bool: ...  # noqa: D102
+    def same_in_any_company(self) -> bool: ...  # noqa: D102
     @property
     def runs_on(self) -> str: ...  # noqa: D102
 
@@ -88,7 +89,7 @@ class NetworkEncoder(Encoder):
     rooted_: bool
     network_path_: str
 
-    _kept_outputs: dict[bytes, NDArray[np.float32]] | None = None
+    _kept_outputs: dict[Any, NDArray[np.float32]] | None = None
     """Of the first photos since `fit`, by the hash of the pictures that were shown."""
 
     @property
@@ -135,7 +136,7 @@ class NetworkEncoder(Encoder):
         path = self._file()
         if not (self.root or self.centre):
             sample = islice(sample, 1)  # there is nothing to learn but the width
-        self._kept_outputs = {} if self._open().one_by_one else None
+        self._kept_outputs = {} if self._open().same_in_any_company else None
         parts: list[NDArray[np.float32]] = []
         with reported(progress, "learn the mean"):
             while batch := list(islice(sample, self._images_a_batch())):
@@ -173,23 +174,24 @@ class NetworkEncoder(Encoder):
         def pictures(i: int) -> NDArray[np.uint8]:
             return np.stack(list(views_of(batch[i], network.preparation, self.views)))
 
-        def mean_output(i: int) -> NDArray[np.float32]:
-            shown = pictures(i)
-            key = b"" if kept is None else hashlib.sha256(shown).digest() + bytes(str(shown.shape), "ascii")
-            if kept is not None and key in kept:
-                return kept[key]
-            row = _mean(np.concatenate([network.rows(picture[None]) for picture in shown]))
-            if kept is not None and len(kept) < MOST:
-                kept[key] = row
-            return row
+        threads = min(resolve_jobs(self.n_jobs), len(batch))
+        step = min(AT_ONCE, -(-len(batch) // threads))
 
-        with network.running(), Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
-            if network.one_by_one:
-                return np.stack(team.run(mean_output, len(batch)))
-            shown = team.run(pictures, len(batch))
-            outputs = network.rows(np.concatenate(shown))
-        ends = np.cumsum([len(views) for views in shown])
-        return np.stack([_mean(views) for views in np.split(outputs, ends[:-1])])
+        def mean_outputs(part: int) -> list[NDArray[np.float32]]:
+            shown = [pictures(i) for i in range(part * step, min(part * step + step, len(batch)))]
+            known = {} if kept is None else kept
+            keys = [i if kept is None else _key(views) for i, views in enumerate(shown)]
+            new = {key: views for key, views in zip(keys, shown, strict=True) if key not in known}
+            found = dict(zip(new, _means(network, list(new.values())), strict=True)) if new else {}
+            rows = [found[key] if key in found else known[key] for key in keys]
+            if kept is not None and len(kept) < MOST:
+                kept.update(found)
+            return rows
+
+        with network.running(), Team(threads) as team:
+            if network.same_in_any_company:
+                return np.stack(list(chain.from_iterable(team.run(mean_outputs, -(-len(batch) // step)))))
+            return np.stack(_means(network, team.run(pictures, len(batch))))
 
     @property
     def _max_side(self) -> int:
@@ -229,6 +231,12 @@ class NetworkEncoder(Encoder):
         return {key: value for key, value in state.items() if not key.startswith(("_opened", "_kept"))}
 
 
-def _mean(outputs: NDArray[np.float32]) -> NDArray[np.float32]:
-    mean: NDArray[np.float32] = np.mean(outputs, axis=0, dtype=np.float32)
-    return mean
+def _means(network: OpenNetwork, shown: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
+    """Return the mean output over the views of each photo."""
+    ends = np.cumsum([len(views) for views in shown])
+    outputs = np.split(network.rows(np.concatenate(shown)), ends[:-1])
+    return [np.mean(views, axis=0, dtype=np.float32) for views in outputs]
+
+
+def _key(shown: NDArray[np.uint8]) -> bytes:
+    return hashlib.sha256(shown).digest() + bytes(str(shown.shape), "ascii")

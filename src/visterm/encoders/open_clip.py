@@ -107,7 +107,7 @@ class OpenClip(NetworkEncoder):
         towers = cast(OpenClipNetwork, self._open())
         if not len(texts):
             return np.zeros((0, 0), np.float32)
-        n_threads = resolve_jobs(self.n_jobs) if towers.one_by_one else 1
+        n_threads = resolve_jobs(self.n_jobs) if towers.same_in_any_company else 1
         with towers.running():
             first = towers.text_rows([texts[0]])  # opens the tokenizer, in one thread
             with Team(min(n_threads, len(texts))) as team:

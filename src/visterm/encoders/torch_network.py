@@ -43,8 +43,8 @@ class TorchNetwork:
         self._what = what
 
     @property
-    def one_by_one(self) -> bool:
-        """Return whether pictures are given one at a time."""
+    def same_in_any_company(self) -> bool:
+        """Return whether a row has the same bytes beside any others: pictures go through one at a time there."""
         return str(self.device.type) == "cpu"
 
     @property
@@ -75,6 +75,8 @@ class TorchNetwork:
 
         Raises DataError if the output is not finite, or is not rows, tokens or maps.
         """
+        if self.same_in_any_company and len(pictures) > 1:
+            return np.concatenate([self.rows(picture[None]) for picture in pictures])
         numbers = np.stack([self.preparation.numbers(picture) for picture in pictures]).transpose(0, 3, 1, 2)
         return pooled(self.run(self._tower, np.ascontiguousarray(numbers)), len(pictures), self._what)
 
