@@ -16,7 +16,7 @@ Kind = TypeVar("Kind")
 
 
 class JsonServer(NamedTuple):
-    """Where a server is, and how it is asked. Messages name the program and the permission, and never show the key."""
+    """Where a server is, and how requests are sent. Messages name the program and the permission, never the key."""
 
     program: str  # For people: "Immich"
     address: str

@@ -1,0 +1,361 @@
+"""Immich's library: photos, their tags and previews by its API, in few requests, and tags written there in batches."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import ClassVar, NamedTuple, TypeVar
+
+from visterm.connectors import json_answers
+from visterm.connectors.contract import Page, Pair, Refused, RemotePhoto
+from visterm.connectors.immich_search import START, Item, Place, Search, checked_id, pages
+from visterm.connectors.json_answers import JsonServer
+from visterm.core.errors import DataError, ServiceError
+from visterm.core.web_client import Answer, Patience, server_address
+
+NEEDED = ("asset.read", "asset.view", "asset.update", "asset.statistics", "tag.create", "tag.read", "tag.asset")
+OLDEST, NESTED = (3, 0), (3, 2)
+"""The first version that is spoken with, and the first one whose searches are of the new shape."""
+YOUNG = timedelta(minutes=5)
+"""Immich may still read the metadata of photos that came this lately, and replaces their tags as it does so."""
+LOOK_AT_ALL = timedelta(days=1)
+"""How late tags are found that were changed without a trace in their photo: where Immich cannot write sidecars."""
+AT_ONCE = 10  # Pages whose tags are asked for together
+MOST_PREVIEW = 2**25  # Bytes
+DEEPEST = 50  # Tags under each other, from where on photos are asked for themselves
+BATCH = 500  # Photos or tags of a request that writes
+OWN = "visterm"
+"""Our own tags are under this one, which no photo has by itself: where one under it is found, that is all."""
+
+T = TypeVar("T")
+
+
+class _Tag(NamedTuple):
+    id: str
+    value: str
+    parent: str
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """How far a reader has come; in catalogues it is JSON."""
+
+    since: str = ""  # Photos whose `updatedAt` is not before this time are listed; empty: all
+    begun: str = ""  # The server's time when this list was begun
+    full: str = ""  # The same of the last list of all photos
+    taken: str = ""
+    token: str = ""
+    tags: list[str] = field(default_factory=list)  # First letters of the ids of all tags: those that vanish are noticed
+
+    @classmethod
+    def read(cls, text: str) -> _Mark:
+        """Return a mark from what a catalogue holds. Raises DataError if it is none."""
+        if not text:
+            return cls()
+        try:
+            made = cls(**json.loads(text))
+            for time in (made.since, made.begun, made.full):
+                _time(time or "2000-01-01T00:00:00Z")
+            if not isinstance(made.taken, str) or not isinstance(made.token, str) or not isinstance(made.tags, list):
+                raise TypeError("a field of another kind")
+        except (ValueError, TypeError, ServiceError) as error:
+            raise DataError(f"{text[:60]!r} is no mark of Immich's changes; ask for all photos.") from error
+        return made
+
+    def text(self) -> str:
+        """Return what a catalogue holds."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value}, separators=(",", ":"))
+
+
+class Immich:
+    """A user's photos in Immich (3.0 or newer), seen through its API.
+
+    What was checked against Immich's sources: tagging a photo changes its ``updatedAt`` only when jobs have written its
+    sidecar and read it again, so `changes` finds it by that. Deleting a tag changes no photo: `changes` keeps the ids
+    of tags, and lists all photos once one has vanished. Photos that Immich cannot write sidecars for are found when all
+    photos are listed, once a day. A search for a tag finds those under it, too: where that leaves a doubt, the photo
+    itself is asked for.
+
+    Parameters
+    ----------
+    address : str
+        ``http://host:2283``, with or without ``/api``.
+    key : str
+        An API key of the user whose photos these are, with the permissions `NEEDED`.
+    patience : Patience
+        How long the server is waited for.
+    """
+
+    kind: ClassVar[str] = "immich"
+    title: ClassVar[str] = "Immich"
+    nested: ClassVar[bool] = True
+    key_variable: ClassVar[str] = "IMMICH_API_KEY"
+
+    def __init__(self, address: str, key: str, patience: Patience = Patience()) -> None:  # noqa: B008
+        self.address = server_address(address, "The address").removesuffix("/api")
+        self._server = JsonServer(self.title, f"{self.address}/api", key, {"x-api-key": key}, patience)
+        self._version: tuple[int, int, int] | None = None
+
+    def check(self) -> str:
+        """Ask for the version, and whether the key has all permissions. Raises ServiceError if not."""
+        version = self._spoken()
+        held = json_answers.field(self._server.json("GET", "/api-keys/me"), "permissions", list)
+        if "all" not in held and (missing := [each for each in NEEDED if each not in held]):
+            raise ServiceError(
+                f"The key of {self.address} lacks permissions: {', '.join(missing)}. Make one with {', '.join(NEEDED)}."
+            )
+        return f"Immich {'.'.join(map(str, version))}"
+
+    def count(self) -> int:
+        """Return how many photos of the timeline there are now."""
+        body = {"filter": Search().nested(START)["filter"]} if self._new() else {
+            "type": "IMAGE", "visibility": "timeline"}  # fmt: skip
+        answer = self._server.json("POST", "/search/statistics", body, needs="asset.statistics")
+        return json_answers.field(answer, "total", int)
+
+    def ids(self) -> Iterator[list[str]]:
+        """Yield the ids of all photos of the timeline, a page at a time."""
+        for items, _ in self._pages(Search()):
+            yield [item.id for item in items]
+
+    def changes(self, since: str = "") -> Iterator[Page]:
+        """Yield changed photos, by the time they were taken; marks lead on from any page."""
+        mark = _Mark.read(since)
+        answer, tags = self._tags()
+        now = _clock(answer)
+        known = [tag.id[:8] for tag in tags]
+        if not mark.full or set(mark.tags) - set(known) or now - _time(mark.full) > LOOK_AT_ALL:
+            mark = _Mark(begun=_text(now), full=_text(now))
+        elif not mark.taken and not mark.token:
+            mark = replace(mark, begun=_text(now))
+        mark = replace(mark, tags=known)
+        search, start = Search(updated=mark.since), Place(mark.taken, mark.token)
+        read: list[tuple[list[Item], Place]] = []
+        whole = start == START
+        for items, place in self._pages(search, start):
+            read.append((items, place))
+            end = place == START
+            if end or len(read) == AT_ONCE:
+                yield from self._with_tags(mark, search, read, tags, bounded=not (whole and end))
+                read, whole = [], False
+
+    def preview(self, photo: str) -> bytes:
+        """Return Immich's preview, of some 1,440 pixels. Raises DataError if there is none (yet)."""
+        path = f"/assets/{checked_id(photo)}/thumbnail?size=preview"
+        answer = self._server.ask("GET", path, needs="asset.view", most=MOST_PREVIEW, also=(400, 404))
+        if answer.status != 200:
+            raise DataError(f"Immich has no preview of the photo {photo}: it was deleted, or its preview is not made.")
+        return answer.content
+
+    def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
+        """Return those of some pairs that are there now, by a search for each tag, or by asking for each photo."""
+        _, tags = self._tags()
+        parents = {tag.parent for tag in tags}
+        wanted: dict[str, set[str]] = defaultdict(set)
+        for pair in pairs:
+            wanted[pair.tag].add(pair.photo)
+        found: set[tuple[str, str]] = set()
+        unsure: set[str] = set()
+        most = len({pair.photo for pair in pairs})  # Requests, if each photo was asked for
+        for tag in tags:
+            photos = wanted.get(tag.value, set()) - unsure
+            if not photos or most < len(wanted) or tag.id in parents:
+                unsure |= photos
+                continue
+            for items, _ in self._pages(Search(tag=tag.id)):
+                found |= {(item.id, tag.value) for item in items if item.id in photos}
+                most -= 1
+        for photo in unsure:
+            asked = {pair.tag for pair in pairs if pair.photo == photo}
+            found |= {(photo, value) for value in asked.intersection(self._tags_of(photo) or ())}
+        return found
+
+    def add(self, pairs: Collection[Pair]) -> list[Refused]:
+        """Write tags, a request for each tag or for each set of tags that photos share, whichever are fewer."""
+        ids: dict[str, str] = {}
+        for values in _batches(sorted({pair.tag for pair in pairs})):
+            # each time before tags are used: Immich deletes those without photos at night
+            answer = self._server.json("PUT", "/tags", {"tags": values}, needs="tag.create")
+            ids |= {tag.value: tag.id for tag in _read_tags(answer)}
+        by_tag: dict[str, set[str]] = defaultdict(set)
+        by_photo: dict[str, set[str]] = defaultdict(set)
+        for pair in pairs:
+            if pair.tag in ids:
+                by_tag[ids[pair.tag]].add(pair.photo)
+                by_photo[pair.photo].add(ids[pair.tag])
+        groups = [(list(tags), photos) for tags, photos in _shared(by_photo)]
+        other = [(tags, list(photos)) for photos, tags in _shared(by_tag)]
+        for tags, photos in min(groups, other, key=len):
+            for batch in _batches(sorted(photos)):
+                body = {"tagIds": sorted(tags), "assetIds": batch}
+                self._server.json("PUT", "/tags/assets", body, needs="tag.asset, asset.update")
+        reason = "Immich takes no tag of this name"
+        return [Refused(pair, reason) for pair in pairs if pair.tag not in ids]
+
+    def take(self, pairs: Collection[Pair]) -> list[Refused]:
+        """Take tags out, tag by tag: Immich has no other way."""
+        _, tags = self._tags()
+        ids = {tag.value: tag.id for tag in tags}
+        photos: dict[str, dict[str, Pair]] = defaultdict(dict)
+        for pair in pairs:
+            if pair.tag in ids:
+                photos[ids[pair.tag]][pair.photo] = pair
+        refused: list[Refused] = []
+        for tag, each in photos.items():
+            for batch in _batches(sorted(each)):
+                refused += self._take_out(tag, batch, each)
+        return refused
+
+    def _take_out(self, tag: str, batch: Sequence[str], pairs: dict[str, Pair]) -> list[Refused]:
+        path = f"/tags/{checked_id(tag)}/assets"
+        answer = self._server.ask("DELETE", path, {"ids": batch}, needs="tag.asset", also=(400,))
+        if answer.status == 400:
+            if tag not in {each.id for each in self._tags()[1]}:
+                return []  # it was deleted since, with all of its pairs
+            raise ServiceError(f"Immich answers DELETE {path} with 400: {answer.shown}.")
+        kept: list[Refused] = []
+        for each in json_answers.checked(self._server.parsed(answer, f"DELETE {path}"), "answer", list):
+            error = json_answers.optional(each, "error", str)
+            photo = checked_id(json_answers.field(each, "id", str))
+            if error not in (None, "not_found") and photo in pairs:
+                kept.append(Refused(pairs[photo], f"Immich keeps it: {error}"))
+        return kept
+
+    def _spoken(self) -> tuple[int, int, int]:
+        """Return the server's version, asked for once."""
+        if self._version is None:
+            answer = self._server.json("GET", "/server/version")
+            major, minor, patch = (json_answers.field(answer, name, int) for name in ("major", "minor", "patch"))
+            if (major, minor) < OLDEST:
+                raise ServiceError(f"{self.address} is Immich {major}.{minor}; expected 3.0 or newer: update it.")
+            self._version = (major, minor, patch)
+        return self._version
+
+    def _new(self) -> bool:
+        return self._spoken() >= (*NESTED, 0)
+
+    def _pages(self, search: Search, place: Place = START) -> Iterator[tuple[list[Item], Place]]:
+        return pages(self._server, search, self._new(), place)
+
+    def _tags(self) -> tuple[Answer, list[_Tag]]:
+        answer = self._server.ask("GET", "/tags", needs="tag.read")
+        return answer, _read_tags(self._server.parsed(answer, "GET /tags"))
+
+    def _tags_of(self, photo: str) -> tuple[str, ...] | None:
+        """Return the tags of one photo; None if it is not there any more."""
+        path = f"/assets/{checked_id(photo)}"
+        answer = self._server.ask("GET", path, needs="asset.read", also=(400, 404))
+        if answer.status != 200:
+            return None
+        record = self._server.parsed(answer, f"GET {path}")
+        return tuple(sorted(tag.value for tag in _read_tags(json_answers.field(record, "tags", list))))
+
+    def _with_tags(
+        self, mark: _Mark, search: Search, read: list[tuple[list[Item], Place]], tags: list[_Tag], *, bounded: bool
+    ) -> Iterator[Page]:
+        """Yield pages whose tags are asked for together; where there are others, only for the time of these."""
+        listed = [item for items, _ in read for item in items]
+        place = START
+        if bounded and listed:
+            search, place = search.before(listed[-1].taken), Place(listed[0].taken)
+        held = self._held(search, place, {item.id for item in listed}, tags)
+        ready_from = _time(mark.begun) - YOUNG
+        for items, after in read:
+            photos = [
+                RemotePhoto(item.id, item.name, item.version, held[item.id], ready=_time(item.created) < ready_from)
+                for item in items
+                if item.id in held and item.pictured  # without a preview it comes again: making one changes it
+            ]
+            if after == START:
+                until = replace(mark, since=_text(ready_from), begun="", taken="", token="")
+            else:
+                until = replace(mark, taken=after.taken, token=after.token)
+            yield Page(photos, until.text())
+
+    def _held(self, search: Search, place: Place, photos: set[str], tags: Sequence[_Tag]) -> dict[str, tuple[str, ...]]:
+        """Return the tags of the photos of a search, of those that are still there, in as few requests as there are."""
+        if not tags:
+            return dict.fromkeys(photos, ())
+        held: dict[str, tuple[str, ...]] = {}
+        if len(photos) > 1:
+            for items, _ in self._pages(replace(search, untagged=True), place):
+                held |= dict.fromkeys(photos.intersection(item.id for item in items), ())
+        rest = photos - set(held)
+        if len(rest) > len(tags):
+            under: dict[str, list[_Tag]] = defaultdict(list)
+            for tag in tags:
+                under[tag.parent].append(tag)
+            sure: dict[str, list[str]] = defaultdict(list)
+            unsure: set[str] = set()
+
+            def look(level: list[_Tag], deep: int = 0) -> set[str]:
+                """Return the photos that have one of some tags, or one under them."""
+                every: set[str] = set()
+                for tag in level:
+                    found: set[str] = set()
+                    for items, _ in self._pages(replace(search, tag=tag.id), place):
+                        found |= rest.intersection(item.id for item in items)
+                    if found and deep == DEEPEST:
+                        unsure.update(found)
+                    below = look(under[tag.id], deep + 1) if found and deep < DEEPEST else set()
+                    for photo in found - below:
+                        sure[photo].append(tag.value)
+                    if tag.value != OWN:
+                        unsure.update(found & below)
+                    every |= found
+                return every
+
+            look(under[""])
+            held |= {photo: tuple(sorted(values)) for photo, values in sure.items() if photo not in unsure}
+        for photo in sorted(rest - set(held)):
+            values = self._tags_of(photo)
+            if values is not None:
+                held[photo] = values
+        return held
+
+
+def _read_tags(answer: object) -> list[_Tag]:
+    made = []
+    for each in json_answers.checked(answer, "tags", list):
+        parent = json_answers.optional(each, "parentId", str)
+        value = json_answers.field(each, "value", str)
+        made.append(_Tag(checked_id(json_answers.field(each, "id", str)), value, checked_id(parent) if parent else ""))
+    return made
+
+
+def _shared(sets: dict[str, set[str]]) -> list[tuple[frozenset[str], list[str]]]:
+    """Return each set once, with all that have it."""
+    groups: dict[frozenset[str], list[str]] = defaultdict(list)
+    for name, each in sets.items():
+        groups[frozenset(each)].append(name)
+    return list(groups.items())
+
+
+def _batches(values: Sequence[T]) -> Iterable[Sequence[T]]:
+    return (values[start : start + BATCH] for start in range(0, len(values), BATCH))
+
+
+def _clock(answer: Answer) -> datetime:
+    """Return the server's time. Raises ServiceError if it does not say."""
+    try:
+        return parsedate_to_datetime(answer.date)
+    except ValueError as error:
+        raise ServiceError("Immich's answers have no Date: a proxy before it may take it out.") from error
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _time(text: str) -> datetime:
+    try:
+        made = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ServiceError(f"The server answers with {text[:60]!r} for a time.") from error
+    if made.tzinfo is None:
+        raise ServiceError(f"The server answers with {text[:60]!r} for a time; expected one with its zone.")
+    return made

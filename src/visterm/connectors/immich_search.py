@@ -1,0 +1,137 @@
+"""Searches of Immich's library: both shapes of its API, and pages that leave no photo out while the library changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from visterm.connectors.json_answers import JsonServer, checked, field, optional
+from visterm.core.errors import ServiceError
+
+PAGE = 1000  # Photos of a page: as many as Immich allows
+MOST_PAGES = 100_000  # Of one search: a server that never ends is none
+_PLAIN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class Place(NamedTuple):
+    """How far a search was read: to photos taken at a time, and within those of the same time by the server's token."""
+
+    taken: str = ""
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Photos of the timeline that are looked for: no videos, and none archived, hidden, locked or in the bin."""
+
+    updated: str = ""  # Not before this time
+    until: str = ""  # Taken before this time
+    tag: str = ""  # With this tag, or one under it
+    untagged: bool = False
+
+    def flat(self, place: Place) -> dict[str, Any]:
+        """Return the body up to Immich 3.1."""
+        body: dict[str, Any] = {"type": "IMAGE", "visibility": "timeline", "size": PAGE, "order": "asc"}
+        if self.updated:
+            body["updatedAfter"] = self.updated
+        if self.until:
+            body["takenBefore"] = self.until
+        if self.tag or self.untagged:
+            body["tagIds"] = [self.tag] if self.tag else None
+        if place.taken:
+            body["takenAfter"] = place.taken
+        if place.token:
+            body["page"] = int(place.token)
+        return body
+
+    def nested(self, place: Place) -> dict[str, Any]:
+        """Return the body from Immich 3.2 on, where photos in the bin are found unless they are excluded."""
+        chosen: dict[str, Any] = {"type": {"eq": "IMAGE"}, "visibility": {"eq": "timeline"}, "trashedAt": {"eq": None}}
+        if self.updated:
+            chosen["updatedAt"] = {"gte": self.updated}
+        if self.until or place.taken:
+            limits = {"lte": self.until, "gte": place.taken}
+            chosen["takenAt"] = {name: value for name, value in limits.items() if value}
+        if self.tag:
+            chosen["tagIds"] = {"any": [self.tag]}
+        if self.untagged:
+            chosen["hasTags"] = {"eq": False}
+        body = {"filter": chosen, "size": PAGE, "orderBy": {"field": "fileCreatedAt", "direction": "asc"}}
+        return body | ({"cursor": place.token} if place.token else {})
+
+    def before(self, taken: str) -> Search:
+        """Return the same search for photos that were taken up to a time; Immich's times are cut to milliseconds."""
+        try:
+            end = datetime.fromisoformat(taken) + timedelta(milliseconds=1)
+        except (ValueError, OverflowError):
+            return self
+        return replace(self, until=end.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is read of a photo in a list; the times are as Immich writes them."""
+
+    id: str
+    name: str
+    version: str
+    taken: str
+    created: str
+    pictured: bool  # Whether its preview was made, which comes after its metadata was read
+
+
+START = Place()
+
+
+def pages(server: JsonServer, search: Search, nested: bool, place: Place = START) -> Iterator[tuple[list[Item], Place]]:
+    """Yield the photos of a search, oldest first, with the place after each page; the last page's place is empty.
+
+    Immich counts pages by rows, so a photo that is deleted between two pages would hide another one. Here a page begins
+    at the time of the last photo of the page before. Rows are counted only where more than a page has one time.
+    """
+    before: set[str] = set()
+    for _ in range(MOST_PAGES):
+        body = search.nested(place) if nested else search.flat(place)
+        answer = server.json("POST", "/search/metadata", body, needs="asset.read")
+        assets = field(answer, "assets", dict)
+        items = [_item(each) for each in field(assets, "items", list)]
+        token = optional(assets, "nextCursor" if nested else "nextPage", str) or ""
+        if token and (not items or token == place.token or not (nested or re.fullmatch("[0-9]{1,9}", token))):
+            raise ServiceError(f"{server.program} answers with pages that have no end.")
+        last = items[-1].taken if items else ""
+        if not token:
+            place = Place()
+        elif last != place.taken and _PLAIN.fullmatch(last):
+            place = Place(last)
+        else:
+            place = Place(place.taken, token)
+        new = [item for item in items if item.id not in before]
+        before = {item.id for item in items}
+        yield new, place
+        if not token:
+            return
+    raise ServiceError(f"{server.program} answers with more than {MOST_PAGES:,} pages.")
+
+
+def checked_id(value: object) -> str:
+    """Return an id of an answer; only what looks like a UUID may become a part of a path."""
+    text = checked(value, "id", str)
+    if not UUID.fullmatch(text):
+        raise ServiceError(f"The server answers with the id {text[:60]!r}; expected a UUID.")
+    return text.lower()
+
+
+def _item(record: Any) -> Item:
+    hashed = optional(record, "thumbhash", str)
+    return Item(
+        checked_id(field(record, "id", str)),
+        field(record, "originalFileName", str),
+        f"{field(record, 'checksum', str)} {hashed}",
+        field(record, "fileCreatedAt", str),
+        field(record, "createdAt", str),
+        hashed is not None,
+    )

@@ -1,0 +1,451 @@
+"""Immich on the loopback address: its library of photos and tags, with the traps of the real one.
+
+Made from Immich's own sources (`tag.service.ts`, `tag.repository.ts`, `search.service.ts`, `search.dto.ts`,
+`database.ts`, `metadata.service.ts`, `job.service.ts`) and checked against its OpenAPI file. What the tests rely on:
+
+* a search for a tag finds the photos of all tags under it, too; items of a search carry no tags;
+* tagging alone does not move a photo's `updatedAt`: a job that writes the sidecar does, and after it one that reads the
+  file again. `run_jobs` runs them; they run after each request unless `jobs_wait`. Photos that are read-only have none;
+* deleting a tag moves no `updatedAt` at all;
+* ids in `PUT /tags/assets` that are not there, or not allowed, are dropped without a word;
+* reading a file replaces the tags of its photo by those of the file and its sidecar: a photo that was uploaded just
+  now, or is read-only, loses those that it got over the API.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import re
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fakes.served import Asked, FakeServer, Reply, reply
+
+KEY = "immich-key-of-the-tests"
+PERMISSIONS = ("asset.read", "asset.view", "asset.update", "asset.statistics",
+               "tag.create", "tag.read", "tag.asset", "tag.delete")  # fmt: skip
+UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+FLAT = {"type", "visibility", "tagIds", "updatedAfter", "updatedBefore", "createdAfter", "createdBefore", "takenAfter",
+        "takenBefore", "order", "page"}  # fmt: skip
+BOTH = {"size", "withExif"}
+NEW = {"filter", "orderBy", "cursor"}
+
+
+@dataclass
+class Photo:
+    """An asset."""
+
+    id: str
+    name: str
+    preview: bytes | None
+    created: float
+    taken: float
+    updated: float
+    tags: set[str] = field(default_factory=set)  # Ids: what the database holds
+    in_file: set[str] = field(default_factory=set)  # Values: what the file and its sidecar hold
+    visibility: str = "timeline"
+    type: str = "IMAGE"
+    trashed: bool = False
+    read_only: bool = False
+    partner: bool = False  # Somebody else's: seen, but not to be changed
+    picture: int = 0  # Counts edits
+
+
+@dataclass
+class Tag:
+    """A tag; its value is its path."""
+
+    id: str
+    value: str
+    parent: str | None
+    created: float
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, message: object) -> None:
+        super().__init__(status)
+        self.status, self.message = status, message
+
+
+class FakeImmich(FakeServer):
+    """Immich's server, of one user; its people's side is in methods of Python."""
+
+    def __init__(self, version: tuple[int, int, int] = (3, 1, 0), log: Path | None = None, seed: int = 0) -> None:
+        super().__init__(log)
+        self.version = version
+        self.keys: dict[str, tuple[str, ...]] = {KEY: PERMISSIONS}
+        self.photos: dict[str, Photo] = {}
+        self.tags: dict[str, Tag] = {}
+        self.jobs_wait = False
+        self.jobs: list[str] = []  # Photos whose sidecars are to be written
+        self.writes: list[tuple[str, str, str]] = []  # Each new pair and each one taken: "add" or "take", photo, value
+        self._random = random.Random(seed)
+        self._last = 0.0
+
+    # What people do.
+
+    def add_photo(
+        self,
+        name: str,
+        preview: bytes | None = b"\xff\xd8 a picture",
+        tags: tuple[str, ...] = (),
+        *,
+        age: float = 86_400.0,
+        taken: float | None = None,
+        **more: Any,
+    ) -> str:
+        """Upload a photo some seconds ago, with tags in its file, and return its id."""
+        now = self._tick()
+        made = Photo(self._uuid(), name, preview, now - age, now - age if taken is None else taken, now - age, **more)
+        with self.lock:
+            self.photos[made.id] = made
+            made.in_file = set(tags)
+            made.tags = {self.tag(value).id for value in tags}
+        return made.id
+
+    def tag(self, value: str) -> Tag:
+        """Return a tag, made with its parents where it is not there."""
+        parent: Tag | None = None
+        path = ""
+        for part in value.split("/"):
+            path = f"{path}/{part}" if parent else part
+            found = next((tag for tag in self.tags.values() if tag.value == path), None)
+            if found is None:
+                found = Tag(self._uuid(), path, parent.id if parent else None, self._tick())
+                self.tags[found.id] = found
+            parent = found
+        assert parent is not None
+        return parent
+
+    def person_tags(self, photo: str, value: str) -> None:
+        """Tag a photo in the web page."""
+        with self.lock:
+            self._link(photo, self.tag(value).id)
+            self._after()
+
+    def person_untags(self, photo: str, value: str) -> None:
+        """Take a tag off a photo in the web page."""
+        with self.lock:
+            self._unlink(photo, self.tag(value).id)
+            self._after()
+
+    def delete_tag(self, value: str) -> None:
+        """Delete a tag with those under it: no photo's `updatedAt` moves."""
+        with self.lock:
+            gone = {tag.id for tag in self.tags.values() if tag.value == value or tag.value.startswith(f"{value}/")}
+            for photo in self.photos.values():
+                photo.tags -= gone
+            for tag in gone:
+                del self.tags[tag]
+
+    def trash(self, photo: str) -> None:
+        """Throw a photo away."""
+        with self.lock:
+            self.photos[photo].trashed = True
+            self.photos[photo].updated = self._tick()
+
+    def edit(self, photo: str, preview: bytes) -> None:
+        """Change a picture."""
+        with self.lock:
+            found = self.photos[photo]
+            found.preview, found.picture, found.updated = preview, found.picture + 1, self._tick()
+
+    def clean_tags(self) -> None:
+        """Delete empty tags, as the nightly job does."""
+        with self.lock:
+            used = {tag for photo in self.photos.values() for tag in photo.tags}
+            for tag in [each for each in self.tags if not used & self._under(each)]:
+                del self.tags[tag]
+
+    def run_jobs(self) -> None:
+        """Write the sidecars of photos that were tagged, and read the files again, which moves `updatedAt`."""
+        with self.lock:
+            jobs, self.jobs = self.jobs, []
+            for photo in jobs:
+                found = self.photos.get(photo)
+                if found is not None and not found.read_only:
+                    found.in_file = {self.tags[tag].value for tag in found.tags if tag in self.tags}
+                    self.read_file(photo)
+
+    def read_file(self, photo: str) -> None:
+        """Extract a photo's metadata: its tags become those of the file."""
+        with self.lock:
+            found = self.photos[photo]
+            found.tags = {self.tag(value).id for value in found.in_file}
+            found.updated = self._tick()
+
+    def tags_of(self, photo: str) -> set[str]:
+        """Return the values of a photo's tags."""
+        return {self.tags[tag].value for tag in self.photos[photo].tags if tag in self.tags}
+
+    def state(self) -> dict[str, tuple[str, ...]]:
+        """Return the tags of all photos that are there, by the names of their files."""
+        with self.lock:
+            return {
+                photo.name: tuple(sorted(self.tags_of(photo.id))) for photo in self.photos.values() if not photo.trashed
+            }
+
+    # What the server does.
+
+    def answer(self, asked: Asked) -> Reply:
+        """Route a request as Immich does; errors are Immich's."""
+        try:
+            made = self._answer(asked)
+            self._after()
+        except _RefusedError as error:
+            reason = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found"}[error.status]
+            return reply({"message": error.message, "error": reason, "statusCode": error.status}, error.status)
+        return made
+
+    def _answer(self, asked: Asked) -> Reply:
+        route = (asked.method, *asked.path.strip("/").split("/"))
+        match route:
+            case ("GET", "api", "server", "version"):
+                major, minor, patch = self.version
+                return reply({"major": major, "minor": minor, "patch": patch, "prerelease": None})
+            case ("GET", "api", "api-keys", "me"):
+                held = self._held(asked)
+                now = _iso(self.now())
+                return reply({"id": str(uuid.UUID(int=2**76 * 4 + 2**63)), "name": "visterm", "createdAt": now,
+                              "updatedAt": now, "permissions": list(held)})  # fmt: skip
+            case ("GET", "api", "tags"):
+                self._needs(asked, "tag.read")
+                return reply([self._tag_shown(tag) for tag in sorted(self.tags.values(), key=lambda tag: tag.value)])
+            case ("PUT", "api", "tags"):
+                self._needs(asked, "tag.create")
+                values = self._texts(self._body(asked, {"tags"}), "tags")
+                return reply([self._tag_shown(self.tag(value)) for value in dict.fromkeys(values)])
+            case ("PUT", "api", "tags", "assets"):
+                self._needs(asked, "tag.asset")
+                body = self._body(asked, {"tagIds", "assetIds"})
+                return reply({"count": self._tag_assets(self._ids(body, "tagIds"), self._ids(body, "assetIds"))})
+            case ("DELETE", "api", "tags", tag, "assets"):
+                self._needs(asked, "tag.asset")
+                return reply(self._untag(self._id(tag), self._ids(self._body(asked, {"ids"}), "ids")))
+            case ("POST", "api", "search", "metadata"):
+                self._needs(asked, "asset.read")
+                return reply(self._search(self._body(asked, FLAT | BOTH | (NEW if self.version >= (3, 2) else set()))))
+            case ("POST", "api", "search", "statistics"):
+                self._needs(asked, "asset.statistics")
+                known = FLAT - {"order", "page"} | ({"filter"} if self.version >= (3, 2) else set())
+                return reply({"total": len(self._found(self._body(asked, known)))})
+            case ("GET", "api", "assets", photo):
+                self._needs(asked, "asset.read")
+                found = self._photo(photo, "asset.read")
+                return reply(
+                    {**self._asset(found), "tags": [self._tag_shown(self.tags[tag]) for tag in sorted(found.tags)]}
+                )
+            case ("GET", "api", "assets", photo, "thumbnail"):
+                self._needs(asked, "asset.view")
+                if asked.query.get("size", "thumbnail") != "preview" or set(asked.query) - {"size"}:
+                    raise _RefusedError(400, ["the fake has previews only"])
+                preview = self._photo(photo, "asset.view").preview
+                if preview is None:
+                    raise _RefusedError(404, "Asset media not found")
+                return Reply(200, preview, "image/jpeg")
+        raise _RefusedError(404, f"Cannot {asked.method} {asked.path}")
+
+    def _search(self, body: dict[str, Any]) -> dict[str, Any]:
+        new = NEW & set(body)
+        if new and FLAT & set(body):
+            raise _RefusedError(400, ["the flat fields and filter, orderBy, cursor exclude each other"])
+        size, page = body.get("size", 250), body.get("page", 1)
+        if not 1 <= size <= 1000 or page < 1:
+            raise _RefusedError(400, ["size must be 1 to 1000, page at least 1"])
+        start = (page - 1) * size
+        if "cursor" in body:
+            try:
+                start = int(base64.b64decode(body["cursor"], validate=True).decode().removeprefix("offset "))
+            except ValueError as error:
+                raise _RefusedError(400, ["Invalid cursor"]) from error
+        order = body.get("order", "desc") if not new else body.get("orderBy", {}).get("direction", "desc")
+        if order not in ("asc", "desc"):
+            raise _RefusedError(400, ["order must be asc or desc"])
+        found = sorted(self._found(body), key=lambda photo: (photo.taken, photo.id), reverse=order == "desc")
+        items = [self._asset(photo) for photo in found[start : start + size]]
+        more = start + size < len(found)
+        assets = {"total": len(items), "count": len(items), "items": items, "facets": []}
+        assets["nextPage"] = str(page + 1) if more and not new else None
+        if self.version >= (3, 2):
+            assets["nextCursor"] = base64.b64encode(b"offset %d" % (start + size)).decode() if more and new else None
+        return {"albums": {"total": 0, "count": 0, "items": [], "facets": []}, "assets": assets}
+
+    def _found(self, body: dict[str, Any]) -> list[Photo]:
+        tests = self._filter(body["filter"]) if "filter" in body else self._flat(body)
+        return [photo for photo in self.photos.values() if all(test(photo) for test in tests)]
+
+    def _flat(self, body: dict[str, Any]) -> list[Any]:
+        tests: list[Any] = [lambda photo: not photo.trashed]
+        visibility = body.get("visibility")
+        tests.append(lambda photo: photo.visibility == visibility if visibility else photo.visibility != "locked")
+        if "type" in body:
+            tests.append(lambda photo: photo.type == body["type"])
+        for name, of in (("updated", "updated"), ("created", "created"), ("taken", "taken")):
+            if f"{name}After" in body:
+                after = _time(body[f"{name}After"])
+                tests.append(lambda photo, of=of, after=after: getattr(photo, of) >= after)
+            if f"{name}Before" in body:
+                before = _time(body[f"{name}Before"])
+                tests.append(lambda photo, of=of, before=before: getattr(photo, of) <= before)
+        if "tagIds" in body:
+            if body["tagIds"] is None:
+                tests.append(lambda photo: not photo.tags)
+            elif asked := [self._under(tag) for tag in self._ids(body, "tagIds")]:
+                tests.append(lambda photo: all(photo.tags & under for under in asked))
+        return tests
+
+    def _filter(self, given: dict[str, Any]) -> list[Any]:
+        dates = {"updatedAt": "updated", "createdAt": "created", "takenAt": "taken"}
+        known = {"type", "visibility", "tagIds", "hasTags", "trashedAt", *dates}
+        if (
+            not isinstance(given, dict)
+            or set(given) - known
+            or any(not isinstance(v, dict) or not v for v in given.values())
+        ):
+            raise _RefusedError(400, [f"filter holds what the fake does not know: {given}"])
+        tests: list[Any] = [lambda photo: photo.visibility != "locked"]
+        for name, of in dates.items():
+            for how, value in given.get(name, {}).items():
+                when = _time(value)
+                test = {"gt": float.__gt__, "gte": float.__ge__, "lt": float.__lt__, "lte": float.__le__}[how]
+                tests.append(lambda photo, of=of, test=test, when=when: test(getattr(photo, of), when))
+        for name in {"type", "visibility"} & set(given):
+            tests += [lambda photo, name=name: getattr(photo, name) == given[name]["eq"]]
+        if "trashedAt" in given:  # without it, photos in the bin are found
+            tests.append(lambda photo: not photo.trashed if given["trashedAt"]["eq"] is None else photo.trashed)
+        if "hasTags" in given:
+            tests.append(lambda photo: bool(photo.tags) == given["hasTags"]["eq"])
+        for how in given.get("tagIds", {}):
+            asked = [self._under(tag) for tag in self._ids(given["tagIds"], how)]
+            if not asked:
+                raise _RefusedError(400, [f"tagIds.{how} must have one id"])
+            combine = {"any": any, "all": all, "none": lambda found: not any(found)}[how]
+            tests.append(
+                lambda photo, asked=asked, combine=combine: combine(bool(photo.tags & under) for under in asked)
+            )
+        return tests
+
+    def _tag_assets(self, tags: list[str], photos: list[str]) -> int:
+        allowed = [each for each in photos if each in self.photos and not self.photos[each].partner]
+        return sum(self._link(photo, tag) for tag in tags if tag in self.tags for photo in allowed)
+
+    def _untag(self, tag: str, photos: list[str]) -> list[dict[str, Any]]:
+        if tag not in self.tags:
+            raise _RefusedError(400, "Not found or no tag.asset access")
+        made: list[dict[str, Any]] = []
+        for photo in photos:
+            there = photo in self.photos and tag in self.photos[photo].tags
+            made.append({"id": photo, "success": there} | ({} if there else {"error": "not_found"}))
+            if there:
+                self._unlink(photo, tag)
+        return made
+
+    def _link(self, photo: str, tag: str) -> bool:
+        found = self.photos[photo]
+        if tag in found.tags:
+            return False
+        found.tags.add(tag)
+        self.jobs.append(photo)
+        self.writes.append(("add", photo, self.tags[tag].value))
+        return True
+
+    def _unlink(self, photo: str, tag: str) -> None:
+        self.photos[photo].tags.discard(tag)
+        self.jobs.append(photo)
+        self.writes.append(("take", photo, self.tags[tag].value))
+
+    def _after(self) -> None:
+        if not self.jobs_wait:
+            self.run_jobs()
+
+    def _under(self, tag: str) -> set[str]:
+        """Return a tag and all that are under it, as Immich's closure table does."""
+        value = self.tags[tag].value if tag in self.tags else "\0"
+        return {each.id for each in self.tags.values() if each.value == value or each.value.startswith(f"{value}/")}
+
+    def _photo(self, photo: str, permission: str) -> Photo:
+        found = self.photos.get(self._id(photo))
+        if found is None:
+            raise _RefusedError(400, f"Not found or no {permission} access")
+        return found
+
+    def _held(self, asked: Asked) -> tuple[str, ...]:
+        key = asked.headers.get("x-api-key")
+        if key is None:
+            raise _RefusedError(401, "Authentication required")
+        if key not in self.keys:
+            raise _RefusedError(401, "Invalid API key")
+        return self.keys[key]
+
+    def _needs(self, asked: Asked, permission: str) -> None:
+        if permission not in self._held(asked):
+            raise _RefusedError(403, f"Missing required permission: {permission}")
+
+    def _body(self, asked: Asked, known: set[str]) -> dict[str, Any]:
+        if not asked.headers.get("content-type", "").startswith("application/json"):
+            raise _RefusedError(400, ["expected a body of JSON"])
+        try:
+            body = json.loads(asked.body)
+        except ValueError as error:
+            raise _RefusedError(400, "Unexpected token in JSON") from error
+        if not isinstance(body, dict) or set(body) - known:
+            raise _RefusedError(400, [f"expected {sorted(known)}"])
+        return body
+
+    def _texts(self, body: dict[str, Any], name: str) -> list[str]:
+        given = body.get(name)
+        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+            raise _RefusedError(400, [f"{name} must be a list of texts"])
+        return given
+
+    def _ids(self, body: dict[str, Any], name: str) -> list[str]:
+        return [self._id(each) for each in self._texts(body, name)]
+
+    def _id(self, text: str) -> str:
+        if not UUID.fullmatch(text):
+            raise _RefusedError(400, ["id must be a UUID"])
+        return text.lower()
+
+    def _asset(self, photo: Photo) -> dict[str, Any]:
+        taken, digest = _iso(photo.taken), hashlib.sha1(photo.id.encode()).digest()
+        thumbhash = None if photo.preview is None else base64.b64encode(b"%d" % photo.picture + digest[:20]).decode()
+        return {
+            "id": photo.id, "ownerId": str(uuid.UUID(int=2**76 * 4 + 2**63 + photo.partner)), "type": photo.type,
+            "originalFileName": photo.name, "originalPath": f"/data/{photo.name}", "visibility": photo.visibility,
+            "checksum": base64.b64encode(digest).decode(), "thumbhash": thumbhash, "createdAt": _iso(photo.created),
+            "fileCreatedAt": taken, "fileModifiedAt": taken, "localDateTime": taken, "updatedAt": _iso(photo.updated),
+            "isArchived": photo.visibility == "archive", "isEdited": False, "isFavorite": False, "isOffline": False,
+            "isTrashed": photo.trashed, "hasMetadata": True, "duration": None, "width": 640, "height": 480,
+        }  # fmt: skip
+
+    def _tag_shown(self, tag: Tag) -> dict[str, Any]:
+        made = {"id": tag.id, "name": tag.value.rsplit("/", 1)[-1], "value": tag.value}
+        made |= {"createdAt": _iso(tag.created), "updatedAt": _iso(tag.created)}
+        return made | ({"parentId": tag.parent} if tag.parent else {})
+
+    def _uuid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def _tick(self) -> float:
+        """Return the time by the server's clock, later than at the last change."""
+        self._last = max(self.now(), self._last + 1e-6)
+        return self._last
+
+
+def _iso(seconds: float) -> str:
+    """Return a time as Immich writes it, cut to milliseconds."""
+    shown = datetime.fromtimestamp(int(seconds * 1000) / 1000, UTC)
+    return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _time(text: object) -> float:
+    if not isinstance(text, str) or not DATE.fullmatch(text):
+        raise _RefusedError(400, [f"expected a date and time, not {text!r}"])
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,135 @@
+"""What is particular to Immich: two shapes of its API, tags under tags, and changes that leave no trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes.immich import KEY, FakeImmich
+from visterm.connectors.contract import Pair
+from visterm.connectors.immich import Immich
+from visterm.core.errors import DataError, ServiceError
+from visterm.core.web_client import Patience
+
+VERSIONS = [(3, 1, 0), (3, 2, 1)]
+
+
+@pytest.fixture(params=VERSIONS, ids=["3.1", "3.2"])
+def fake(request):
+    with FakeImmich(request.param) as made:
+        yield made
+
+
+def connected(fake, **patience):
+    return Immich(fake.url, KEY, Patience(timeout=10, **{"wait": 0.01, "retries": 3, **patience}))
+
+
+def read(library, since=""):
+    """Return the tags of changed photos by id, and the last mark."""
+    pages = list(library.changes(since))
+    return {photo.id: set(photo.tags) for page in pages for photo in page.photos}, pages[-1].mark
+
+
+def test_asks_the_version_in_its_own_shape(fake):
+    photo = fake.add_photo("a.jpg", tags=("sky",))
+    library = connected(fake)
+    assert library.check() == f"Immich {'.'.join(map(str, fake.version))}"
+    assert read(library)[0] == {photo: {"sky"}}
+    assert library.count() == 1
+    bodies = [each["body"] for each in fake.traffic if each["path"].startswith("/api/search/")]
+    assert all(("filter" in body) == (fake.version >= (3, 2)) for body in bodies)
+
+
+def test_tells_a_tag_from_those_under_it(fake):
+    kinds = {"child": ("animals/dog",), "parent": ("animals",), "both": ("animals", "animals/dog"), "none": ()}
+    photos = {fake.add_photo(f"{name}{i}.jpg", tags=tags): set(tags) for name, tags in kinds.items() for i in range(9)}
+    assert read(connected(fake))[0] == photos
+
+
+def test_finds_that_a_tag_was_deleted_though_no_photo_changed(fake):
+    photos = [fake.add_photo(f"{i}.jpg", tags=("sky", "tree")) for i in range(5)]
+    library = connected(fake)
+    mark = read(library)[1]
+    assert read(library, mark)[0] == {}
+    fake.delete_tag("sky")
+    assert read(library, mark)[0] == {photo: {"tree"} for photo in photos}
+
+
+def test_looks_at_all_photos_once_a_day_for_changes_without_a_trace(fake):
+    """Immich cannot write the sidecars of a library that is read-only, and then tagging does not move `updatedAt`."""
+    photo = fake.add_photo("a.jpg", read_only=True)
+    library = connected(fake)
+    mark = read(library)[1]
+    fake.person_tags(photo, "sky")
+    assert read(library, mark)[0] == {}
+    fake.offset += 25 * 3600
+    assert read(library, mark)[0] == {photo: {"sky"}}
+
+
+def test_photos_that_came_just_now_are_not_ready_and_come_again(fake):
+    photo = fake.add_photo("a.jpg", age=0)
+    library = connected(fake)
+    (page,) = library.changes()
+    assert [each.ready for each in page.photos] == [False]
+    fake.offset += 301
+    (page,) = library.changes(page.mark)
+    assert [(each.id, each.ready) for each in page.photos] == [(photo, True)]
+    (page,) = library.changes(page.mark)
+    assert page.photos == [], "it is ready, and has not changed"
+
+
+def test_photos_without_a_preview_come_once_it_is_made(fake):
+    photo = fake.add_photo("a.jpg", preview=None)
+    library = connected(fake)
+    tags, mark = read(library)
+    assert tags == {}
+    with pytest.raises(DataError, match="no preview"):
+        library.preview(photo)
+    fake.edit(photo, b"\xff\xd8 a picture")
+    assert read(library, mark)[0] == {photo: set()}
+    assert library.preview(photo) == b"\xff\xd8 a picture"
+
+
+def test_writes_again_where_the_nightly_job_deleted_an_empty_tag(fake):
+    photo = fake.add_photo("a.jpg")
+    library = connected(fake)
+    pairs = [Pair(photo, "visterm/cat")]
+    for _ in range(2):
+        assert library.add(pairs) == []
+        assert library.there(pairs) == {(photo, "visterm/cat")}
+        assert library.take(pairs) == []
+        assert library.there(pairs) == set()
+        fake.clean_tags()
+        assert fake.tags == {}
+        assert library.take(pairs) == [], "a tag that is not there has no photos"
+
+
+def test_ids_that_are_dropped_without_a_word_are_not_there(fake):
+    mine, partners = fake.add_photo("a.jpg"), fake.add_photo("b.jpg", partner=True)
+    library = connected(fake)
+    gone = "00000000-0000-4000-8000-000000000000"
+    pairs = [Pair(photo, "visterm/cat") for photo in (mine, partners, gone)]
+    library.add(pairs)
+    assert library.there(pairs) == {(mine, "visterm/cat")}
+
+
+def test_few_requests_for_many_pairs(fake):
+    photos = [fake.add_photo(f"{i}.jpg") for i in range(60)]
+    library = connected(fake)
+    library.check()
+    pairs = [Pair(photo, f"visterm/{tag}") for i, photo in enumerate(photos) for tag in "abcd"[: 1 + i % 4]]
+    for work in (library.add, library.there):
+        before = fake.asked()
+        work(pairs)
+        assert fake.asked() - before <= 5, work
+    assert sorted((photo, tag) for _, photo, tag in fake.writes) == sorted(pair[:2] for pair in pairs)
+
+
+def test_old_versions_are_refused():
+    with FakeImmich((2, 7, 3)) as fake, pytest.raises(ServiceError, match=r"Immich 2\.7; expected 3\.0 or newer"):
+        connected(fake).check()
+
+
+def test_what_is_no_mark_is_refused(fake):
+    for mark in ("{", "[]", '{"since": "yesterday"}', '{"other": 1}', "null"):
+        with pytest.raises(DataError, match="no mark"):
+            list(connected(fake).changes(mark))
