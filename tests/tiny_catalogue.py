@@ -25,16 +25,17 @@ class TinyCatalogue(NamedTuple):
     photos: Path
 
 
-def make_tiny_catalogue(folder: Path, model: str = "wsabie") -> TinyCatalogue:
-    """Draw photos, fit a run on their tags, and index them."""
+def make_tiny_catalogue(folder: Path, model: str = "wsabie", n_images: int = N_IMAGES) -> TinyCatalogue:
+    """Draw photos, fit a run on their tags, and index them; from 100 on it has confidences."""
     photos = folder / "photos"
     photos.mkdir(parents=True)
-    for i in range(N_IMAGES):
+    digits = len(str(n_images - 1))
+    for i in range(n_images):
         exif = Image.Exif()
         exif[0x010F] = "a camera that knows where I live"
         picture = Image.fromarray(scene(KINDS[i % 2], i, SIZE))
-        picture.save(photos / f"{i:02d}.jpg", quality=95, exif=exif)
-    tags = [[KINDS[i % 2], "rare one" if i % 3 == 0 else "thing"] for i in range(N_IMAGES)]
+        picture.save(photos / f"{i:0{digits}d}.jpg", quality=95, exif=exif)
+    tags = [[KINDS[i % 2], "rare one" if i % 3 == 0 else "thing"] for i in range(n_images)]
     paths = sorted(photos.iterdir())
     settings = {"colours": 4, "codebook": 12, "scales": (1.0,), "max_side": 64}
     params = {"dim": 8, "epochs": 20} if model == "wsabie" else {}

@@ -33,6 +33,13 @@ def serve(
         list[str] | None,
         typer.Option(help="A host name of this machine; requests to other names are refused. Repeat for more."),
     ] = None,
+    vision_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A host from which pictures are fetched that PhotoPrism names [default: none]. Repeat for more.",
+            show_default=False,
+        ),
+    ] = None,
     images: Annotated[
         list[Path] | None,
         typer.Option(
@@ -50,7 +57,7 @@ def serve(
     """Serve a catalogue as a web page and an API.
 
     On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be reached
-    from this machine only. It never connects to other hosts.
+    from this machine only. It connects to no other hosts but those of --vision-host.
     """
     try:
         import fastapi  # noqa: F401
@@ -74,7 +81,7 @@ def serve(
             "python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
-    access = Access.of(host, token, name or ())
+    access = Access.of(host, token, name or (), vision_host or ())
     n_workers = workers or default_workers(catalogue)
 
     def announce(address: str) -> None:

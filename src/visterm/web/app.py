@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 import visterm
 from visterm.core.errors import VistermError
-from visterm.web.api import about, images, jobs, search, tags
+from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.body_limit import BodyLimit
 from visterm.web.errors import as_refused
 from visterm.web.figures import Member
@@ -70,7 +70,7 @@ def create_app(
     app.state.service = service
     for kind in (HTTPException, RequestValidationError, VistermError):
         app.add_exception_handler(kind, answer_error)
-    for part in (search, images, about, tags, jobs):
+    for part in (search, images, about, tags, jobs, vision):
         refusing = [] if part is about else [Depends(refuse_unknown)]  # whoever checks health may add what it likes
         app.include_router(part.router, prefix=PREFIX, dependencies=refusing)
     app.include_router(label_studio)

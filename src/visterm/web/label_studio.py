@@ -8,8 +8,6 @@ never fetched.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -29,6 +27,7 @@ from visterm.web.body_limit import MEDIUM, JsonRoute, takes, takes_pictures
 from visterm.web.errors import Refused, json_answer
 from visterm.web.schemas import errors
 from visterm.web.service import VERSION, Service, service_of
+from visterm.web.uploads import data_content
 
 router = APIRouter(prefix="/label-studio", tags=["Label Studio"], route_class=JsonRoute)
 
@@ -43,7 +42,6 @@ NOT_OURS = (
 )
 _ID = re.compile(r"(?:visterm:)?(\d{1,18})")
 _ADDRESS = re.compile(r".*/api/v1/images/(\d{1,18})(?:/thumbnail)?")
-_DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
 _DECLARES = re.compile(r"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 Task = dict[str, Any]
@@ -222,11 +220,9 @@ def _suggested(tags: Sequence[Tag], config: Choices) -> list[tuple[Tag, str]]:
 
 async def _picture(service: Service, sent: Any) -> bytes | str:
     """Return the content of a ``data:`` address, or the path of a photo of the catalogue."""
-    if isinstance(sent, str) and _DATA.match(sent):
-        try:
-            return base64.b64decode(sent.partition(",")[2], validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise DataError(f"the data: address is not base64: {error}") from error
+    content = data_content(sent) if isinstance(sent, str) else None
+    if content is not None:
+        return content
     image_id = _id_of(sent)
     if image_id is None:
         raise DataError(NOT_OURS)

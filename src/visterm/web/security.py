@@ -51,11 +51,13 @@ class Access:
     """Accepted names in the ``Host`` header. They exclude the name of another site that points here (DNS rebinding)."""
     any_address: bool = False  # Whether numeric addresses are accepted as well: no name can be made to look like one
 
+    fetched_hosts: frozenset[str] = frozenset()  # Of machines from which pictures are fetched that a request names
+
     @classmethod
-    def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> Access:
-        """Return the access of a service that listens on `host` and has more `names`."""
+    def of(cls, host: str, token: str = "", names: Iterable[str] = (), fetched: Iterable[str] = ()) -> Access:
+        """Return the access of a service that listens on `host`, has more `names`, and fetches from hosts."""
         hosts = {name.lower() for name in (host, *names, *LOOPBACK_NAMES) if name}
-        return cls(token, frozenset(hosts), host in NAMES_OF_ALL)
+        return cls(token, frozenset(hosts), host in NAMES_OF_ALL, frozenset(name.lower() for name in fetched))
 
     @property
     def cookie(self) -> str:

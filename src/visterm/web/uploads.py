@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 import sys
 from typing import Any, NamedTuple
 
@@ -9,6 +12,7 @@ from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from visterm.core.errors import DataError
 from visterm.web.errors import Refused
 
 FIELD = "image"
@@ -28,11 +32,27 @@ BODY: dict[str, Any] = {
 """OpenAPI's description of such requests."""
 
 
+_DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
+
+
 class Upload(NamedTuple):
     """An uploaded picture. Its name is only repeated in answers; no file is opened by it."""
 
     name: str
     content: bytes
+
+
+def data_content(address: str) -> bytes | None:
+    """Return the content of a picture's ``data:`` address; None for another address.
+
+    Raises DataError if it is not base64.
+    """
+    if not _DATA.match(address):
+        return None
+    try:
+        return base64.b64decode(address.partition(",")[2], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise DataError(f"the data: address is not base64: {error}") from error
 
 
 async def read_uploads(request: Request, most: int) -> list[Upload]:

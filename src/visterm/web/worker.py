@@ -31,7 +31,8 @@ def main() -> None:
     n_workers, number = settings["n_workers"], settings["number"]
     figures = Figures(n_workers + 1, number, settings["figures"])
     member = Member(figures, n_workers, tell, os.getppid(), settings["metrics"])
-    access = Access(settings["token"], frozenset(settings["hosts"]), settings["any_address"])
+    hosts, fetched = frozenset(settings["hosts"]), frozenset(settings["fetched_hosts"])
+    access = Access(settings["token"], hosts, settings["any_address"], fetched)
     try:
         app = create_app(
             settings["catalogue"], access=access, folders=settings["folders"], n_jobs=settings["n_jobs"], member=member

@@ -72,7 +72,8 @@ def run_workers(
         bound.setblocking(False)
         settings = {
             "catalogue": str(path), "token": access.token, "hosts": sorted(access.hosts),
-            "any_address": access.any_address, "folders": [str(Path(folder).absolute()) for folder in folders],
+            "any_address": access.any_address, "fetched_hosts": sorted(access.fetched_hosts),
+            "folders": [str(Path(folder).absolute()) for folder in folders],
             "n_jobs": n_jobs, "n_workers": n_workers, "metrics": metrics,
         }  # fmt: skip
         address = address_of(host, bound.getsockname()[1])

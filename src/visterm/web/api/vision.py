@@ -1,0 +1,211 @@
+"""PhotoPrism's vision service: the labels that the run finds in pictures, in the shape that PhotoPrism reads.
+
+Requests and answers are those of its ``RequestFormat: vision`` (``internal/ai/vision/api_request.go`` and
+``api_response.go``). A request has one picture, or three square parts of one photo; their labels are put together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from visterm.core.errors import ImageError
+from visterm.core.types import Tag
+from visterm.core.web_client import Patience, ask
+from visterm.web.batching import TagLimits
+from visterm.web.body_limit import JsonRoute, takes_pictures
+from visterm.web.errors import Refused, as_refused, json_answer
+from visterm.web.schemas import STATUSES, errors
+from visterm.web.service import Service, service_of
+from visterm.web.uploads import data_content
+
+PRECISION = 0.9
+FEW = 5  # Labels of a run without confidences
+MOST_SURE = 0.99
+"""PhotoPrism stores 100 - 100 c as the uncertainty of a label; 0 is left to people, who confirm labels so."""
+
+PATIENCE = Patience(timeout=30.0, retries=2)
+SHAPED = (400, 408, 413, 422, 500, 503, 507)
+
+
+class VisionRoute(JsonRoute):
+    """A route whose errors have the shape that PhotoPrism reads: ``error`` is a text."""
+
+    def get_route_handler(self) -> Callable[..., Any]:
+        """Return the handler."""
+        handle = super().get_route_handler()
+
+        async def handle_shaped(request: Request) -> Response:
+            try:
+                answer: Response = await handle(request)
+            except Exception as error:
+                refused = as_refused(error)
+                content = {"code": refused.status_code, "error": refused.detail}
+                return json_answer(content, refused.status_code, refused.headers)
+            return answer
+
+        return handle_shaped
+
+
+router = APIRouter(route_class=VisionRoute)
+
+
+class VisionRequest(BaseModel):
+    """Pictures to label. PhotoPrism sends more, which is for other services, and differs by version."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: str = Field("", max_length=200, description="Name of the request, which the answer repeats.")
+    images: list[str] = Field([], description="The pictures, as `data:` addresses.")
+    url: str = Field("", description="One more picture, by its address.")
+
+
+class VisionLabel(BaseModel):
+    """A label."""
+
+    name: str = Field(description="The tag.")
+    source: str = Field("image", description="Always image: it comes from the picture.")
+    priority: int = Field(0, description="Always 0.")
+    confidence: float | None = Field(None, description="Probability that the label is right; absent if unknown.")
+    topicality: float | None = Field(None, description="The same.")
+    categories: list[str] = Field([], description="Always empty.")
+
+
+class VisionLabels(BaseModel):
+    """What was found."""
+
+    labels: list[VisionLabel] = Field(description="The labels, most likely first; none, if none is likely enough.")
+
+
+class VisionModel(BaseModel):
+    """The run that answers."""
+
+    type: str = Field("labels", description="Always labels.")
+    name: str = Field("visterm", description="Always visterm.")
+    version: str = Field(description="Fingerprint of the run.")
+    resolution: int = Field(description="Side of the pictures that the encoder reads, in pixels; 0: it reads any.")
+
+
+class VisionAnswer(BaseModel):
+    """The labels of a request's pictures."""
+
+    id: str = Field(description="Name of the request.")
+    code: int = Field(200, description="Always 200.")
+    model: VisionModel = Field(description="The run that answers.")
+    result: VisionLabels = Field(description="What was found.")
+
+
+class VisionErrorAnswer(BaseModel):
+    """The answer to a request that failed."""
+
+    code: int = Field(description="The status of the answer.")
+    error: str = Field(description="What is wrong, what is accepted, and what to do.")
+
+
+@router.post(
+    "/vision/labels",
+    tags=["PhotoPrism"],
+    response_model=VisionAnswer,
+    responses=errors()
+    | {status: {"model": VisionErrorAnswer, "description": STATUSES[status][1]} for status in SHAPED},
+)
+@takes_pictures
+async def labels(
+    request: Request,
+    sent: VisionRequest,
+    precision: Annotated[float, Query(gt=0, lt=1, description="Share of labels that should be right (0-1).")] = PRECISION,
+) -> Response:
+    """Label a picture for PhotoPrism, which calls this as its vision service.
+
+    Pictures come as `data:` addresses. Others are fetched only from hosts that the service was told to trust
+    (`--vision-host`). Several pictures are parts of one photo.
+    """
+    service = service_of(request)
+    images = [*sent.images, *([sent.url] if sent.url else [])]
+    if not images:
+        raise Refused(422, "The request has no picture: send data: addresses in 'images'.", field="images")
+    if len(images) > service.bounds.pictures:
+        most = service.bounds.pictures
+        raise Refused(422, f"The request has {len(images)} pictures; send at most {most} at once.", field="images")
+    tagger = service.catalogue.tagger
+    sure = tagger.calibration is not None
+    k, limits = (len(tagger.vocabulary), TagLimits(precision)) if sure else (FEW, TagLimits())
+    contents = [await _content(service, image) for image in images]
+    found = await asyncio.gather(*(service.annotate(each, k, limits) for each in contents), return_exceptions=True)
+    failed = [one for one in found if isinstance(one, BaseException)]
+    unexpected = [error for error in failed if not isinstance(error, ImageError)]
+    if unexpected or len(failed) == len(found):
+        raise (unexpected or failed)[0]
+    content = {
+        "id": sent.id,
+        "code": 200,
+        "model": {
+            "type": "labels",
+            "name": "visterm",
+            "version": service.catalogue.stored.origin.fingerprint,
+            "resolution": getattr(tagger.encoder, "reading_side", None) or 0,
+        },
+        "result": {"labels": together([one for one in found if not isinstance(one, BaseException)])},
+    }
+    return json_answer(content)
+
+
+def together(found: list[list[Tag]]) -> list[dict[str, Any]]:
+    """Return the labels of one photo from the tags of its parts, each once, by its highest confidence or score."""
+    best: dict[str, Tag] = {}
+    for tag in (tag for tags in found for tag in tags if tag.trained):
+        if tag.tag not in best or _rank(tag) > _rank(best[tag.tag]):
+            best[tag.tag] = tag
+    ranked = sorted(best.values(), key=_rank, reverse=True)
+    if any(tag.confidence is None for tag in ranked):
+        ranked = ranked[:FEW]
+    return [_label(tag) for tag in ranked]
+
+
+def _rank(tag: Tag) -> float:
+    return tag.score if tag.confidence is None else tag.confidence
+
+
+def _label(tag: Tag) -> dict[str, Any]:
+    """Return a label as PhotoPrism reads it; without a confidence it assumes its own (80 %)."""
+    found = {"name": tag.tag, "source": "image", "priority": 0, "categories": []}
+    if tag.confidence is None:
+        return found
+    confidence = min(round(tag.confidence, 4), MOST_SURE)
+    return found | {"confidence": confidence, "topicality": confidence}
+
+
+async def _content(service: Service, image: str) -> bytes:
+    """Return the content of a picture. Raises Refused (422) if it is none that may be read."""
+    content = data_content(image)
+    if content is not None:
+        return content
+    try:
+        parts = urlsplit(image)
+        host = parts.hostname if parts.scheme in ("http", "https") else None
+    except ValueError:  # half a bracket
+        host = None
+    if host is None:
+        raise Refused(
+            422,
+            "A picture is neither a data: address with base64 nor one of a server. Set FileScheme: data in vision.yml.",
+            field="images",
+        )
+    if host not in service.access.fetched_hosts:
+        raise Refused(
+            422,
+            f"A picture is to be fetched from {host!r}, which nobody allowed. Set FileScheme: data in vision.yml, or "
+            "start visterm serve with --vision-host and this name.",
+            field="images",
+        )
+    most = service.bounds.upload_bytes
+    answer = await asyncio.to_thread(ask, image, patience=PATIENCE, most=most)
+    if answer.status != 200:
+        raise Refused(422, f"{host} answers {answer.status} when a picture is fetched from it.", field="images")
+    return answer.content
