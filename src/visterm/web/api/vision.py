@@ -119,9 +119,11 @@ class VisionErrorAnswer(BaseModel):
 async def labels(
     request: Request,
     sent: VisionRequest,
-    precision: Annotated[float, Query(gt=0, lt=1, description="Share of labels that should be right (0-1).")] = PRECISION,
+    precision: Annotated[
+        float, Query(gt=0, lt=1, description="Share of labels that should be right (0-1).")
+    ] = PRECISION,
 ) -> Response:
-    """Label a picture for PhotoPrism, which calls this as its vision service.
+    """Find the labels of a picture for PhotoPrism, which calls this as its vision service.
 
     Pictures come as `data:` addresses. Others are fetched only from hosts that the service was told to trust
     (`--vision-host`). Several pictures are parts of one photo.
