@@ -97,8 +97,8 @@ class VisionAnswer(BaseModel):
 
     id: str = Field(description="Name of the request.")
     code: int = Field(200, description="Always 200.")
-    model: VisionModel = Field(description="The run that answers.")
-    result: VisionLabels = Field(description="What was found.")
+    model: VisionModel = Field(description="What answers.")
+    result: VisionLabels = Field(description="The result.")
 
 
 class VisionErrorAnswer(BaseModel):
