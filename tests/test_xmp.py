@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark, read_keywords
+from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark, read_keywords, texts_of
 from visterm.data.xmp.tree import MAX_DEPTH, Document
 from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, remove_tags
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+EVERYWHERE = "dc lr digiKam"
 SEA = Mark("sea", PREDICTED, 0.93, "run1")
 DOG = Mark("dog", PREDICTED, 0.6, "run1", "animal|dog")
 
@@ -52,6 +53,11 @@ def described(inside, more=""):
 def listed(name, *entries, kind="Bag"):
     inside = "".join(f"<rdf:li>{entry}</rdf:li>" for entry in entries)
     return f"<{name}><rdf:{kind}>{inside}</rdf:{kind}></{name}>"
+
+
+def noted(*marks):
+    """Tags as they are noted once they are written into all fields."""
+    return [mark._replace(fields=EVERYWHERE) for mark in marks]
 
 
 def tags(content):
@@ -94,7 +100,7 @@ def test_a_new_file_says_of_each_tag_whose_it_is():
     made = add_tags(SIDECAR, [SEA, DOG, Mark("Ann", GIVEN)], "x.xmp")
     found = read_keywords(made, "x.xmp")
     assert found.tags == ["sea", "dog", "Ann"]
-    assert found.marks == [SEA, DOG, Mark("Ann", GIVEN)]
+    assert found.marks == noted(SEA, DOG, Mark("Ann", GIVEN))
     assert found.of_people == ["Ann"]
     assert b"<rdf:li>animal|dog</rdf:li>" in made
 
@@ -109,7 +115,13 @@ def test_what_a_person_wrote_stays_byte_for_byte_around_what_is_added():
 
 
 def test_a_tag_that_a_person_gave_stays_theirs():
-    assert add_tags(PERSONS, [Mark("Beach  & Café", PREDICTED, 0.9, "run1")], "x.xmp") == PERSONS
+    made = add_tags(PERSONS, [Mark("Beach  & Café", PREDICTED, 0.9, "run1")], "x.xmp")
+    found = read_keywords(made, "x.xmp")
+    assert (found.of_people, found.marks) == (["beach & café"], [])
+    assert [(mark.tag, mark.fields) for mark in found.copies] == [("beach & café", "lr digiKam")]
+    assert add_tags(made, [Mark("Beach  & Café", PREDICTED, 0.9, "run1")], "x.xmp") == made
+    assert remove_tags(made, [], "x.xmp") == PERSONS
+    assert add_tags(PERSONS, [], "x.xmp") == PERSONS
 
 
 def test_taking_back_undoes_one_export_after_another():
@@ -121,15 +133,16 @@ def test_taking_back_undoes_one_export_after_another():
 
 
 def test_a_tag_is_taken_back_from_the_fields_to_which_another_program_copied_it():
-    made = add_tags(described(listed("digiKam:TagsList", "places/Rome", "sea")), [DOG], "x.xmp")
-    copied = made.replace(b"<rdf:li>sea</rdf:li>", b"<rdf:li>sea</rdf:li><rdf:li>animal/dog</rdf:li>")
-    assert remove_tags(copied, ["dog"], "x.xmp") == described(listed("digiKam:TagsList", "places/Rome", "sea"))
+    before = described(listed("MicrosoftPhoto:LastKeywordXMP", "places/Rome", "sea"))
+    made = add_tags(before, [DOG], "x.xmp")
+    copied = made.replace(b"<rdf:li>sea</rdf:li>", b"<rdf:li>sea</rdf:li><rdf:li>animal/dog</rdf:li>", 1)
+    assert remove_tags(copied, ["dog"], "x.xmp") == before
 
 
 def test_a_prediction_that_a_person_gives_later_is_noted_as_given():
     made = add_tags(add_tags(SIDECAR, [SEA], "x"), [Mark("sea", GIVEN)], "x")
     assert read_keywords(made, "x").of_people == ["sea"]
-    assert made.count(b"<rdf:li>sea</rdf:li>") == 1
+    assert made.count(b"<rdf:li>sea</rdf:li>") == 3  # once in each field
 
 
 def test_a_comment_beside_a_tag_of_ours_is_kept_when_it_is_taken_back():
@@ -154,7 +167,7 @@ def test_a_comment_beside_a_tag_of_ours_is_kept_when_it_is_taken_back():
 )
 def test_tags_are_added_where_there_is_nothing_yet_however_it_is_written(empty):
     made = add_tags(empty, [SEA, DOG], "x.xmp")
-    assert (tags(made), read_keywords(made, "x").marks) == (["sea", "dog"], [SEA, DOG])
+    assert (tags(made), read_keywords(made, "x").marks) == (["sea", "dog"], noted(SEA, DOG))
     left = remove_tags(made, ["sea", "dog"], "x.xmp")
     assert left is not None
     assert tags(left) == []
@@ -166,6 +179,30 @@ def test_a_text_stays_in_its_encoding(encoding):
     made = add_tags(content, [Mark("Öl", GIVEN)], "x.xmp")
     assert "Öl" in made.decode(encoding)
     assert remove_tags(made, ["Öl"], "x.xmp") == content
+
+
+def test_a_new_file_has_each_tag_in_all_three_fields_flat_ones_too():
+    made = add_tags(SIDECAR, [SEA, DOG, Mark("AC/DC", GIVEN), Mark("either|or", GIVEN)], "x.xmp")
+    texts = {name.split()[-1]: some for name, some in texts_of(Document(made, "x")).items() if some}
+    assert texts == {
+        "subject": ["sea", "dog", "AC/DC", "either|or"],
+        "hierarchicalSubject": ["sea", "animal|dog", "AC/DC", "either/or"],
+        "TagsList": ["sea", "animal/dog", "AC|DC", "either|or"],
+    }
+    assert tags(made) == ["sea", "dog", "AC/DC", "either|or"]
+    assert b"<digiKam:TagsList>\n    <rdf:Seq>" in made
+
+
+def test_a_tag_with_a_slash_in_it_is_removed_from_all_fields_and_no_others():
+    made = add_tags(described(listed("lr:hierarchicalSubject", "DC", "bands|DC")), [Mark("AC/DC", GIVEN)], "x.xmp")
+    assert tags(made) == ["AC/DC", "DC"]
+    assert remove_tags(made, ["AC/DC"], "x.xmp") == described(listed("lr:hierarchicalSubject", "DC", "bands|DC"))
+
+
+def test_a_tag_that_is_called_like_another_programs_notes_can_be_written():
+    made = add_tags(SIDECAR, [Mark("darktable", GIVEN)], "x.xmp")
+    assert tags(made) == ["darktable"]
+    assert remove_tags(made, ["darktable"], "x.xmp") is None
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
@@ -244,7 +281,11 @@ def test_exiftool_reads_what_is_written_as_keywords_paths_and_notes(exiftool, tm
         ["exiftool", "-s3", "-sep", "; ", "-validate", "-XMP-dc:Subject", "-XMP-lr:HierarchicalSubject", path],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.splitlines() == ["OK", "beach & café; sea; dog; <script>", "animal|dog"]
+    assert done.stdout.splitlines() == [
+        "OK",
+        "beach & café; sea; dog; <script>",
+        "beach & café; sea; animal|dog; <script>",
+    ]
 
 
 def test_what_exiftool_writes_anew_keeps_our_notes(exiftool, tmp_path):
@@ -254,7 +295,7 @@ def test_what_exiftool_writes_anew_keeps_our_notes(exiftool, tmp_path):
         ["exiftool", "-q", "-overwrite_original", "-XMP-dc:Subject+=Ann", path], check=True, capture_output=True
     )
     found = read_keywords(path.read_bytes(), "x")
-    assert (found.tags, found.of_people, found.marks) == (["sea", "dog", "Ann"], ["Ann"], [SEA, DOG])
+    assert (found.tags, found.of_people, found.marks) == (["sea", "dog", "Ann"], ["Ann"], noted(SEA, DOG))
     left = remove_tags(path.read_bytes(), ["sea", "dog"], "x")
     assert left is not None
     assert tags(left) == ["Ann"]

@@ -23,6 +23,7 @@ EXAMPLES = (
     ("visterm export catalogue --to xmp --dry-run", "show what would be written"),
     ("visterm export catalogue --to xmp", "write XMP files"),
     ("visterm export catalogue --to xmp --undo", "remove them again"),
+    ("visterm export catalogue --for immich", "write what Immich reads"),
     ("visterm export run photos --to csv -o tags.csv -k 3", "a table, without a catalogue"),
 )
 
@@ -36,13 +37,20 @@ def export(
         Path | None, typer.Argument(help="With a run: a folder of photos, or one photo.", show_default=False)
     ] = None,
     to: Annotated[
-        str,
+        str | None,
         options.output_option(
             help="xmp: a file beside each photo; embed: into the photos, with exiftool; txt: a text file beside each; "
-            "csv or jsonl: one table, -o FILE.",
-            show_default=True,
+            "csv or jsonl: one table, -o FILE [default: xmp]."
         ),
-    ] = "xmp",
+    ] = None,
+    program: Annotated[
+        str | None,
+        options.output_option(
+            "--for",
+            help="Write where a program reads: lightroom, digikam, darktable, immich or photoprism."
+            " It takes the place of --to.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, options.output_option("-o", "--out", help="With --to csv or jsonl: the file to write.")
     ] = None,
@@ -94,12 +102,19 @@ def export(
     wrote. The exit code is 3 if photos were skipped.
     """
     from visterm.library.export.items import Parents
+    from visterm.library.export.profiles import profile_of
     from visterm.library.export.sources import Limits, open_source
     from visterm.library.export.tables import CSV, TABLES, table_of
-    from visterm.library.export.writing import TARGETS, export_tags, make_target, undo_tags
+    from visterm.library.export.writing import TARGETS, XMP, export_tags, make_target, undo_tags
 
+    if program is not None:
+        profile = profile_of(program, to=to, keep_originals=keep_originals)
+        to = profile.to
+    to = to or XMP
     _check(to, TARGETS, TABLES, out, undo=undo, dry_run=dry_run)
-    target = None if to in TABLES else make_target(to, keep_originals=keep_originals, follow_links=follow_links)
+    target = None
+    if to not in TABLES:
+        target = make_target(to, program=program, keep_originals=keep_originals, follow_links=follow_links)
     opened = open_source(source, images, jobs)
     run = opened.tagger.fingerprint
     bad: list[Skipped] = []
@@ -108,7 +123,7 @@ def export(
     if undo and target is not None:
         items = _counted(opened.images(), bad, counts)
         changes = undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
-        _show_changes(changes, bad, counts, json=json, dry_run=dry_run)
+        _show_changes(changes, bad, counts, json=json, dry_run=dry_run, undo=True)
     else:
         items = _counted(opened.items(Limits(k, min_confidence, precision), Bars()), bad, counts, tags=target is None)
         if target is None:
@@ -119,6 +134,8 @@ def export(
             parents = Parents.of_run(opened.tagger)
             changes = export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
             _show_changes(changes, bad, counts, json=json, dry_run=dry_run)
+    if program is not None and not dry_run and not undo:
+        say(profile.then)
     if json and dry_run:
         emit({"totals": {**counts, "skipped": len(bad)}})
     raise typer.Exit(list_skipped(bad, skipped))
@@ -174,20 +191,27 @@ def _put_table(text: str, out: Path | None, counts: Counter[str], *, shown: bool
 
 
 def _show_changes(
-    changes: Iterable[Change | Skipped], bad: list[Skipped], counts: Counter[str], *, json: bool, dry_run: bool
+    changes: Iterable[Change | Skipped],
+    bad: list[Skipped],
+    counts: Counter[str],
+    *,
+    json: bool,
+    dry_run: bool,
+    undo: bool = False,
 ) -> None:
     """Show changes one by one if they are only planned, or in JSON, and say how many there are."""
     from visterm.core.types import Skipped
 
-    counts.update({"files": 0, "added": 0, "removed": 0, "left_out": 0})
+    counts.update({"files": 0, "added": 0, "removed": 0, "left_out": 0, "copied": 0})
     for change in changes:
         if isinstance(change, Skipped):
             bad.append(change)
             continue
-        counts["files"] += bool(change.added or change.removed)
+        counts["files"] += bool(change.added or change.removed or change.copied)
         counts["added"] += len(change.added)
         counts["removed"] += len(change.removed)
         counts["left_out"] += len(change.left_out)
+        counts["copied"] += len(change.copied)
         if json:
             emit(change.as_dict())
         elif dry_run:
@@ -202,6 +226,10 @@ def _show_changes(
         message = f"{add} {count_of(counts['added'], 'tag')} and {remove} {counts['removed']:,} in {files}"
     if counts["left_out"]:
         message += f"; {counts['left_out']:,} not written (a person has removed them, or a character does not fit)"
+    if counts["copied"]:
+        what = "tag of other programs", "tags of other programs"
+        fields = "out of the fields that they were copied to" if undo else "into the other fields of keywords"
+        message += f"; {counts['copied']:,} {what[counts['copied'] != 1]} {fields}"
     say(f"{message}.")
 
 
@@ -210,3 +238,4 @@ def _words(change: Change) -> Iterator[str]:
         yield f"+{mark.tag}" if mark.confidence is None else f"+{mark.tag} {mark.confidence:.0%}"
     yield from (f"-{tag}" for tag in change.removed)
     yield from (f"({tag})" for tag in change.left_out)
+    yield from (f"={tag}" for tag in change.copied)

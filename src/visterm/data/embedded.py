@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from PIL import ImageFile, IptcImagePlugin
 
@@ -17,6 +17,21 @@ XP_KEYWORDS = 0x9C9E
 IPTC_KEYWORDS = (2, 25)
 IPTC_CHARACTERS = (1, 90)
 IPTC_UTF8 = b"\x1b%G"
+IPTC_FORMATS = ("JPEG", "MPO", "TIFF")  # Those in which IPTC is read and written here
+MOST_IPTC = 64  # Bytes of a keyword (IIM 4.2, dataset 2:25)
+
+_IPTC_FRAME = frozenset({(1, 0), (2, 0), IPTC_CHARACTERS, IPTC_KEYWORDS})  # Versions, the encoding, and keywords
+
+
+class Iptc(NamedTuple):
+    """What there is of IPTC (IIM) in an image."""
+
+    keywords: list[str]
+    is_there: bool = False  # Whether it has any
+    is_writable: bool = False
+    """Whether keywords can be added: the image's format has IPTC, and it is in UTF-8, or in ASCII so far."""
+    is_utf8: bool = False  # Whether it says so
+    only_keywords: bool = True  # Whether it holds nothing else
 
 
 def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
@@ -32,7 +47,24 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     except Exception:  # whatever hostile bytes lead Pillow to, as in read_image: what is no image has no keywords
         return Keywords([], [])
     inside = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
-    return Keywords(union([*inside.tags, *others]), inside.marks)
+    there = set(map(tag_key, inside.tags))
+    ours = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
+    others = [tag for tag in others if tag_key(tag) not in ours - there]  # taken out of XMP by a person
+    return Keywords(union([*inside.tags, *others]), inside.marks, inside.copies)
+
+
+def read_iptc(path: str | os.PathLike[str]) -> Iptc:
+    """Read the IPTC of an image file; nothing of a file that is no image, or whose IPTC is broken."""
+    try:
+        with opened_image(path) as image:
+            can_hold, found = image.format in IPTC_FORMATS, IptcImagePlugin.getiptcinfo(image) or {}
+            keywords = _iptc(image)
+    except Exception:  # whatever hostile bytes lead Pillow to, as above
+        return Iptc([])
+    utf8 = found.get(IPTC_CHARACTERS) == IPTC_UTF8
+    parts = [part for value in found.values() for part in (value if isinstance(value, list) else [value])]
+    plain = IPTC_CHARACTERS not in found and all(part.isascii() for part in parts)
+    return Iptc(keywords, bool(found), can_hold and (utf8 or plain), utf8, set(found) <= _IPTC_FRAME)
 
 
 def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:

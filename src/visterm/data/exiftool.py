@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
@@ -48,10 +49,11 @@ class ExifTool:
             raise StorageError(f"exiftool cannot read {image}: {complaint}")
         return packet or None
 
-    def write_packet(self, image: Path, packet: bytes | None, *, keep_original: bool) -> None:
+    def write_packet(self, image: Path, packet: bytes | None, *, keep_original: bool, more: Sequence[str] = ()) -> None:
         """Put XMP into an image in place of what it has (None: take it out); pixels and all else stay.
 
-        With `keep_original`, the image stays as it was beside it (``photo.jpg_original``), unless one is there from
+        `more` are arguments for other fields (``-IPTC:Keywords+=sea``), each of one line. With `keep_original`, the
+        image stays as it was beside it (``photo.jpg_original``), unless one is there from
         before. Raises DataError or StorageError as `read_packet` does; the image is then as it was.
         """
         how = [] if keep_original else [b"-overwrite_original"]
@@ -60,7 +62,7 @@ class ExifTool:
             file.flush()
             source = os.fsencode(file.name).replace(b"%", b"%%")
             wanted = b"-XMP<=" + source if packet else b"-XMP="
-            said = self._execute([*how, wanted, _argument(image)], image)
+            said = self._execute([*how, wanted, *map(str.encode, more), _argument(image)], image)
         if b"1 image files updated" not in said and b"1 image files unchanged" not in said:
             complaint = self._complaint() or "no reason given"
             raise why_refused(image, image.stat().st_size) or StorageError(

@@ -12,10 +12,11 @@ from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import is_alive, whole_file
 from visterm.data.embedded import embedded_keywords, union
-from visterm.data.file_kinds import IMAGES
+from visterm.data.file_kinds import DNG, IMAGES, RAW
 from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
 
 SUFFIX = ".xmp"
+FOUND, FULL, STEM = "found", "full", "stem"  # How `Sidecars.target` names the file
 MOST_BYTES = GB  # Bytes of a file that is read whole, to be written again with changes
 _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGNORECASE | re.DOTALL)
 """Names of what `replace_file` writes first, with the number of its process."""
@@ -36,11 +37,22 @@ class Sidecars:
         found = [names.get(name) for name in (image.name, image.stem)]
         return [image.with_name(name) for name in dict.fromkeys(found) if name is not None]
 
-    def target(self, image: Path) -> Path:
-        """Return the XMP file to write for an image: the one that is there, else a new ``photo.jpg.xmp``.
+    def target(self, image: Path, naming: str = FOUND) -> Path:
+        """Return the XMP file to write for an image.
 
-        ``photo.xmp`` is not written where two images may mean it (``photo.jpg`` and ``photo.nef``).
+        By default that is the one that is there, else a new ``photo.jpg.xmp``; ``photo.xmp`` is not written where two
+        images may mean it (``photo.jpg`` and ``photo.nef``). With `naming` "full" it is always ``photo.jpg.xmp``, with
+        "stem" always ``photo.xmp``, there or not. Raises DataError if several RAW files would have the same.
         """
+        names, stems = self._list(image.parent)
+        if naming == FULL:
+            return image.with_name(names.get(image.name, f"{image.name}{SUFFIX}"))
+        if naming == STEM:
+            if len({suffix.lower() for suffix in stems.get(image.stem, ())} & (RAW - {DNG})) > 1:
+                raise DataError(
+                    f"{image.stem}{SUFFIX} would be of several RAW files, such as {image.name}. Rename one."
+                )
+            return image.with_name(names.get(image.stem, f"{image.stem}{SUFFIX}"))
         shared = self.shares_stem(image)
         there = [path for path in self.of(image) if not shared or path.stem == image.name]
         return there[0] if there else image.with_name(f"{image.name}{SUFFIX}")

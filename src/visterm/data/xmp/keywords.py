@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from visterm.core.vocabulary import clean_tag, tag_key
@@ -12,6 +12,7 @@ RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 XMP_META = "adobe:ns:meta/"
 DC = "http://purl.org/dc/elements/1.1/"
 LIGHTROOM = "http://ns.adobe.com/lightroom/1.0/"
+DIGIKAM = "http://www.digikam.org/ns/1.0/"
 VISTERM = "urn:visterm:xmp:1.0/"  # Namespace of what visterm notes of the tags that it wrote
 DESCRIPTION = qname(RDF, "Description")
 ABOUT = qname(RDF, "about")
@@ -21,20 +22,27 @@ CONTAINERS = tuple(qname(RDF, kind) for kind in ("Bag", "Seq", "Alt"))
 
 SUBJECT = qname(DC, "subject")
 HIERARCHICAL = qname(LIGHTROOM, "hierarchicalSubject")
+TAGS_LIST = qname(DIGIKAM, "TagsList")
 WRITTEN = qname(VISTERM, "written")
 
 FIELDS: dict[str, str | None] = {
     SUBJECT: None,
     HIERARCHICAL: "|",
-    qname("http://www.digikam.org/ns/1.0/", "TagsList"): "/",
+    TAGS_LIST: "/",
     qname("http://ns.microsoft.com/photo/1.0", "LastKeywordXMP"): "/",
     qname("http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP"): "/",
     qname("http://ns.iview-multimedia.com/mediapro/1.0/", "CatalogSets"): "|",
 }
 """The properties in which programs keep keywords, and what stands between a parent and its child in them."""
 
+OWN_FIELDS = {"dc": SUBJECT, "lr": HIERARCHICAL, "digiKam": TAGS_LIST}
+"""The fields that visterm writes, always all of them, as programs read one and not the others."""
+
+IPTC = "IPTC"  # Stands beside those, in notes of tags that were put into an image's IPTC keywords, too
+
 BOOKKEEPING = ("_Digikam_Internal_Tags_", "darktable")  # Roots under which programs keep notes of their own
 GIVEN, PREDICTED = "given", "predicted"  # Where a tag that visterm wrote is from: people, or a run
+COPIED = "copied"  # A tag that another program wrote into one field, and visterm into the others
 
 
 class Mark(NamedTuple):
@@ -46,6 +54,17 @@ class Mark(NamedTuple):
     confidence: float | None = None  # Of a prediction, where the run has a calibration
     run: str | None = None  # Fingerprint of the run that predicted it
     path: str | None = None  # With its parents, as it was written (``animal|dog``)
+    fields: str | None = None
+    """Where visterm wrote it (``dc lr digiKam``); None of files of an earlier visterm, which knew fewer fields."""
+
+    def lies_in(self) -> list[str]:
+        """Return the properties in which visterm wrote the tag, as far as that was noted."""
+        return [OWN_FIELDS[prefix] for prefix in (self.fields or "").split() if prefix in OWN_FIELDS]
+
+    @property
+    def is_in_iptc(self) -> bool:
+        """Whether visterm put the tag into the image's IPTC keywords, too."""
+        return IPTC in (self.fields or "").split()
 
 
 class Keywords(NamedTuple):
@@ -53,6 +72,7 @@ class Keywords(NamedTuple):
 
     tags: list[str]  # Of all fields, each once; of a path its last part
     marks: list[Mark]  # Of the tags that visterm wrote; a person has removed those that are not among `tags` any more
+    copies: tuple[Mark, ...] = ()  # Of other programs' tags that visterm wrote into more fields
 
     @property
     def of_people(self) -> list[str]:
@@ -71,9 +91,38 @@ def read_keywords(content: bytes, where: str) -> Keywords:
 
 
 def keywords_of(document: Document) -> Keywords:
-    """Return the keywords of a text that was read."""
+    """Return the keywords of a text that was read.
+
+    Of a tag that visterm wrote into several fields, all of them must still have it: a program that knows one field only
+    takes a tag out there alone.
+    """
+    found = texts_of(document)
+    notes = [mark for item in _notes(document) if (mark := mark_of(item)) is not None]
+    whole = {folded(text): text for text in found[SUBJECT]}
+    own: dict[str, str] = {}  # Of each tag its first spelling, of fields where visterm did not copy it
+    lies_in: dict[str, set[str]] = {}
+    copied = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.lies_in()}
+    for name, texts in found.items():
+        for text in texts:
+            tag = text if name == SUBJECT else tag_of(text, name, whole)
+            key = tag_key(tag)
+            if key:
+                lies_in.setdefault(folded(tag), set()).add(name)
+                if (name, folded(tag)) not in copied:
+                    own.setdefault(key, clean_tag(tag))
+    removed = {
+        tag_key(mark.tag) for mark in notes if not lies_in.get(folded(mark.tag), set()).issuperset(mark.lies_in())
+    }
+    return Keywords(
+        [tag for key, tag in own.items() if key not in removed],
+        [mark for mark in notes if mark.source != COPIED],
+        tuple(mark for mark in notes if mark.source == COPIED),
+    )
+
+
+def texts_of(document: Document) -> dict[str, list[str]]:
+    """Return what stands in each field of keywords."""
     found: dict[str, list[str]] = {name: [] for name in FIELDS}
-    marks = []
     for node in descriptions(document):
         for name, text in node.attributes.items():
             if name in found:
@@ -81,16 +130,43 @@ def keywords_of(document: Document) -> Keywords:
         for element in node.children:
             if element.name in found:
                 found[element.name] += values(element)
-            elif element.name == WRITTEN:
-                marks += [mark for item in items(element) if (mark := mark_of(item)) is not None]
-    whole = {tag_key(tag) for tag in found[SUBJECT]}
-    tags: dict[str, str] = {}
-    for name, texts in found.items():
-        for text in texts:
-            tag = text if tag_key(text) in whole else leaf(text, FIELDS[name])
-            if tag:
-                tags.setdefault(tag_key(tag), clean_tag(tag))
-    return Keywords([tag for key, tag in tags.items() if key], marks)
+    return found
+
+
+def _notes(document: Document) -> Iterator[Element]:
+    """Yield the entries in which visterm noted what it wrote."""
+    for node in descriptions(document):
+        for element in node.children:
+            if element.name == WRITTEN:
+                yield from items(element)
+
+
+def tag_of(text: str, name: str, whole: Mapping[str, str]) -> str:
+    """Return the tag that an entry of a field means, as `whole`, the tags of dc:subject by `folded`, spells it.
+
+    That is the last part of a path, unless the whole text is a tag; nothing of a program's own notes.
+    """
+    if folded(text) in whole:
+        return whole[folded(text)]
+    last = leaf(text, FIELDS[name])
+    return whole.get(folded(last), last)
+
+
+def folded(tag: str) -> str:
+    """Return a tag as fields with paths are compared: what parts their paths cannot stand in them, see `path_in`."""
+    return tag_key(tag).replace("|", "/")
+
+
+def path_in(mark: Mark, name: str) -> str:
+    """Return a tag with its parents as a field has it.
+
+    What parts the tags of a path cannot stand in a tag: ``AC/DC`` is ``AC|DC`` among paths with ``/``, as in Immich.
+    """
+    separator = FIELDS[name]
+    if separator is None:
+        return mark.tag
+    parts = [mark.tag] if mark.path is None else mark.path.split("|")
+    return separator.join(part.replace(separator, "|" if separator == "/" else "/") for part in parts)
 
 
 def leaf(text: str, separator: str | None) -> str:
@@ -150,5 +226,5 @@ def mark_of(item: Element) -> Mark | None:
         confidence = float(texts["confidence"])
     except ValueError:  # none was written
         confidence = None
-    source = texts["source"] if texts["source"] == GIVEN else PREDICTED
-    return Mark(texts["tag"], source, confidence, texts["run"] or None, texts["path"] or None)
+    source = texts["source"] if texts["source"] in (GIVEN, COPIED) else PREDICTED
+    return Mark(texts["tag"], source, confidence, texts["run"] or None, texts["path"] or None, texts["fields"] or None)

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
 from visterm.data.xmp.keywords import (
     ABOUT,
+    COPIED,
     DC,
+    DIGIKAM,
     FIELDS,
     HIERARCHICAL,
+    IPTC,
     LIGHTROOM,
+    OWN_FIELDS,
     RDF,
     SUBJECT,
+    TAGS_LIST,
     VISTERM,
     WRITTEN,
     XMP_META,
+    Keywords,
     Mark,
     container,
     descriptions,
+    folded,
     items,
     keywords_of,
-    leaf,
     mark_of,
+    path_in,
+    tag_of,
+    texts_of,
     value,
 )
 from visterm.data.xmp.tree import Document, Edit, Element, qname
@@ -43,43 +52,69 @@ PACKET = f'<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n{_EMPTY}<?x
 _NAMES = {
     SUBJECT: ("dc", DC, "subject"),
     HIERARCHICAL: ("lr", LIGHTROOM, "hierarchicalSubject"),
+    TAGS_LIST: ("digiKam", DIGIKAM, "TagsList"),
     WRITTEN: ("visterm", VISTERM, "written"),
 }
 """Prefix, namespace and local name of what is written."""
 
+_KIND = {name: "Seq" if name == TAGS_LIST else "Bag" for name in _NAMES}  # digiKam's own is in order
+
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def add_tags(content: bytes, marks: Sequence[Mark], where: str) -> bytes:
-    """Add tags that are not there yet, each with a note that visterm wrote it.
+def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collection[str] = ()) -> bytes:
+    """Add tags that are not there yet to all of `OWN_FIELDS`, each with a note that visterm wrote it.
 
     `content` is a sidecar or packet (`SIDECAR` or `PACKET` for a new one), called `where` in messages; it is returned
-    itself if nothing is to be added. Tags that are there already stay as they are: a person's stays a person's. What a
-    run predicted and now is given is noted so. Raises DataError if it is no XMP, has its keywords in no list, or a tag
-    has a character that XML cannot have.
+    itself if nothing is to be added. Tags that are there already stay as they are: a person's stays a person's; but if
+    one of them lies in some of the fields only, all that do are copied to the others, with a note of that. What a run
+    predicted and now is given is noted so. `iptc` are tags that are put into the image's IPTC keywords, too, which is
+    noted. Raises DataError if it is no XMP, has its keywords in no list, or a tag has a character that XML cannot have.
     """
     for mark in marks:
         check_writable(mark.tag)
     document = Document(content, where)
     there = keywords_of(document)
+    wanted = {tag_key(mark.tag): mark for mark in marks}
     keys, noted = {tag_key(tag) for tag in there.tags}, {tag_key(mark.tag): mark for mark in there.marks}
-    new = [mark for mark in marks if tag_key(mark.tag) not in keys | set(noted)]
-    other = [mark for mark in marks if (old := noted.get(tag_key(mark.tag))) is not None and old.source != mark.source]
-    if other:
-        changed = {tag_key(mark.tag): noted[tag_key(mark.tag)]._replace(source=mark.source) for mark in other}
-        document = Document(_removed(document, set(changed), only_notes=True), where)
-        document = Document(document.edited(_additions(document, {WRITTEN: list(changed.values())}, where)), where)
-    texts: dict[str, list[Mark]] = {SUBJECT: new, HIERARCHICAL: [mark for mark in new if mark.path], WRITTEN: new}
-    return document.edited(_additions(document, {name: marks for name, marks in texts.items() if marks}, where))
+    lacking = _lacking(document)
+    in_iptc = set(map(tag_key, iptc))
+    old_copies = {tag_key(mark.tag): mark for mark in there.copies}
+    new = [mark for key, mark in wanted.items() if key not in keys.union(noted, old_copies)]
+    new = [mark._replace(fields=_prefixes(OWN_FIELDS, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
+    renewed = []
+    for key, mark in noted.items():
+        source = wanted[key].source if key in wanted else mark.source
+        fields = mark.fields
+        if key in keys and (key in wanted or key in in_iptc):  # else a person took it out
+            fields = _prefixes(OWN_FIELDS, iptc=key in in_iptc or IPTC in (fields or "").split())
+        renewed.append(mark._replace(source=source, fields=fields))
+    copies = _copies(document, there, wanted, lacking, in_iptc)
+    renewed = [mark for mark in renewed if mark != noted[tag_key(mark.tag)]]
+    if not (new or renewed or any(tag_key(mark.tag) in {*wanted, *in_iptc} for mark in copies)):
+        return content
+    again = {tag_key(mark.tag) for mark in (*renewed, *copies)} & {*noted, *old_copies}
+    if again:
+        document = Document(_removed(document, again, only_notes=True), where)
+    entries: dict[str, list[Mark]] = {}
+    for name in OWN_FIELDS.values():
+        more = [mark for mark in (*copies, *renewed) if name in mark.lies_in() and folded(mark.tag) in lacking[name]]
+        entries[name] = [*more, *new]
+    entries[WRITTEN] = [*copies, *renewed, *new]
+    return document.edited(_additions(document, {name: some for name, some in entries.items() if some}, where))
 
 
 def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | None:
     """Take tags out of all fields of keywords, with what visterm noted of them.
 
-    What is empty then and held nothing else goes too, so that a text is again what it was before tags were added.
-    Returns None where nothing but the tags of visterm was in it. Raises DataError if it cannot be understood.
+    With the last tag that visterm wrote, its copies of other programs' tags go, too, and what is empty then and held
+    nothing else, so that a text is again what it was before tags were added. Returns None where nothing but the tags
+    of visterm was in it. Raises DataError if it cannot be understood.
     """
-    content = _removed(Document(content, where), {tag_key(tag) for tag in tags})
+    document = Document(content, where)
+    there, keys = keywords_of(document), {tag_key(tag) for tag in tags}
+    copies = there.copies if all(tag_key(mark.tag) in keys for mark in there.marks) else ()
+    content = _removed(document, keys, copies=copies)
     return None if content.replace(b'end="r"', b'end="w"') in (SIDECAR, PACKET) else content
 
 
@@ -93,6 +128,58 @@ def check_writable(tag: str) -> None:
         raise DataError(
             f"The tag {tag!r} has the character U+{ord(found[0]):04X}, which XMP cannot hold. Rename the tag."
         )
+
+
+class _Lacking:
+    """Tells which tags a field does not have: neither as an entry nor as a part of a path."""
+
+    def __init__(self, texts: Iterable[str], separator: str | None) -> None:
+        parts = (part for text in texts for part in [text, *(text.split(separator) if separator else [])])
+        self._there = set(map(folded, parts))
+
+    def __contains__(self, key: str) -> bool:
+        return key not in self._there
+
+
+def _lacking(document: Document) -> dict[str, _Lacking]:
+    """Return of each field that visterm writes what it lacks."""
+    texts = texts_of(document)
+    return {name: _Lacking(texts[name], FIELDS[name]) for name in OWN_FIELDS.values()}
+
+
+def _prefixes(names: Iterable[str], *, iptc: bool) -> str:
+    return " ".join([*names, *([IPTC] if iptc else [])])
+
+
+def _copies(
+    document: Document, there: Keywords, wanted: dict[str, Mark], lacking: dict[str, _Lacking], in_iptc: set[str]
+) -> list[Mark]:
+    """Return notes of the tags of other programs that are to be copied into fields (and IPTC) that lack them."""
+    ours = {tag_key(mark.tag) for mark in there.marks}
+    before = {tag_key(mark.tag): mark for mark in there.copies}
+    paths: dict[str, str] = {}
+    for name, texts in texts_of(document).items():
+        separator = FIELDS[name]
+        for text in texts:
+            parts = [part for part in text.split(separator) if part.strip()] if separator else []
+            if len(parts) > 1 and not any("|" in part for part in parts):
+                paths.setdefault(folded(parts[-1]), "|".join(parts))
+    found = []
+    for tag in there.tags:
+        key = tag_key(tag)
+        if key in ours:
+            continue
+        old = before.get(key)
+        fields = (old.fields or "").split() if old else [
+            prefix for prefix, name in OWN_FIELDS.items() if folded(tag) in lacking[name]
+        ]  # fmt: skip
+        if key in in_iptc and IPTC not in fields:
+            fields = [*fields, IPTC]
+        path = paths.get(folded(tag), wanted[key].path if key in wanted else None)
+        mark = Mark(tag, COPIED, path=old.path if old else path, fields=" ".join(fields))
+        if fields and mark != old:
+            found.append(mark)
+    return found
 
 
 def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> list[Edit]:
@@ -125,7 +212,7 @@ def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]
     if bag is None:
         rdf, declared = _prefix(element, "rdf", RDF)
         entries = "".join(_entry(mark, name, element) for mark in marks)
-        return _inside(document, element, f"<{rdf}Bag{declared}>{entries}</{rdf}Bag>")
+        return _inside(document, element, f"<{rdf}{_KIND[name]}{declared}>{entries}</{rdf}{_KIND[name]}>")
     there = items(element)
     if not there:
         return _inside(document, bag, "".join(_entry(mark, name, bag) for mark in marks))
@@ -149,9 +236,9 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
     lines = [f"\n  <{rdf}Description {rdf}about={quoteattr(about)}{declared}{spaces}>"]
     for name, new in marks.items():
         prefix, _, local = _NAMES[name]
-        lines += [f"\n   <{prefix}:{local}>", f"\n    <{rdf}Bag>"]
+        lines += [f"\n   <{prefix}:{local}>", f"\n    <{rdf}{_KIND[name]}>"]
         lines += [f"\n     {_entry(mark, name, inside)}" for mark in new]
-        lines += [f"\n    </{rdf}Bag>", f"\n   </{prefix}:{local}>"]
+        lines += [f"\n    </{rdf}{_KIND[name]}>", f"\n   </{prefix}:{local}>"]
     text = "".join([*lines, f"\n  </{rdf}Description>"])
     if rdf_node is None:
         text = f'\n <rdf:RDF xmlns:rdf="{RDF}">{text}\n </rdf:RDF>'
@@ -172,8 +259,7 @@ def _entry(mark: Mark, name: str, around: Element) -> str:
     """Return a tag, or a note of one, as an entry of a list."""
     rdf, declared = _prefix(around, "rdf", RDF)
     if name != WRITTEN:
-        text = mark.tag if name == SUBJECT else mark.path or mark.tag
-        return f"<{rdf}li{declared}>{escape(text)}</{rdf}li>"
+        return f"<{rdf}li{declared}>{escape(path_in(mark, name))}</{rdf}li>"
     own, own_declared = _prefix(around, "visterm", VISTERM)
     known = {name: text for name, text in mark._asdict().items() if text is not None}
     if mark.confidence is not None:
@@ -188,17 +274,27 @@ def _prefix(around: Element, wanted: str, namespace: str) -> tuple[str, str]:
     return (f"{found}:", "") if found else (f"{wanted}:", f" xmlns:{wanted}={quoteattr(namespace)}")
 
 
-def _removed(document: Document, keys: Collection[str], *, only_notes: bool = False) -> bytes:
-    """Take entries out, and what they leave empty."""
+def _removed(
+    document: Document, keys: Collection[str], *, only_notes: bool = False, copies: Collection[Mark] = ()
+) -> bytes:
+    """Take entries and `copies` out, and what they leave empty."""
     separators = {} if only_notes else FIELDS
+    copied = {(name, folded(mark.tag)) for mark in copies for name in mark.lies_in()}
+    noted = {*keys, *(tag_key(mark.tag) for mark in copies)}
+    folds, whole = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
+
+    def goes(text: str, name: str) -> bool:
+        key = folded(tag_of(text, name, whole))
+        return (tag_key(text) in keys if name == SUBJECT else key in folds) or (name, key) in copied
+
     gone: set[int] = set()
     edits = []
     for node in list(descriptions(document)):
         for element in node.children:
             if element.name == WRITTEN:
-                out = [item for item in items(element) if (mark := mark_of(item)) and tag_key(mark.tag) in keys]
+                out = [item for item in items(element) if (mark := mark_of(item)) and tag_key(mark.tag) in noted]
             elif element.name in separators:
-                out = [item for item in items(element) if tag_key(leaf(value(item), separators[element.name])) in keys]
+                out = [item for item in items(element) if goes(value(item), element.name)]
             else:
                 continue
             gone |= {id(item) for item in out}

@@ -50,11 +50,13 @@ class Change:
     hold them."""
     found: tuple[str, ...] = field(default=(), compare=False)
     """All tags that the file says are visterm's, after the changes."""
+    copied: tuple[str, ...] = ()
+    """Tags of other programs that are put into more fields, so that every program reads them, or taken out again."""
 
     @property
     def is_one(self) -> bool:
         """Whether anything is changed or left out."""
-        return bool(self.added or self.removed or self.left_out)
+        return bool(self.added or self.removed or self.left_out or self.copied)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the change as it stands in JSON."""
@@ -66,7 +68,7 @@ class Change:
         ]
         return {
             "image": self.image, "target": self.target, "added": added, "removed": list(self.removed),
-            "left_out": list(self.left_out),
+            "left_out": list(self.left_out), "copied": list(self.copied),
         }  # fmt: skip
 
 

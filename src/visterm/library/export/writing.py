@@ -16,6 +16,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import one_of
 from visterm.data.sidecars import sweep_temporaries
 from visterm.library.export.items import Change, ExportItem, Parents
+from visterm.library.export.profiles import RawApartTarget, profile_of, target_for
 from visterm.library.export.text_target import TextTarget
 from visterm.library.export.xmp_targets import EmbeddedTarget, SidecarTarget
 from visterm.store.catalogue import StoredCatalogue
@@ -23,7 +24,7 @@ from visterm.store.catalogue import StoredCatalogue
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
 TARGETS = (XMP, EMBED, TXT)
 
-Target: TypeAlias = SidecarTarget | EmbeddedTarget | TextTarget
+Target: TypeAlias = SidecarTarget | EmbeddedTarget | RawApartTarget | TextTarget
 
 IN_STORE = "in an object store, where no tags are written: export a table (--to csv)"
 
@@ -69,13 +70,18 @@ class CatalogueNotes:
         self._removed.clear()
 
 
-def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = False) -> Target:
-    """Return the target "xmp", "embed" or "txt".
+def make_target(
+    name: str | None = None, *, program: str | None = None, keep_originals: bool = True, follow_links: bool = False
+) -> Target:
+    """Return the target "xmp", "embed" or "txt", or that of a `program` of `PROFILES`.
 
     With `keep_originals`, "embed" keeps a backup of each image beside it. With `follow_links`, links are written
-    through that lead out of a photo's folder. Raises UserError if there is no such target; MissingExtraError if it
-    takes a program that is not installed.
+    through that lead out of a photo's folder. Raises UserError if there is no such target, or it is not the one of the
+    `program`; MissingExtraError if it takes a program that is not installed.
     """
+    if program is not None:
+        profile = profile_of(program, to=name, keep_originals=keep_originals)
+        return target_for(profile, keep_originals=keep_originals, follow_links=follow_links)
     if name == XMP:
         return SidecarTarget(follow_links=follow_links)
     if name == EMBED:

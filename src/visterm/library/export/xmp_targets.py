@@ -8,15 +8,18 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
-from visterm.data.embedded import embedded_keywords
+from visterm.data.embedded import MOST_IPTC, embedded_keywords, read_iptc, union
 from visterm.data.exiftool import ExifTool
-from visterm.data.sidecars import Sidecars, check_stays_inside, content_of, read_sidecar, replace_file
-from visterm.data.xmp.keywords import GIVEN, Mark, read_keywords
+from visterm.data.file_kinds import DNG, suffix_of
+from visterm.data.raw import is_raw
+from visterm.data.sidecars import FOUND, Sidecars, check_stays_inside, content_of, read_sidecar, replace_file
+from visterm.data.xmp.keywords import GIVEN, Keywords, Mark, read_keywords
 from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, check_writable, remove_tags
 from visterm.library.export.items import Change, ExportItem
 
@@ -33,36 +36,51 @@ class Revised(NamedTuple):
     removed: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+    in_iptc: tuple[str, ...] = ()  # Tags that go into IPTC keywords too, or that are taken out of them
+
+    @property
+    def is_change(self) -> bool:
+        """Whether something is put in or taken out."""
+        return bool(self.added or self.removed or self.copied)
 
     def change_of(self, image: Path, target: Path) -> Change | None:
         """Return the changes of an image's file; None where nothing is changed and nothing of visterm is found."""
-        change = Change(str(image), str(target), self.added, self.removed, self.left_out, self.found)
+        change = Change(str(image), str(target), self.added, self.removed, self.left_out, self.found, self.copied)
         return change if change.is_one or change.found else None
 
 
-def revise(content: bytes, wanted: Sequence[Mark], rejected: Sequence[str], where: str) -> Revised:
+def revise(
+    content: bytes, wanted: Sequence[Mark], rejected: Sequence[str], where: str, iptc: Sequence[str] = ()
+) -> Revised:
     """Put tags into an XMP text, called `where` in messages, and take back rejected ones that visterm wrote.
 
+    `iptc` are tags that are put into the image's IPTC keywords as well, which is noted beside them.
     Raises DataError if the text cannot be understood.
     """
     writable, left_out = _writable(wanted)
     there = read_keywords(content, where)
-    keys, marked = set(map(tag_key, there.tags)), {tag_key(mark.tag) for mark in there.marks}
+    keys, marked = set(map(tag_key, there.tags)), {tag_key(mark.tag) for mark in (*there.marks, *there.copies)}
     not_there = set(map(tag_key, rejected))
     removed = tuple(mark.tag for mark in there.marks if tag_key(mark.tag) in not_there & keys)
     added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | marked)
     left_out += [mark.tag for mark in writable if tag_key(mark.tag) in marked - keys]
-    more = add_tags(content, writable, where)
+    more = add_tags(content, writable, where, iptc=iptc)
     revised = remove_tags(more, removed, where) if removed else more
     gone = set(map(tag_key, removed))
+    before = there.copies
+    copied = tuple(mark.tag for mark in (read_keywords(revised, where).copies if revised else ()) if mark not in before)
     found = (mark.tag for mark in (*there.marks, *added) if tag_key(mark.tag) not in gone)
-    return Revised(revised, added, removed, tuple(left_out), tuple(found))
+    return Revised(revised, added, removed, tuple(left_out), tuple(found), copied)
 
 
 def taken_back(content: bytes, where: str) -> Revised:
     """Take all tags that visterm wrote out of an XMP text; the content is None where nothing else was in it."""
-    tags = tuple(mark.tag for mark in read_keywords(content, where).marks)
-    return Revised(remove_tags(content, tags, where) if tags else content, removed=tags)
+    there = read_keywords(content, where)
+    tags, copied = (tuple(mark.tag for mark in marks) for marks in (there.marks, there.copies))
+    in_iptc = tuple(mark.tag for mark in (*there.marks, *there.copies) if mark.is_in_iptc)
+    left = remove_tags(content, tags, where) if tags or copied else content
+    return Revised(left, removed=tags, copied=copied, in_iptc=in_iptc)
 
 
 def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
@@ -90,25 +108,28 @@ class SidecarTarget:
     """Writes ``photo.jpg.xmp``, or ``photo.xmp`` where that is there; see `Sidecars`.
 
     A new file has the tags of people too, as some programs read either the file or the image; but where the image has
-    all tags in itself, no file is made. With `follow_links`, links are written through that lead out of a photo's
-    folder.
+    all tags in itself, no file is made, unless `always`. `naming` is that of `Sidecars.target`. With `follow_links`,
+    links are written through that lead out of a photo's folder.
     """
 
     name = "xmp"
 
-    def __init__(self, *, follow_links: bool = False) -> None:
+    def __init__(self, *, naming: str = FOUND, always: bool = False, follow_links: bool = False) -> None:
+        self._naming, self._always = naming, always
         self._follow_links = follow_links
         self._sidecars = Sidecars()
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
         """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
-        path = self._sidecars.target(item.path)
+        path = self._sidecars.target(item.path, self._naming)
         old = content_of(path)
         if old is None:
-            there = {tag_key(tag) for tag in self._sidecars.keywords(item.path).tags}
-            if all(tag_key(mark.tag) in there for mark in wanted):
+            found = self._sidecars.keywords(item.path)
+            there = {tag_key(tag) for tag in found.tags}
+            if not wanted or (not self._always and all(tag_key(mark.tag) in there for mark in wanted)):
                 return None
-            wanted = _with_own(wanted, embedded_keywords(item.path).of_people, item.rejected)
+            alone = not self._sidecars.shares_stem(item.path)
+            wanted = _with_own(wanted, (found if alone else embedded_keywords(item.path)).of_people, item.rejected)
         change = self._put(
             item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run
         )
@@ -128,8 +149,11 @@ class SidecarTarget:
             if old is not None
         ]
         made = [change for change in changes if change is not None]
-        removed = dict.fromkeys(tag for change in made for tag in change.removed)
-        return Change(str(image), made[0].target, removed=tuple(removed)) if made else None
+        removed, copied = (
+            tuple(dict.fromkeys(tag for change in made for tag in tags(change)))
+            for tags in (attrgetter("removed"), attrgetter("copied"))
+        )
+        return Change(str(image), made[0].target, removed=removed, copied=copied) if made else None
 
     def close(self) -> None:
         """Nothing is open."""
@@ -142,31 +166,41 @@ class SidecarTarget:
 
 
 class EmbeddedTarget:
-    """Writes the XMP inside of images; everything else in them stays, the pixels too.
+    """Writes the XMP inside of images, and their IPTC keywords; everything else in them stays, the pixels too.
 
-    With `keep_originals`, each image stays as it was beside it (``photo.jpg_original``). With `follow_links`, images
+    XMP gets the keywords of IPTC, which programs that prefer XMP would no longer see. Keywords go into IPTC where an
+    image has any; with `iptc`, into each that can have it. RAW files, but for DNG, are not written. With
+    `keep_originals`, each image stays as it was beside it (``photo.jpg_original``). With `follow_links`, images
     are written that are links out of their folder.
     """
 
     name = "embed"
 
-    def __init__(self, *, keep_originals: bool = True, follow_links: bool = False) -> None:
+    def __init__(self, *, keep_originals: bool = True, iptc: bool = False, follow_links: bool = False) -> None:
         self._follow_links = follow_links
         self._exiftool = ExifTool()
-        self._keep = keep_originals
+        self._keep, self._iptc = keep_originals, iptc
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
         """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
+        if is_raw(item.path) and suffix_of(item.path) != DNG:
+            raise DataError(
+                f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it: --to xmp."
+            )
         old = self._read(item.path)
         there = embedded_keywords(item.path)
-        elsewhere = {tag_key(tag) for tag in there.tags}  # in IPTC, say: a person's, and there
-        new = [mark for mark in wanted if mark.source != GIVEN or tag_key(mark.tag) not in elsewhere]
+        keys = {tag_key(tag) for tag in there.tags}
         inside = read_keywords(old or PACKET, str(item.path))
-        ours = {tag_key(mark.tag) for mark in inside.marks}
-        if (new or inside.tags) and all(tag_key(tag) in ours for tag in inside.tags):
-            new = _with_own(new, there.of_people, item.rejected)  # the list in XMP is visterm's alone
-        revised = revise(old or PACKET, new, item.rejected, str(item.path))
-        return self._put(item.path, revised, dry_run=dry_run, keep_original=self._keep)
+        if all(tag_key(mark.tag) in keys for mark in wanted) and not inside.tags and not self._iptc:
+            wanted = []  # it has them all, and no program that prefers XMP finds less there
+        elif wanted:
+            wanted = _with_own(wanted, there.of_people, item.rejected)
+        iptc = self._for_iptc(item, wanted, inside) if wanted else []
+        revised = revise(old or PACKET, wanted, item.rejected, str(item.path), iptc)
+        gone = [mark.tag for mark in inside.marks if mark.tag in revised.removed and mark.is_in_iptc]
+        if revised.content != old and (revised.is_change or gone) and not dry_run:
+            self._write(item.path, revised.content, iptc, gone, keep=self._keep)
+        return revised.change_of(item.path, item.path)
 
     def undo(self, image: Path, *, dry_run: bool) -> Change | None:
         """Take back what visterm wrote, and put the original back in its place where nothing else has changed."""
@@ -174,10 +208,10 @@ class EmbeddedTarget:
         if old is None:
             return None
         new = taken_back(old, str(image))
-        change = self._put(image, new, dry_run=dry_run, keep_original=False)
-        if new.removed and not dry_run:
-            self._restore(image, old, new.content)
-        return change
+        if new.is_change and not dry_run:
+            self._write(image, new.content, (), new.in_iptc)
+            self._restore(image, old, new)
+        return new.change_of(image, image)
 
     def close(self) -> None:
         """End exiftool."""
@@ -192,7 +226,37 @@ class EmbeddedTarget:
             )
         return packet
 
-    def _restore(self, image: Path, written: bytes, taken_back: bytes | None) -> None:
+    def _for_iptc(self, item: ExportItem, wanted: Sequence[Mark], inside: Keywords) -> list[str]:
+        """Return the tags that IPTC keywords lack: where an image has IPTC, or all are to have it.
+
+        IPTC that is in another encoding stays as it is, and tags that are too long for it are in XMP only.
+        """
+        iptc = read_iptc(item.path)
+        if not iptc.is_writable or not (iptc.is_there or self._iptc):
+            return []
+        noted = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
+        taken_out = {tag_key(mark.tag) for mark in inside.marks} - set(map(tag_key, inside.tags))
+        there = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *taken_out}
+        tags = union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
+        return [tag for tag in tags if tag_key(tag) not in there and len(tag.encode()) <= MOST_IPTC]
+
+    def _write(
+        self, image: Path, packet: bytes | None, more: Sequence[str], less: Sequence[str], *, keep: bool = False
+    ) -> None:
+        """Write XMP into an image, and put tags into its IPTC keywords, and others out of them."""
+        if not self._follow_links:
+            check_stays_inside(image)
+        arguments = [f"-IPTC:Keywords-={tag}" for tag in less] + [f"-IPTC:Keywords+={tag}" for tag in more]
+        if arguments:
+            iptc = read_iptc(image)
+            left = set(iptc.keywords) - set(less)
+            if not (left or more) and iptc.only_keywords:
+                arguments = ["-IPTC:all="]
+            elif not iptc.is_utf8 and not all(map(str.isascii, more)):
+                arguments.append("-IPTC:CodedCharacterSet=UTF8")
+        self._exiftool.write_packet(image, packet, keep_original=keep, more=arguments)
+
+    def _restore(self, image: Path, written: bytes, new: Revised) -> None:
         """Replace an image by its backup, if doing to the backup what was done to the image gives the same bytes.
 
         Otherwise another program has changed the image since, or the backup is somebody else's: both stay.
@@ -202,19 +266,12 @@ class EmbeddedTarget:
             return
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(shutil.copyfile(backup, Path(folder) / f"copy{image.suffix}"))
-            same = _bare(self._exiftool.read_packet(copy)) == _bare(taken_back)
-            for packet in (written, taken_back):
-                self._exiftool.write_packet(copy, packet, keep_original=False)
+            same = _bare(self._exiftool.read_packet(copy)) == _bare(new.content)
+            self._write(copy, written, new.in_iptc, ())
+            self._write(copy, new.content, (), new.in_iptc)
             same = same and filecmp.cmp(copy, image, shallow=False)
         if same:
             backup.replace(image)
-
-    def _put(self, image: Path, new: Revised, *, dry_run: bool, keep_original: bool) -> Change | None:
-        if (new.added or new.removed) and not dry_run:
-            if not self._follow_links:
-                check_stays_inside(image)
-            self._exiftool.write_packet(image, new.content, keep_original=keep_original)
-        return new.change_of(image, image)
 
 
 def _bare(packet: bytes | None) -> bytes:

@@ -1,0 +1,272 @@
+"""Every export profile writes what exiftool and exiv2 show alike, and undo leaves the bytes as they were."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visterm.core.errors import UserError
+from visterm.core.types import Skipped
+from visterm.data.embedded import embedded_keywords, read_iptc
+from visterm.data.sidecars import Sidecars
+from visterm.library.export.items import ExportItem, Parents, Predicted
+from visterm.library.export.profiles import PROFILES
+from visterm.library.export.writing import export_tags, make_target, undo_tags
+
+FIELDS = {
+    "XMP-dc:Subject": "Xmp.dc.subject",
+    "XMP-lr:HierarchicalSubject": "Xmp.lr.hierarchicalSubject",
+    "XMP-digiKam:TagsList": "Xmp.digiKam.TagsList",
+    "IPTC:Keywords": "Iptc.Application2.Keywords",
+}
+GIVEN = ("Zoë & Söhne", "salt, pepper", "AC/DC", "海 <1>")
+PREDICTED = (Predicted("poodle", 0.9), Predicted("sea", 0.7))
+PARENTS = Parents([("poodle", "dog"), ("dog", "animal")], ["dog", "animal"])
+FLAT = [*GIVEN, "poodle", "sea"]
+PATHS = [*GIVEN, "animal|dog|poodle", "sea"]
+TAGS_LIST = ["Zoë & Söhne", "salt, pepper", "AC|DC", "海 <1>", "animal/dog/poodle", "sea"]
+LIGHTROOM_FIELDS = (
+    b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+    b'<rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/" '
+    b'xmlns:lr="http://ns.adobe.com/lightroom/1.0/"><dc:subject><rdf:Bag><rdf:li>Italy</rdf:li><rdf:li>Rome</rdf:li>'
+    b"</rdf:Bag></dc:subject><lr:hierarchicalSubject><rdf:Bag><rdf:li>Italy|Rome</rdf:li></rdf:Bag>"
+    b"</lr:hierarchicalSubject></rdf:Description></rdf:RDF></x:xmpmeta>"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    for program, package in (("exiftool", "libimage-exiftool-perl"), ("exiv2", "exiv2")):
+        if shutil.which(program) is None:
+            pytest.skip(f"wants {program} (Debian: {package})")
+
+
+def photo(path, **how):
+    Image.fromarray(np.random.default_rng(len(path.name)).integers(0, 255, (32, 40, 3), np.uint8)).save(path, **how)
+    return path
+
+
+def set_iptc(image, *arguments):
+    command = ["exiftool", "-q", "-overwrite_original", "-charset", "utf8", *arguments, image]
+    subprocess.run(command, check=True)
+    return image
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def shown(path):
+    """The keywords of a file by exiftool's names of the fields, after a comparison with what exiv2 shows."""
+    command = ["exiftool", "-j", "-charset", "utf8", *(f"-{name}" for name in FIELDS), "-G1", path]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)[0]
+    lists = {}
+    for name, key in FIELDS.items():
+        if name.startswith("IPTC") and path.suffix == ".xmp":  # exiv2 makes it up from dc:subject
+            continue
+        value = found.get(name, [])
+        lists[name] = [str(one) for one in (value if isinstance(value, list) else [value])]
+        command = ["exiv2", "-q", "-K", key, "-Pv", path]
+        told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        told = told.splitlines() if name.startswith("IPTC") else told.rstrip("\n").split("\n")[0]
+        assert told == (lists[name] if name.startswith("IPTC") else ", ".join(lists[name]))
+    return lists
+
+
+def export(program, *items, **how):
+    return list(export_tags(items, make_target(program=program), run="run1", parents=PARENTS, **how))
+
+
+def undo(program, *images, **how):
+    return list(undo_tags(map(ExportItem, images), make_target(program=program), **how))
+
+
+WRITTEN = {
+    "lightroom": "1.jpg",
+    "digikam": "1.jpg.xmp",
+    "darktable": "1.jpg.xmp",
+    "immich": "1.jpg.xmp",
+    "photoprism": "1.jpg",
+}
+
+
+@pytest.mark.parametrize("program", PROFILES)
+def test_both_programs_show_all_fields_alike_and_undo_is_exact_to_the_byte(program, tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    before = contents(tmp_path)
+    item = ExportItem(image, GIVEN, PREDICTED)
+    planned = export(program, item, dry_run=True)
+    assert contents(tmp_path) == before
+    assert export(program, item) == planned
+    assert [one.target for one in planned] == [str(tmp_path / WRITTEN[program])]
+    fields = shown(tmp_path / WRITTEN[program])
+    assert fields["XMP-dc:Subject"] == FLAT
+    assert fields["XMP-lr:HierarchicalSubject"] == PATHS
+    assert fields["XMP-digiKam:TagsList"] == TAGS_LIST
+    assert fields.get("IPTC:Keywords", []) == (FLAT if program == "photoprism" else [])
+    assert set(Sidecars().keywords(image).of_people) == set(GIVEN)
+    written = contents(tmp_path)
+    assert export(program, item) == []
+    assert contents(tmp_path) == written
+    assert len(undo(program, image, dry_run=True)) == 1
+    assert contents(tmp_path) == written
+    assert [sorted(one.removed) for one in undo(program, image)] == [sorted(FLAT)]
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("program", PROFILES)
+def test_what_lightroom_wrote_is_in_every_field_and_stays_when_ours_goes(program, tmp_path):
+    image = photo(tmp_path / "1.jpg", **({} if WRITTEN[program].endswith("xmp") else {"xmp": LIGHTROOM_FIELDS}))
+    target = tmp_path / WRITTEN[program]
+    if target != image:
+        target.write_bytes(LIGHTROOM_FIELDS)
+    before = contents(tmp_path)
+    (change,) = export(program, ExportItem(image, ("Italy", "Rome"), (Predicted("sea", 0.9),)))
+    assert ([mark.tag for mark in change.added], set(change.copied)) == (["sea"], {"Italy", "Rome"})
+    fields = shown(target)
+    assert fields["XMP-dc:Subject"] == ["Italy", "Rome", "sea"]
+    assert fields["XMP-lr:HierarchicalSubject"] == ["Italy|Rome", "sea"]
+    assert fields["XMP-digiKam:TagsList"] == ["Italy", "Italy/Rome", "sea"]
+    assert set(Sidecars().keywords(image).of_people) == {"Italy", "Rome"}
+    undo(program, image)
+    assert contents(tmp_path) == before
+
+
+def test_an_export_without_new_tags_still_puts_a_persons_into_all_fields(tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    (tmp_path / "1.jpg.xmp").write_bytes(LIGHTROOM_FIELDS)
+    (change,) = export("immich", ExportItem(image, ("Rome",)))
+    assert (change.added, set(change.copied)) == ((), {"Italy", "Rome"})
+    assert shown(tmp_path / "1.jpg.xmp")["XMP-digiKam:TagsList"] == ["Italy", "Italy/Rome"]
+    assert [set(one.copied) for one in undo("immich", image)] == [{"Italy", "Rome"}]
+    assert (tmp_path / "1.jpg.xmp").read_bytes() == LIGHTROOM_FIELDS
+
+
+@pytest.mark.parametrize("field", ["XMP-dc:Subject", "XMP-lr:HierarchicalSubject", "XMP-digiKam:TagsList"])
+def test_a_tag_that_a_program_took_out_of_the_one_field_that_it_knows_is_gone_and_not_written_again(field, tmp_path):
+    image, target = photo(tmp_path / "1.jpg"), tmp_path / "1.jpg.xmp"
+    target.write_bytes(LIGHTROOM_FIELDS)
+    item = ExportItem(image, ("Rome",), (Predicted("sea", 0.9),))
+    export("immich", item)
+    for tag in ("sea", "Rome", "Italy|Rome", "Italy/Rome"):
+        set_iptc(target, f"-{field}-={tag}")
+    of_others = "TagsList" not in field  # visterm copied Rome to that field only, and Lightroom wrote it into two
+    assert Sidecars().keywords(image).tags == ["Italy", "Rome"] if of_others else ["Italy"]
+    after = shown(target)
+    assert [one.left_out for one in export("immich", item)] == [("sea",) if of_others else ("Rome", "sea")]
+    assert shown(target) == after
+    undo("immich", image)
+    assert shown(target)["XMP-dc:Subject"] == (["Italy"] if "dc:" in field else ["Italy", "Rome"])
+
+
+def test_a_file_of_an_earlier_visterm_gets_the_fields_that_it_lacks(tmp_path):
+    image, target = photo(tmp_path / "1.jpg"), tmp_path / "1.jpg.xmp"
+    old = LIGHTROOM_FIELDS.replace(
+        b"</rdf:Description>",
+        b'<visterm:written xmlns:visterm="urn:visterm:xmp:1.0/"><rdf:Bag><rdf:li rdf:parseType="Resource">'
+        b"<visterm:tag>sea</visterm:tag><visterm:source>predicted</visterm:source></rdf:li></rdf:Bag></visterm:written>"
+        b"</rdf:Description>",
+    ).replace(b"<rdf:li>Rome</rdf:li>", b"<rdf:li>Rome</rdf:li><rdf:li>sea</rdf:li>")
+    target.write_bytes(old)
+    export("immich", ExportItem(image, ("Rome",), (Predicted("sea", 0.9),)))
+    assert shown(target)["XMP-digiKam:TagsList"] == ["Italy", "Italy/Rome", "sea"]
+    undo("immich", image)
+    assert target.read_bytes() == LIGHTROOM_FIELDS
+
+
+def test_lightroom_gets_an_xmp_file_for_raw_photos_and_photoprism_none(tmp_path):
+    raw = tmp_path / "1.CR2"
+    raw.write_bytes(b"a camera's own")
+    before = contents(tmp_path)
+    (change,) = export("lightroom", ExportItem(raw, (), PREDICTED))
+    assert change.target == str(tmp_path / "1.xmp")
+    assert shown(tmp_path / "1.xmp")["XMP-dc:Subject"] == ["poodle", "sea"]
+    undo("lightroom", raw)
+    assert contents(tmp_path) == before
+    (skipped,) = export("photoprism", ExportItem(raw, (), PREDICTED))
+    assert isinstance(skipped, Skipped)
+    assert "is a RAW file, and none is written into" in skipped.reason
+    (tmp_path / "1.nef").write_bytes(b"another camera's")
+    (skipped,) = export("lightroom", ExportItem(raw, (), PREDICTED))
+    assert isinstance(skipped, Skipped)
+    assert "several RAW files" in skipped.reason
+
+
+def test_digikam_gets_its_own_name_and_immich_the_file_that_is_there(tmp_path):
+    image = photo(tmp_path / "1.jpg")
+    (tmp_path / "1.xmp").write_bytes(LIGHTROOM_FIELDS)
+    item = ExportItem(image, ("Rome",), (Predicted("sea", 0.9),))
+    assert [one.target for one in export("immich", item, dry_run=True)] == [str(tmp_path / "1.xmp")]
+    (change,) = export("digikam", item)
+    assert change.target == str(tmp_path / "1.jpg.xmp")
+    assert shown(tmp_path / "1.jpg.xmp")["XMP-dc:Subject"] == ["Italy", "Rome", "sea"]
+    undo("digikam", image)
+    assert sorted(contents(tmp_path)) == ["1.jpg", "1.xmp"]
+    assert (tmp_path / "1.xmp").read_bytes() == LIGHTROOM_FIELDS
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "tif"])
+@pytest.mark.parametrize("charset", [(), ("-IPTC:CodedCharacterSet=UTF8",)], ids=["ascii", "utf8"])
+def test_embedding_joins_iptc_and_xmp_both_ways_and_undo_restores_both(suffix, charset, tmp_path):
+    image = photo(tmp_path / f"1.{suffix}")
+    set_iptc(image, "-XMP:Subject=Italy", "-XMP:Subject=Rome", "-XMP:HierarchicalSubject=Italy|Rome")
+    set_iptc(image, *charset, "-IPTC:Keywords=beach", "-IPTC:City=Rome")
+    before = contents(tmp_path)
+    item = ExportItem(image, ("beach",), (Predicted("Zoë, sea", 0.9), Predicted("x" * 65, 0.8)))
+    list(export_tags([item], make_target("embed"), run="run1"))
+    fields = shown(image)
+    assert set(fields["XMP-dc:Subject"]) == {"Italy", "Rome", "beach", "Zoë, sea", "x" * 65}
+    assert set(fields["IPTC:Keywords"]) == {"Italy", "Rome", "beach", "Zoë, sea"}
+    assert len(fields["IPTC:Keywords"]) == 4
+    list(undo_tags([ExportItem(image)], make_target("embed")))
+    assert contents(tmp_path) == before
+
+
+def test_without_a_backup_undo_leaves_the_keywords_of_people_in_iptc_and_xmp(tmp_path):
+    image = photo(tmp_path / "1.jpg", xmp=LIGHTROOM_FIELDS)
+    set_iptc(image, "-IPTC:Keywords=beach", "-IPTC:City=Rome")
+    before = shown(image)
+    target = {"keep_originals": False}
+    list(export_tags([ExportItem(image, (), (Predicted("sea", 0.9),))], make_target("embed", **target), run="run1"))
+    assert "sea" in shown(image)["IPTC:Keywords"]
+    list(undo_tags([ExportItem(image)], make_target("embed", **target)))
+    assert shown(image) == before
+    bare = photo(tmp_path / "2.jpg")
+    same = bare.read_bytes()
+    list(export_tags([ExportItem(bare, (), PREDICTED)], make_target(program="photoprism", **target), run="run1"))
+    assert read_iptc(bare).keywords == ["poodle", "sea"]
+    list(undo_tags([ExportItem(bare)], make_target("embed", **target)))
+    assert bare.read_bytes() == same
+
+
+def test_iptc_in_another_encoding_stays_as_it_is_and_xmp_has_its_words(tmp_path):
+    image = set_iptc(photo(tmp_path / "1.jpg"), "-IPTC:Keywords=Söhne")  # Latin 1, where nothing is said
+    before = subprocess.run(["exiftool", "-b", "-IPTC:Keywords", image], capture_output=True, check=True).stdout
+    list(export_tags([ExportItem(image, (), (Predicted("sea", 0.9),))], make_target("embed"), run="run1"))
+    after = subprocess.run(["exiftool", "-b", "-IPTC:Keywords", image], capture_output=True, check=True).stdout
+    assert after == before
+    assert set(embedded_keywords(image).tags) == {"Söhne", "sea"}
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "message"),
+    [
+        ("picasa", {}, "expected lightroom, digikam, darktable, immich or photoprism"),
+        (
+            "lightroom",
+            {"name": "xmp"},
+            "--for lightroom writes where Lightroom reads, which is --to embed, and --to is",
+        ),
+        ("immich", {"name": "csv"}, "which is --to xmp, and --to is 'csv'"),
+        ("digikam", {"keep_originals": False}, "--overwrite is for tags inside of photos"),
+    ],
+)
+def test_options_that_contradict_a_profile_are_refused(program, options, message):
+    with pytest.raises(UserError, match=message):
+        make_target(program=program, **options)
+    assert make_target(PROFILES["immich"].to, program="immich").name == "xmp"
