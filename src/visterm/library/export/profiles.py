@@ -39,7 +39,7 @@ PROFILES = {
         Profile(
             "digikam", "digiKam", "xmp", FULL,
             then="In digiKam, switch on 'Read from sidecar files' (Settings > Configure digiKam > Metadata > "
-            "Sidecars), then choose Item > Reread Metadata From File.",
+            "Sidecars), then read the photos' metadata again.",
         ),
         Profile(
             "darktable", "darktable", "xmp", FULL,
