@@ -23,7 +23,7 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fakes.served import Asked, FakeServer, Reply, reply
 
@@ -77,6 +77,12 @@ class _RefusedError(Exception):
 class FakeImmich(FakeServer):
     """Immich's server, of one user; its people's side is in methods of Python."""
 
+    kind = "immich"
+    key = KEY
+    guarded: ClassVar = {"asset.read": "changes", "tag.read": "changes", "asset.view": "preview",
+                         "asset.statistics": "count", "tag.create": "add", "tag.asset": "add"}  # fmt: skip
+    """What of a connector fails without a permission."""
+
     def __init__(self, version: tuple[int, int, int] = (3, 1, 0), log: Path | None = None, seed: int = 0) -> None:
         super().__init__(log)
         self.version = version
@@ -88,6 +94,10 @@ class FakeImmich(FakeServer):
         self.writes: list[tuple[str, str, str]] = []  # Each new pair and each one taken: "add" or "take", photo, value
         self._random = random.Random(seed)
         self._last = 0.0
+
+    def forbid(self, permission: str) -> None:
+        """Take a permission from the key."""
+        self.keys[KEY] = tuple(each for each in self.keys[KEY] if each != permission)
 
     # What people do.
 

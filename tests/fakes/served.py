@@ -9,6 +9,7 @@ description.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
 import socket
@@ -16,8 +17,8 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -113,6 +114,18 @@ def hang(handler: Handler, work: Callable[[], Reply]) -> None:
     handler.close_connection = True
 
 
+def changed(change: Callable[[Any], Any]) -> Fault:
+    """Do the work, and answer with what is made of its JSON."""
+
+    def answer(handler: Handler, work: Callable[[], Reply]) -> None:
+        made = work()
+        if "json" in made.kind:
+            made = made._replace(content=json.dumps(change(json.loads(made.content))).encode())
+        handler.send(made)
+
+    return answer
+
+
 class FakeServer:
     """A server whose state outlives its death."""
 
@@ -123,6 +136,7 @@ class FakeServer:
         self.dies_in: int | None = None  # Requests until it is killed, before the last one's work is done
         self.lock = threading.RLock()
         self.stopping = threading.Event()
+        self.died = threading.Event()
         self.log = log or (Path(os.environ[TRAFFIC]) if os.environ.get(TRAFFIC) else None)
         self._faults: list[list[Any]] = []  # Pattern of "METHOD path", the fault, how many times it comes
         self._answered: deque[float] = deque()
@@ -146,13 +160,17 @@ class FakeServer:
         """Break the next requests whose method and path ("GET /api/tags") match."""
         self._faults.append([re.compile(where), fault, times])
 
+    def forget_faults(self) -> None:
+        """Break nothing any more."""
+        self._faults.clear()
+
     def asked(self, where: str = ".*") -> int:
         """Return how many requests there were whose method and path match."""
         return sum(bool(re.fullmatch(where, f"{each['method']} {each['path']}")) for each in self.traffic)
 
     def start(self) -> None:
         """Begin to answer, after a death at the same address as before."""
-        self.stopping = threading.Event()
+        self.stopping, self.died = threading.Event(), threading.Event()
         self._server = _Server(("127.0.0.1", self._port), Handler)
         self._server.fake = self
         self._port = self._server.server_address[1]
@@ -167,6 +185,7 @@ class FakeServer:
             server.server_close()
             for connection in list(server.open):
                 _reset(connection)
+            self.died.set()
 
     def __enter__(self) -> Any:
         self.start()
@@ -214,6 +233,29 @@ class FakeServer:
                 shown = _shown(made.content) if "json" in made.kind else f"{len(made.content)} bytes of {made.kind}"
                 with self.log.open("a") as opened:
                     opened.write(json.dumps({**entry, "answer": shown}) + "\n")
+
+
+@contextmanager
+def apart(make: Callable[[], Any], photos: int) -> Iterator[str]:
+    """Serve photos from a process of its own, so that this one's memory is the client's; yields the address."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve_apart, args=(make, photos, there), daemon=True)
+    process.start()
+    try:
+        yield here.recv()
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _serve_apart(make: Callable[[], Any], photos: int, pipe: Any) -> None:
+    fake = make()
+    for i in range(photos):
+        fake.add_photo(f"{i}.jpg", tags=(f"tag{i % 7}",) if i % 2 else ())
+    with fake:
+        pipe.send(fake.url)
+        pipe.recv()  # until the parent ends this process
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,480 @@
+"""What every connector promises, tried on a server of its program that does all that servers do when they fail.
+
+A program joins by a fake that derives from `fakes.served.FakeServer` and has these beside: `kind`, `key`, `guarded` and
+`forbid` (permissions), `add_photo`, `person_tags`, `person_untags`, `trash`, `edit` and `tags_of`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from fakes import served
+from fakes.immich import FakeImmich
+from visterm.connectors.contract import KINDS, Pair, connector_class, open_library
+from visterm.core.errors import DataError, ServiceError, UserError, VistermError
+from visterm.core.web_client import Patience
+
+
+def immich_3_1():
+    return FakeImmich((3, 1, 0))
+
+
+def immich_3_2():
+    return FakeImmich((3, 2, 1))
+
+
+FAKES = {"immich-3.1": immich_3_1, "immich-3.2": immich_3_2}
+UNICODE = [
+    "猫/三毛猫",
+    "Überraschung",
+    "e\u0301tude",
+    "🐈\u200d⬛",
+    "שלום",
+    "a, b; c",
+    'say "cheese"',
+    "50 % & more",
+    "C#",
+]
+PASSING = {
+    "500": served.status(500),
+    "502": served.status(502, content=b"<html>Bad Gateway</html>"),
+    "503": served.status(503, retry_after=0),
+    "429": served.status(429),
+    "reset": served.reset,
+    "lost": served.lost,
+    "cut": served.cut,
+}
+
+
+@pytest.fixture(params=FAKES)
+def fake(request):
+    with FAKES[request.param]() as made:
+        made.another = FAKES[request.param]
+        yield made
+
+
+def connected(fake, key=None, *, address=None, timeout=20.0, retries=4, wait=0.01):
+    return connector_class(fake.kind)(address or fake.url, key or fake.key, Patience(timeout, retries, wait))
+
+
+def filled(fake, n=60):
+    """Add photos with tags, and return their ids."""
+    return [fake.add_photo(f"{i}.jpg", tags=("sky", "tree")[: i % 3]) for i in range(n)]
+
+
+def read(library, since=""):
+    """Return the photos of all pages by id, and the last mark."""
+    photos, mark = {}, since
+    for page in library.changes(since):
+        photos |= {photo.id: photo for photo in page.photos}
+        mark = page.mark
+    return photos, mark
+
+
+def held(fake, photos):
+    return {photo: fake.tags_of(photo) for photo in photos}
+
+
+def shown(photos):
+    return {photo.id: set(photo.tags) for photo in photos.values()}
+
+
+def everything(library, fake, photos):
+    """Use all of the contract, and return what came of it."""
+    pairs = [Pair(photo, tag) for photo in photos[:8] for tag in ("visterm/cat", "visterm/dog")]
+    changed, mark = read(library)
+    return [
+        library.check(),
+        library.count(),
+        sorted(id for page in library.ids() for id in page),
+        shown(changed),
+        library.preview(photos[0]),
+        library.add(pairs),
+        library.there(pairs),
+        library.take(pairs[:5]),
+        library.there(pairs),
+        held(fake, photos),
+        set(shown(read(library, mark)[0])) >= set(photos[:8]),
+    ]
+
+
+def test_is_made_from_the_table(fake):
+    made = open_library(fake.kind, fake.url + "/", fake.key)
+    assert fake.kind in KINDS
+    assert made.kind == fake.kind
+    assert made.address == fake.url
+    assert made.check().startswith(made.title)
+    assert made.key_variable.isupper()
+    with pytest.raises(UserError, match="expected the address of a server"):
+        open_library(fake.kind, "file:///etc/passwd", fake.key)
+
+
+def test_photos_and_tags_come_page_by_page(fake):
+    photos = filled(fake, 2345)
+    library = connected(fake)
+    pages = list(library.changes())
+    assert len(pages) > 2
+    assert max(len(page.photos) for page in pages) <= 1000
+    found = {photo.id: photo for page in pages for photo in page.photos}
+    assert shown(found) == held(fake, photos)
+    assert [found[photo].name for photo in photos] == [f"{i}.jpg" for i in range(2345)]
+    listed = [id for page in library.ids() for id in page]
+    assert sorted(listed) == sorted(photos)
+    assert library.count() == 2345
+
+
+def test_a_reader_goes_on_by_any_mark(fake):
+    photos = filled(fake, 2345)
+    read_so_far = set()
+    for page in connected(fake).changes():
+        read_so_far |= {photo.id for photo in page.photos}
+        rest, _ = read(connected(fake), page.mark)
+        assert read_so_far | set(rest) == set(photos)
+
+
+def test_many_photos_of_one_time(fake):
+    photos = [fake.add_photo(f"{i}.jpg", taken=1e9) for i in range(2100)]
+    read_so_far = set()
+    for page in connected(fake).changes():
+        read_so_far |= {photo.id for photo in page.photos}
+        assert read_so_far | set(read(connected(fake), page.mark)[0]) == set(photos)
+
+
+@pytest.mark.parametrize("offset", [-10 * 365 * 86_400, -3600, 0, 3600, 365 * 86_400])
+def test_changes_since_a_mark_by_the_servers_clock(fake, offset):
+    fake.offset = offset
+    photos = filled(fake)
+    library = connected(fake)
+    before, mark = read(library)
+    assert shown(before) == held(fake, photos)
+    assert shown(read(library, mark)[0]) == {}
+    fake.person_tags(photos[0], "boat")
+    fake.person_untags(photos[1], "sky")
+    fake.edit(photos[2], b"\xff\xd8 another picture")
+    new = fake.add_photo("new.jpg", tags=("sky",), age=1)
+    after, mark = read(library, mark)
+    assert shown(after) == held(fake, [*photos[:3], new])
+    assert [after[photo].version == before[photo].version for photo in photos[:3]] == [True, True, False]
+    assert set(after) <= set(read(library, mark)[0]) | set(photos), "changed just now: they may come again"
+
+
+def before_each_request(fake, action):
+    """Let people do something before each answer."""
+
+    def fault(handler, work):
+        action()
+        handler.send(work())
+
+    fake.fail(fault, times=10_000)
+
+
+def test_what_changes_while_pages_are_read_comes_at_the_latest_next_time(fake):
+    photos = filled(fake, 2345)
+    rng = random.Random(1)
+
+    def people_tag():
+        for photo in rng.sample(photos, 20):
+            fake.person_untags(photo, "sky") if rng.random() < 0.5 else fake.person_tags(photo, "boat")
+
+    before_each_request(fake, people_tag)
+    library = connected(fake)
+    found, mark = read(library)
+    fake.forget_faults()
+    found |= read(library, mark)[0]
+    assert shown(found) == held(fake, photos)
+
+
+def test_deleted_photos_hide_no_others(fake):
+    photos = filled(fake, 2345)
+    gone = iter(photos[:1000])
+    before_each_request(fake, lambda: [fake.trash(photo) for photo in itertools.islice(gone, 50)])
+    library = connected(fake)
+    found = set(read(library)[0])
+    assert set(gone) | set(photos[1000:]) <= found
+    gone = iter(photos[1000:2000])
+    found = {id for page in library.ids() for id in page}
+    assert set(gone) | set(photos[2000:]) <= found
+    fake.forget_faults()
+    left = {photo for photo in photos if not fake.photos[photo].trashed}
+    assert {id for page in library.ids() for id in page} == left
+    assert library.count() == len(left) < 2345
+
+
+def test_previews(fake):
+    photos = [fake.add_photo(f"{i}.jpg", b"\xff\xd8 picture %d" % i) for i in range(20)]
+    library = connected(fake)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(library.preview, photos)) == [b"\xff\xd8 picture %d" % i for i in range(20)]
+    with pytest.raises(DataError):
+        library.preview(photos[0][:-4] + "ffff")
+
+
+def test_tags_are_written_once_and_taken_once(fake):
+    photos = filled(fake)
+    library = connected(fake)
+    pairs = [Pair(photo, tag, 0.9) for photo in photos[:7] for tag in ("visterm/cat", "visterm/dog")]
+    persons = held(fake, photos)
+    assert library.there(pairs) == set()
+    for _ in range(2):
+        assert library.add(pairs) == []
+        assert library.there([*pairs, Pair(photos[9], "visterm/cat"), Pair(photos[1], "none")]) == {
+            p[:2] for p in pairs
+        }
+    assert shown(read(library)[0]) == held(fake, photos)
+    for _ in range(2):
+        assert library.take(pairs) == []
+    assert library.there(pairs) == set()
+    assert held(fake, photos) == persons
+    assert library.add([]) == library.take([]) == []
+    assert library.there([]) == set()
+
+
+def test_tags_in_all_scripts(fake):
+    photo = fake.add_photo("a.jpg", tags=tuple(UNICODE[:3]))
+    library = connected(fake)
+    assert shown(read(library)[0]) == {photo: set(UNICODE[:3])}
+    pairs = [Pair(photo, tag) for tag in UNICODE[3:]]
+    assert library.add(pairs) == []
+    assert library.there(pairs) == {pair[:2] for pair in pairs}
+    assert shown(read(library)[0]) == {photo: set(UNICODE)} == held(fake, [photo])
+
+
+def test_a_key_that_is_refused(fake):
+    with pytest.raises(ServiceError, match=r"401.*key is wrong") as raised:
+        connected(fake, "some-other-key").check()
+    assert "some-other-key" not in str(raised.value)
+
+
+def test_a_permission_that_is_missing_is_named(fake):
+    photos = filled(fake, 3)
+    calls = {
+        "changes": lambda library: read(library),
+        "count": lambda library: library.count(),
+        "preview": lambda library: library.preview(photos[0]),
+        "add": lambda library: library.add([Pair(photos[0], "visterm/cat")]),
+    }
+    for permission, call in fake.guarded.items():
+        with fake.another() as other:
+            other.photos, other.tags = fake.photos, fake.tags
+            other.forbid(permission)
+            for refused in (calls[call], lambda library: library.check()):
+                with pytest.raises(ServiceError, match=permission) as raised:
+                    refused(connected(other))
+                assert other.key not in str(raised.value)
+
+
+def test_an_address_of_something_else(fake):
+    with pytest.raises(ServiceError, match=r"404.*Check the address"):
+        connected(fake, address=f"{fake.url}/photos").check()
+    fake.fail(served.redirect("http://127.0.0.1:1/"), times=100)
+    with pytest.raises(ServiceError, match=r"302.*Redirections are not followed"):
+        connected(fake).check()
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_failures_that_pass_change_nothing(fake, fault):
+    wanted = everything(connected(fake), fake, filled(fake))
+    count = itertools.count()
+
+    def third(handler, work):
+        if next(count) % 3 == 0:
+            PASSING[fault](handler, work)
+        else:
+            handler.send(work())
+
+    with fake.another() as other:
+        photos = filled(other)
+        other.fail(third, times=10_000)
+        assert everything(connected(other), other, photos) == wanted
+    assert next(count) > 10
+
+
+@pytest.mark.parametrize("fault", ["500", "reset", "cut"])
+def test_failures_that_stay_are_errors(fake, fault):
+    photos = filled(fake, 3)
+    fake.fail(PASSING[fault], times=10_000)
+    library = connected(fake, retries=2)
+    pairs = [Pair(photos[0], "visterm/cat")]
+    for call in (library.check, library.count, lambda: list(library.ids()), lambda: read(library),
+                 lambda: library.preview(photos[0]), lambda: library.add(pairs), lambda: library.take(pairs),
+                 lambda: library.there(pairs)):  # fmt: skip
+        with pytest.raises(ServiceError) as raised:
+            call()
+        assert fake.key not in str(raised.value)
+
+
+def test_time_outs(fake):
+    photos = filled(fake, 3)
+    fake.fail(served.hang, times=3)
+    with pytest.raises(ServiceError, match="timed out"):
+        connected(fake, timeout=0.2, retries=2).check()
+    fake.fail(served.slow(0.4))
+    assert set(read(connected(fake, timeout=20))[0]) == set(photos)
+
+
+def test_a_limit_of_requests(fake):
+    photos = filled(fake, 30)
+    fake.rate = (10, 0.5)
+    library = connected(fake)
+    for photo in photos:
+        assert library.preview(photo)
+    assert fake.asked("GET .*") == 30
+
+
+def test_half_an_answer_and_other_answers(fake):
+    photos = filled(fake, 3)
+    pairs = [Pair(photos[0], "visterm/cat")]
+    answers = [b"<html>Welcome</html>", b"null", b"[]", b"{}", b'"text"', b"[" * 100_000, b"\xff\xfe", b"NaN", b"1e999",
+               b" " * (40 * 2**20)]  # fmt: skip
+    faults = [served.half_json, *map(served.other, answers)]
+    for fault in faults:
+        for call in (lambda library: library.check(), lambda library: library.count(), lambda library: read(library)):
+            with fake.another() as other:
+                other.fail(fault, times=1000)
+                with pytest.raises(ServiceError):
+                    call(connected(other, retries=0))
+    fake.fail(served.half_json, times=1000, where="PUT .*|POST .*")
+    with pytest.raises(ServiceError):
+        connected(fake).add(pairs)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_answers_of_any_kind_are_taken_or_refused(fake, seed):
+    """One value in each answer is replaced by one of another kind."""
+    rng = random.Random(seed)
+    photos = filled(fake, 6)
+    odd = [
+        None,
+        True,
+        -1,
+        1e300,
+        "",
+        "../../x",
+        "a\0b",
+        "\ud800",
+        "x" * 5000,
+        [],
+        {},
+        [[]],
+        {"id": 1},
+        2**70,
+        "0000-00-00",
+    ]
+
+    def change(value):
+        if isinstance(value, dict) and value and rng.random() < 0.8:
+            name = rng.choice(sorted(value))
+            return {**value, name: change(value[name])}
+        if isinstance(value, list) and value and rng.random() < 0.9:
+            at = rng.randrange(len(value))
+            return [*value[:at], change(value[at]), *value[at + 1 :]]
+        return rng.choice(odd)
+
+    fake.fail(served.changed(change), times=10_000, where=".*")
+    library = connected(fake, retries=0)
+    pairs = [Pair(photo, "sky") for photo in photos]
+    for call in (library.check, library.count, lambda: list(library.ids()), lambda: read(library),
+                 lambda: library.add(pairs), lambda: library.take(pairs), lambda: library.there(pairs)):  # fmt: skip
+        with suppress(VistermError):
+            call()
+    assert not [each for each in fake.traffic if ".." in each["path"]], "nothing of an answer leads elsewhere"
+
+
+def test_ids_of_a_server_are_no_paths(fake):
+    def change(value):
+        if isinstance(value, dict):
+            return {name: "../../x" if name.lower() in ("id", "uid") else change(each) for name, each in value.items()}
+        return [change(each) for each in value] if isinstance(value, list) else value
+
+    filled(fake, 3)
+    fake.fail(served.changed(change), times=1000)
+    with pytest.raises(ServiceError, match="id"):
+        read(connected(fake, retries=0))
+    assert not [each for each in fake.traffic if ".." in each["path"]]
+
+
+def test_names_come_as_they_are(fake):
+    names = ["../../x", "a\0b", "c:\\x", "<b>x</b>", "x" * 2000, "-rf"]
+    photos = {fake.add_photo(name): name for name in names}
+    assert {id: photo.name for id, photo in read(connected(fake))[0].items()} == photos
+
+
+def test_pictures_have_a_bound(fake):
+    photo = fake.add_photo("a.jpg", b"\xff\xd8" + bytes(40 * 2**20))
+    with pytest.raises(ServiceError, match="more than"):
+        connected(fake, retries=0).preview(photo)
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_server_that_goes_away_and_comes_back(fake, nth):
+    photos = filled(fake, 2345)
+    library = connected(fake, retries=10, wait=0.05)
+    fake.dies_in = nth
+    comes_back = threading.Thread(target=_start_again, args=(fake,))
+    comes_back.start()
+    found, _ = read(library)
+    comes_back.join()
+    assert shown(found) == held(fake, photos)
+
+
+def _start_again(fake):
+    fake.died.wait(60)
+    fake.start()
+
+
+def test_a_server_that_goes_away_for_long(fake):
+    photos = filled(fake, 2345)
+    found, mark = {}, ""
+    with pytest.raises(ServiceError, match="gives no answer"):  # noqa: PT012
+        for page in connected(fake, retries=1).changes():
+            found |= {photo.id: photo for photo in page.photos}
+            mark = page.mark
+            fake.kill()
+            connected(fake, retries=0).check()
+    fake.start()
+    assert 0 < len(found) < len(photos)
+    found |= read(connected(fake), mark)[0]
+    assert shown(found) == held(fake, photos)
+
+
+def test_keys_are_in_no_message_and_no_log(fake, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    photos = filled(fake, 3)
+    library = connected(fake, retries=1)
+    assert fake.key not in repr(library)
+    for code in (400, 401, 403, 404, 409, 500):
+        fake.fail(served.status(code, content=f'{{"message": "your key is {fake.key}"}}'.encode()), times=2)
+        with pytest.raises(ServiceError) as raised:
+            library.add([Pair(photos[0], "visterm/cat")])
+        assert fake.key not in "".join(map(str, (raised.value, raised.value.__cause__)))
+        fake.forget_faults()
+    fake.fail(served.other(f"<html>{fake.key}".encode()))
+    with pytest.raises(ServiceError) as raised:
+        library.check()
+    assert fake.key not in str(raised.value)
+    assert fake.key not in caplog.text
+    assert fake.key not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("kind", FAKES)
+def test_ten_thousand_photos_in_bounded_memory(kind):
+    with served.apart(FAKES[kind], 10_000) as url:
+        library = connected(FAKES[kind](), address=url)
+        library.check()
+        tracemalloc.start()
+        try:
+            found = sum(len(page.photos) for page in library.changes())
+            listed = sum(len(page) for page in library.ids())
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert found == listed == 10_000
+    assert peak < 24 * 2**20
