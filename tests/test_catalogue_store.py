@@ -325,6 +325,8 @@ def test_an_older_format_is_brought_up_to_date_when_it_is_opened(stored, monkeyp
 
 def test_a_catalogue_of_the_first_format_is_read(stored):
     found = stored.search([1.0, 0.5], 0).ids.tolist()
+    for table in ("remote_pairs", "remote_photos", "connection"):
+        stored.database.write(f"DROP TABLE {table}")
     stored.database.write("ALTER TABLE segments DROP COLUMN table_version")
     for change in ("DROP INDEX tags_by_key", "DROP INDEX given_by_hand", "ALTER TABLE tags DROP COLUMN key"):
         stored.database.write(change)
@@ -333,6 +335,7 @@ def test_a_catalogue_of_the_first_format_is_read(stored):
     assert opened.search([1.0, 0.5], 0).ids.tolist() == found
     opened.add(records_of("late.jpeg"), np.full((1, 2), 9.0))
     assert len(opened) == len(found[0]) + 1
+    assert opened.connected.get() is None
 
 
 def test_a_damaged_database_is_noticed(stored):

@@ -73,6 +73,10 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },
+    "Other programs": {
+        "connect": ("connect", "Make a catalogue of a library in Immich or PhotoPrism."),
+        "sync": ("sync", "Follow such a library, and write predictions there."),
+    },
     "Look inside": {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),
         "tags": ("tags", "List the tags of a run, suggest aliases, or add words."),

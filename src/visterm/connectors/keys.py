@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 from pathlib import Path
 
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
+from visterm.core.files import read_regular_text
+from visterm.core.jsonlines import json_text
+from visterm.core.writing import write_whole
 
 LONGEST = 4096  # Bytes of a key file
+VARIABLE = "VISTERM_CONNECTED"
+"""The environment variable that names the user's list of servers and key files that belong together."""
+MOST_ALLOWED = 2**20  # Bytes of that list
 _KEY = re.compile("[!-~]+")  # What a header holds
 
 
@@ -37,3 +44,40 @@ def read_key(file: Path | None, variable: str) -> str:
     if len(key) > LONGEST or not _KEY.fullmatch(key):
         raise UserError(f"{where} holds no key; expected one line of letters, digits and signs without spaces.")
     return key
+
+
+def allow(address: str, key_file: str | None) -> None:
+    """Note that this user has named a server together with a key: a catalogue of another's may name any two."""
+    file = _allowed_file()
+    known = _allowed(file)
+    if (address, key_file) not in known:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, (json_text([*known, (address, key_file)], indent=1) + "\n").encode())
+
+
+def check_allowed(address: str, key_file: str | None) -> None:
+    """Refuse to send a key to a server that this user has not named together with it. Raises UserError."""
+    if (address, key_file) not in _allowed(_allowed_file()):
+        key = f"the key file {key_file}" if key_file else "the key in the environment"
+        raise UserError(
+            f"The catalogue says that {key} belongs to {address}, and nobody has said so on this computer. If it is "
+            f"right, say it: --url {address}" + (f" --key-file {key_file}" if key_file else "")
+        )
+
+
+def _allowed_file() -> Path:
+    if named := os.environ.get(VARIABLE):
+        return Path(named).expanduser()
+    from typer import get_app_dir
+
+    return Path(get_app_dir("visterm")) / "connected.json"
+
+
+def _allowed(file: Path) -> list[tuple[str, str | None]]:
+    try:
+        found = json.loads(read_regular_text(file, MOST_ALLOWED))
+        return [(str(address), None if key is None else str(key)) for address, key in found]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{file}, the servers that you connected, cannot be read: {error}. Remove it.") from error

@@ -19,6 +19,7 @@ from visterm.library.learn import FROM_HERE
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.connected import OFF, WRITTEN
 from visterm.store.runs import StoredRun
 from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
 from visterm.tagging.part_settings import name_blocks
@@ -233,6 +234,7 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "tags of people": one("SELECT count(*) FROM given WHERE source = 'person'"),
         "accepted tags": one("SELECT count(*) FROM verdicts WHERE verdict = 1"),
         "rejected tags": one("SELECT count(*) FROM verdicts WHERE verdict = -1"),
+        **_connection(stored),
         "made by": next(_maker(run) for run in known if run.current),
         "searched": stored.how_it_searches(),
         "rows in": stored.where_rows_are(),
@@ -242,6 +244,21 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             f"{job.id} {job.kind}": _in_words(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)
         },
         "history": {f"{event.at} {event.what}": _of_event(event.details) for event in stored.history.latest(SHOWN)},
+    }
+
+
+def _connection(stored: StoredCatalogue) -> dict[str, Any]:
+    """Return what a catalogue is connected to; nothing of one of files."""
+    found = stored.connected.get()
+    if found is None:
+        return {}
+    return {
+        "connected to": f"{found.kind} at {found.address}",
+        "key file": found.key_file or "none: the key is in the environment",
+        "last sync": found.synced or "not yet",
+        "photos there": stored.connected.count(),
+        "tags written there": stored.connected.count_pairs(WRITTEN),
+        "tags taken off there": stored.connected.count_pairs(OFF),
     }
 
 

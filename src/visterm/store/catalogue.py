@@ -7,6 +7,7 @@ CATALOGUE
 ├── rows/<segment>/     see `segments`
 ├── lance/              tables of rows, where these are kept so and no other place was named, see `lance_segment`
 ├── runs/<fingerprint>/ copies of the runs
+├── previews/           of a library of another program: what it showed of each photo, by numbers of our own
 └── features/<encoder fingerprint>/   feature rows, so that models learn again without decoding images
 """
 
@@ -24,6 +25,7 @@ import numpy as np
 from visterm.core.checks import as_rows
 from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.persist import check_target, new_folder, open_folder
+from visterm.store.connected import Connected
 from visterm.store.database import Database
 from visterm.store.images import Images, Record, SkippedFiles
 from visterm.store.jobs import History, Jobs
@@ -55,8 +57,8 @@ class StoredCatalogue(SearchedCatalogue):
 
     All methods may be called from several threads. What is committed is seen by searches from then on, in this and in
     other processes. Statements on single tables go through the parts (`images`, `tags`, `runs`, `jobs`, `history`,
-    `skipped`); what changes rows goes through the methods here, which hold the writer's lock. `origin` is the run that
-    makes the rows: it becomes the current one. `folder` is None in memory.
+    `skipped`, `connected`); what changes rows goes through the methods here, which hold the writer's lock. `origin` is
+    the run that makes the rows: it becomes the current one. `folder` is None in memory.
     """
 
     def __init__(self, origin: Origin) -> None:
@@ -129,6 +131,7 @@ class StoredCatalogue(SearchedCatalogue):
         self.jobs = Jobs(database)
         self.history = History(database)
         self.skipped = SkippedFiles(database)
+        self.connected = Connected(database)
         self._lock = WriterLock(folder / LOCK if folder else None)
         self._rows = StoredRows(database, folder)
 

@@ -19,7 +19,7 @@ from visterm.core.errors import CorruptFileError, DiskError, ReplacedError, Stor
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import disk_error, why_refused
 
-FORMAT = 4  # Version of the tables, kept in ``meta``
+FORMAT = 5  # Version of the tables, kept in ``meta``
 
 
 def _add_table_versions(connection: sqlite3.Connection) -> None:
@@ -42,10 +42,15 @@ def _add_tag_keys(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE INDEX given_by_hand ON given (tag_id, image_id, source) WHERE source = 'person'")
 
 
+def _add_connection(connection: sqlite3.Connection) -> None:
+    _run_script(connection, "connected.sql")
+
+
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _add_table_versions,
     2: _add_row_sums,
     3: _add_tag_keys,
+    4: _add_connection,
 }
 """From version n to n + 1, each run in one transaction with the change of the number."""
 
@@ -75,7 +80,8 @@ class Database:
         self._shared = self._connect() if path is None else None
         if path is None or new:
             with self.transaction() as connection:
-                _run_script(connection, files("visterm.store").joinpath("schema.sql").read_text(encoding="utf-8"))
+                _run_script(connection, "schema.sql")
+                _run_script(connection, "connected.sql")
                 connection.execute("INSERT INTO meta VALUES ('format', ?), ('rows', '')", (str(FORMAT),))
             return
         try:
@@ -353,10 +359,10 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _run_script(connection: sqlite3.Connection, script: str) -> None:
-    """Run statements inside the transaction (`executescript` would commit it first)."""
+def _run_script(connection: sqlite3.Connection, name: str) -> None:
+    """Run the statements of a file inside the transaction (`executescript` would commit it first)."""
     statement = ""
-    for line in script.splitlines(keepends=True):
+    for line in files("visterm.store").joinpath(name).read_text(encoding="utf-8").splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             connection.execute(statement)

@@ -1,4 +1,4 @@
--- The tables of a catalogue, version 4. Times are UTC in ISO 8601, so that they sort as text.
+-- The tables of a catalogue, version 5. Times are UTC in ISO 8601, so that they sort as text.
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 

@@ -53,7 +53,7 @@ def open_source(source: Path, images: Path | None, n_jobs: int | None = None) ->
         return RunSource(source, images, n_jobs)
     if images is not None:
         raise UserError(f"IMAGES is {images}, and goes with a run; a catalogue has its own photos. Leave it out.")
-    return CatalogueSource(source, n_jobs)
+    return CatalogueSource(Catalogue.load(source, n_jobs=n_jobs))
 
 
 class RunSource:
@@ -106,8 +106,7 @@ class RunSource:
 class CatalogueSource:
     """A catalogue: tags given, accepted and rejected, and predictions from the rows that it keeps."""
 
-    def __init__(self, catalogue: Path, n_jobs: int | None) -> None:
-        opened = Catalogue.load(catalogue, n_jobs=n_jobs)
+    def __init__(self, opened: Catalogue) -> None:
         self.tagger, self._stored = opened.tagger, opened.stored
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:

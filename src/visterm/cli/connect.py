@@ -1,0 +1,89 @@
+"""`visterm connect`: make a catalogue of another program's library."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.cli import learning_options as learning
+from visterm.cli import options
+from visterm.cli.output import emit, list_skipped, say
+from visterm.cli.progress import Bars
+from visterm.core.wording import count_of
+
+EXAMPLES = (
+    ("visterm connect immich http://nas:2283 --key-file key -o catalogue", "learn its tags"),
+    ("visterm connect immich http://nas:2283 --run run -o catalogue", "with a run"),
+    ("visterm sync catalogue --dry-run", "then: what to write?"),
+)
+
+KeyFile = Annotated[
+    Path | None,
+    options.input_option(
+        "--key-file",
+        help="A file with the key, which only you can read [default: the environment variable IMMICH_API_KEY or "
+        "PHOTOPRISM_TOKEN].",
+        metavar="FILE",
+    ),
+]
+
+
+def connect(
+    program: Annotated[str, options.argument(help="immich or photoprism.")],
+    url: Annotated[str, options.argument(help="The address of its server, such as http://nas:2283.")],
+    out: Annotated[Path, options.output_option("-o", "--out", help="The catalogue to make or update, a folder.")],
+    key_file: KeyFile = None,
+    run: Annotated[
+        Path | None, options.model_option("--run", help="Use this run; by default one is learned from the tags there.")
+    ] = None,
+    encoder: options.EncoderName = None,
+    encoder_set: options.EncoderSettings = None,
+    model: learning.ModelName = None,
+    set_: learning.ModelSettings = None,
+    words: learning.Words = None,
+    word_vectors: learning.WordVectors = None,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    skipped: options.SkippedFile = None,
+    json: options.Json = False,
+) -> None:
+    """Make a catalogue of a library in Immich or PhotoPrism.
+
+    Fetches a preview of each photo, learns the tags that people gave, and indexes the photos. Nothing is written there:
+    `visterm sync` does that. Run it again to go on after a stop. The exit code is 3 if photos were skipped.
+    """
+    from visterm.connectors.connect import connect as make
+    from visterm.connectors.contract import connector_class, open_library
+    from visterm.connectors.keys import allow, read_key
+    from visterm.tagging.fit_request import FitRequest
+    from visterm.tagging.tagger import Tagger
+
+    key = read_key(key_file, connector_class(program).key_variable)
+    library = open_library(program, url, key)
+    request = FitRequest(
+        encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"), model=model,
+        model_params=options.settings(set_, "--set"), words=words or (), word_vectors=word_vectors, seed=seed,
+        n_jobs=jobs,
+    )  # fmt: skip
+    say(f"{library.check()} at {library.address}")
+    allow(library.address, None if key_file is None else os.path.abspath(key_file))
+    tagger = None if run is None else Tagger.load(run, n_jobs=jobs)
+    catalogue, found = make(
+        out, library, key_file=key_file, run=tagger, request=request, say=say, progress=Bars()
+    )  # fmt: skip
+    say_unusable(found.unusable)
+    say(f"Indexed {count_of(len(catalogue), 'photo')} of {library.title}. The catalogue is in {out}.")
+    say(f"Next: visterm sync {out} --dry-run")
+    if json:
+        emit({"catalogue": str(out), "images": len(catalogue), **found.as_dict()})
+    raise typer.Exit(list_skipped(found.skipped, skipped))
+
+
+def say_unusable(unusable: dict[str, int]) -> None:
+    """Name tags that no catalogue takes."""
+    if unusable:
+        some = ", ".join(repr(tag[:40]) for tag in list(unusable)[:3])
+        say(f"Left out {count_of(len(unusable), 'tag')} that cannot be one here: {some}")

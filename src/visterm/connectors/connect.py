@@ -1,0 +1,153 @@
+"""Making a catalogue of another program's library: read, fetched, learned from and indexed; a kill loses nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visterm.connectors.contract import RemoteLibrary
+from visterm.connectors.pull import PREVIEWS, PeoplesTags, Pulled, fetch_previews, preview_file, read_changes
+from visterm.connectors.sync import Settings, connection_of, pull
+from visterm.core.errors import DataError, StorageError
+from visterm.core.persist import check_target, folder_kind
+from visterm.core.progress import SILENT, Progress, Say, silent
+from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import count_of
+from visterm.library.catalogue import Catalogue
+from visterm.store.connected import Connected, Connection
+from visterm.store.database import Database, now
+from visterm.store.lock import WriterLock
+from visterm.tagging.fitting import fit_run
+from visterm.tagging.tagger import Tagger
+
+if TYPE_CHECKING:
+    from visterm.tagging.fit_request import FitRequest
+
+CATALOGUE, DATABASE, LOCK = "catalogue", "library.sqlite", "writer.lock"
+"""In the folder for what is on its way, beside the catalogue: the catalogue to be, what was read, who works there."""
+SOME = 10_000  # Photos that are listed at once
+
+
+def connect(
+    out: Path,
+    library: RemoteLibrary,
+    *,
+    key_file: Path | None,
+    run: Tagger | None,
+    request: FitRequest,
+    say: Say = silent,
+    progress: Progress = SILENT,
+) -> tuple[Catalogue, Pulled]:
+    """Make a catalogue of a library, or go on with one; return it, and what was taken over.
+
+    Previews come first, then a run is fitted on people's tags, as `request` says, unless one is given; then all is
+    indexed. What was fetched lies in a folder beside `out` until then, and is used again after a kill. Raises
+    StorageError if something else lies at `out`, or a catalogue of another library; DataError if no photo has a tag,
+    and there are no words; ServiceError if the server goes away.
+    """
+    check_target(out, "catalogue")
+    key = None if key_file is None else os.path.abspath(key_file)
+    connection = Connection(library.kind, library.address, key, Settings().changed(library.kind).as_dict())
+    work = out.absolute().with_name(f".{out.absolute().name}.connect")
+    if folder_kind(out) != "catalogue":
+        _make(out, work, connection, library, run, request, say, progress)
+    elif work.is_dir():
+        shutil.rmtree(work)
+    catalogue = Catalogue.load(out, n_jobs=request.n_jobs)
+    found = catalogue.stored.connected.get()
+    _check_same(out, found, connection)
+    with catalogue.stored.writing():
+        catalogue.stored.connected.put(connection_of(catalogue)._replace(key_file=key))
+        pulled = pull(catalogue, library, progress)
+        catalogue.stored.connected.put(connection_of(catalogue)._replace(synced=now()))
+        catalogue.stored.history.note("connect", kind=library.kind, address=library.address, photos=len(catalogue))
+    return catalogue, pulled
+
+
+def _make(
+    out: Path,
+    work: Path,
+    connection: Connection,
+    library: RemoteLibrary,
+    run: Tagger | None,
+    request: FitRequest,
+    say: Say,
+    progress: Progress,
+) -> None:
+    """Put a catalogue in place, with the previews and all that was read, but without rows."""
+    work.mkdir(parents=True, exist_ok=True)
+    with WriterLock(work / LOCK).held():
+        made = work / CATALOGUE
+        if (work / PREVIEWS).is_dir() or folder_kind(made) != "catalogue":
+            (work / PREVIEWS).mkdir(exist_ok=True)
+            database = _opened(work / DATABASE)
+            connected = Connected(database)
+            known = connected.get()
+            if known is None:
+                connected.put(connection)
+            else:
+                _check_same(work, known, connection)
+            read_changes(connected, library, progress)
+            fetch_previews(connected, library, work, progress)
+            catalogue = Catalogue(run or _fitted(connected, work, library, request, say, progress))
+            catalogue.stored.connected.take_over(connected)
+            catalogue.save(made)
+            database.close()
+            os.rename(work / PREVIEWS, made / PREVIEWS)
+        os.rename(made, out)
+    shutil.rmtree(work)
+
+
+def _opened(file: Path) -> Database:
+    """Open the tables of what was read, or make them, in one step."""
+    if not file.exists():
+        new = file.with_name(f"new.{file.name}")
+        for left in file.parent.glob(f"{new.name}*"):
+            left.unlink()
+        Database(new, new=True).close()
+        os.rename(new, file)
+    return Database(file)
+
+
+def _fitted(
+    connected: Connected, work: Path, library: RemoteLibrary, request: FitRequest, say: Say, progress: Progress
+) -> Tagger:
+    """Fit a run on the photos that people tagged; with words to start from, on all."""
+    people = PeoplesTags(connected, Counter(), Vocabulary([]))
+    images: list[str] = []
+    tags: list[list[str]] = []
+    after = 0
+    while photos := connected.fetched(SOME, after=after):
+        after = photos[-1].id
+        for photo in photos:
+            given = people.of(photo.id, photo.tags)
+            if given or request.words:
+                images.append(str(preview_file(work, photo.id)))
+                tags.append(given)
+    if not images:
+        raise DataError(
+            f"{count_of(connected.count(), 'photo')} of {library.title} were read, and none has a tag to learn from. "
+            "Tag some there; or start from words that you would like to find: --words FILE; or use a run: --run RUN. "
+            "What was fetched is used again."
+        )
+    request = replace(request, images=images, tags=tags)
+    tagger = Tagger.of(request)
+    fit_run(tagger, request, say=say, progress=progress)
+    return tagger
+
+
+def _check_same(place: Path, known: Connection | None, connection: Connection) -> None:
+    """Refuse a place that belongs to another library. Raises StorageError."""
+    if known is None:
+        raise StorageError(
+            f"{place} is a catalogue of files, and is not connected to {connection.address}. Name a new one: -o."
+        )
+    if (known.kind, known.address) != (connection.kind, connection.address):
+        raise StorageError(
+            f"{place} belongs to {known.kind} at {known.address}, not to {connection.kind} at {connection.address}. "
+            "Name another catalogue: -o."
+        )

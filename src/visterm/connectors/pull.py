@@ -1,0 +1,282 @@
+"""From another program's library into a catalogue: what changed there, previews, people's tags, what was deleted."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visterm.connectors.contract import RemoteLibrary, RemotePhoto
+from visterm.core.errors import DataError, UserError
+from visterm.core.progress import SILENT, Progress, reported
+from visterm.core.types import CHUNK, Skipped
+from visterm.core.vocabulary import MOST_TAGS, Vocabulary, tag_key
+from visterm.core.writing import write_whole
+from visterm.library.feedback import spelled
+from visterm.library.index import Indexing
+from visterm.library.photos import Listed
+from visterm.store.connected import OFF, OURS, TAKEN, WRITTEN, Connected, ConnectedPhoto, SeenPhoto
+from visterm.store.database import as_text
+
+if TYPE_CHECKING:
+    from visterm.library.catalogue import Catalogue
+    from visterm.store.catalogue import StoredCatalogue
+
+PREVIEWS = "previews"
+DOWNLOADS = 4  # Previews that are fetched at once
+COMMITTED = 32  # Previews between two commits
+INDEXED = 10_000  # Photos that are held while they are indexed
+LONGEST_NAME = 255  # Letters of a photo's name that are kept
+
+
+@dataclass(slots=True)
+class Pulled:
+    """What was read, and what the catalogue took over."""
+
+    new: int = 0  # Photos that the catalogue did not have
+    changed: int = 0  # Of other pictures than before
+    deleted: int = 0
+    retagged: int = 0  # Photos whose tags people changed there, those that are new here included
+    taken_off: int = 0  # Tags that people took off: they are not suggested again
+    skipped: list[Skipped] = field(default_factory=list)  # Photos without a preview that can be used; tried again
+    unusable: Counter[str] = field(default_factory=Counter)  # Tags that no catalogue takes, by how many photos
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it stands in JSON."""
+        return asdict(self) | {"skipped": len(self.skipped), "unusable": dict(self.unusable)}
+
+
+def preview_file(folder: Path, number: int) -> Path:
+    """Return where the preview of a photo lies; its name is ours, and says nothing of the server's."""
+    return folder / PREVIEWS / f"{number // 1000:06d}" / f"{number:09d}.jpg"
+
+
+def folder_of(catalogue: Catalogue) -> Path:
+    """Return the folder of a catalogue as the paths of its images begin: links followed."""
+    assert catalogue.stored.folder is not None
+    return Path(os.path.realpath(catalogue.stored.folder))
+
+
+def read_changes(connected: Connected, library: RemoteLibrary, progress: Progress = SILENT) -> None:
+    """Take in what changed since the last time, a page a transaction, so that a kill goes on after the last one."""
+    found = connected.get()
+    assert found is not None
+    with reported(progress, "read the library"):
+        for page in library.changes(found.mark):
+            connected.note(map(_seen, page.photos), page.mark)
+            progress.advance(len(page.photos))
+
+
+def find_deleted(catalogue: Catalogue, library: RemoteLibrary) -> int:
+    """Mark photos that are gone there, and those that are there again; return how many went.
+
+    Numbers are compared first, and ids are listed only if these differ. What is known of deleted photos stays.
+    """
+    connected = catalogue.stored.connected
+    if library.count() == connected.count():
+        return 0
+    ids = {photo for page in library.ids() for photo in page}
+    with catalogue.stored.transaction():
+        gone = connected.missing(ids)
+        connected.mark([number for number, _ in gone], "gone")
+        catalogue.stored.mark([image_id for _, image_id in gone if image_id is not None], "gone")
+        connected.mark([number for photo, number in connected.gone().items() if photo in ids], "here")
+    return len(gone)
+
+
+def fetch_previews(
+    connected: Connected, library: RemoteLibrary, folder: Path, progress: Progress = SILENT
+) -> list[Skipped]:
+    """Fetch the previews that are missing, a few at once; return the photos that have none, with reasons.
+
+    Raises ServiceError if the server goes away; what was fetched counts.
+    """
+    wanted = connected.to_fetch()
+    skipped: list[Skipped] = []
+    done: list[tuple[int, str | None]] = []
+
+    def fetch(number: int, photo: str) -> None:
+        file = preview_file(folder, number)
+        content = library.preview(photo)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, content)
+
+    try:
+        with reported(progress, "fetch previews", len(wanted)):
+            for (number, photo, version, name), result in _at_once(
+                DOWNLOADS, wanted, lambda entry: fetch(entry[0], entry[1])
+            ):
+                try:
+                    result.result()
+                except DataError as error:
+                    skipped.append(Skipped(f"{name} ({photo})", str(error)))
+                else:
+                    done.append((number, version))
+                progress.advance()
+                if len(done) >= COMMITTED:
+                    connected.set_fetched(done)
+                    done.clear()
+    finally:
+        connected.set_fetched(done)
+    return skipped
+
+
+def take_in(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = True) -> Pulled:
+    """Bring the catalogue to what was read and fetched; with `learn`, note whether there is something to learn."""
+    stored, found = catalogue.stored, Pulled()
+    folder, after = folder_of(catalogue), 0
+    while photos := stored.connected.stale(INDEXED, after=after):
+        after = photos[-1].id
+        people = PeoplesTags(stored.connected, found.unusable, catalogue.tagger.vocabulary, stored)
+        given = [people.of(photo.id, photo.tags) for photo in photos]
+        paths = [preview_file(folder, photo.id) for photo in photos]
+        listed = Listed(
+            [str(path) for path in paths], [photo.name for photo in photos], list(given),
+            catalogue.tagger.encoder, None, None,
+        )  # fmt: skip
+        done = Indexing(catalogue.tagger, stored).run(listed, chunk_size=CHUNK, progress=progress)
+        found.new, found.changed = found.new + done.new, found.changed + done.changed
+        broken = {item.image: item.reason for item in done.skipped}
+        for start in range(0, len(photos), CHUNK):
+            some = slice(start, start + CHUNK)
+            _apply(catalogue, people, photos[some], given[some], paths[some], broken, found, learn=learn)
+    return found
+
+
+def _apply(
+    catalogue: Catalogue,
+    people: PeoplesTags,
+    photos: Sequence[ConnectedPhoto],
+    given: Sequence[list[str]],
+    paths: Sequence[Path],
+    broken: dict[str, str],
+    found: Pulled,
+    *,
+    learn: bool,
+) -> None:
+    """Take over what people said of photos that are indexed now, in one transaction."""
+    stored = catalogue.stored
+    with stored.transaction():
+        logged = stored.connected.pairs(*OURS, TAKEN, photo_ids=[photo.id for photo in photos])
+        ours: dict[int, list[Any]] = {}
+        for pair in logged:
+            ours.setdefault(pair.photo_id, []).append(pair)
+        for photo, tags, path in zip(photos, given, paths, strict=True):
+            if str(path) in broken:
+                found.skipped.append(Skipped(f"{photo.name} ({photo.remote_id})", broken[str(path)]))
+                stored.connected.set_fetched([(photo.id, None)])
+                continue
+            image_id = stored.database.value(
+                "SELECT id FROM images WHERE path = CAST(? AS TEXT) AND state = 'here'", (as_text(str(path)),)
+            )
+            if image_id is None:
+                continue  # stopped before it was its turn
+            pairs, there = ours.get(photo.id, ()), set(photo.tags)
+            gone = [pair for pair in pairs if pair.state == WRITTEN and pair.text not in there]
+            stored.connected.set_state(OFF, [(photo.id, pair.text) for pair in gone])
+            taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
+            no = [text for text in photo.rejected if tag_key(text) not in taken_back]
+            now, before = _by_key(tags), _by_key(photo.given or ())
+            denied, denied_before = _by_key(people.usable(no)), _by_key(photo.denied or ())
+            off = {**_by_key(pair.tag for pair in gone), **_less(before, now), **_less(denied, denied_before)}
+            off = _less(off, now)
+            verdicts = stored.tags.verdicts(image_id)
+            for tag in sorted(off.values()):
+                if verdicts.get(tag) != -1:
+                    stored.tags.judge(image_id, tag, -1)
+            for tag in sorted({**_less(now, before), **_less(_less(denied_before, denied), off)}.values()):
+                if verdicts.get(tag) == -1:
+                    stored.tags.judge(image_id, tag, 0)
+            stored.connected.set_image(photo.id, image_id, tags, list(denied.values()))
+            found.taken_off += len(off)
+            if off or now.keys() != before.keys() or denied.keys() != denied_before.keys():
+                found.retagged += 1
+                if learn:
+                    stored.connected.learn_later(stored.origin.fingerprint)
+
+
+def _by_key(tags: Iterable[str]) -> dict[str, str]:
+    return {tag_key(tag): tag for tag in tags}
+
+
+def _less(tags: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    return {key: tag for key, tag in tags.items() if key not in others}
+
+
+class PeoplesTags:
+    """Tells people's tags from those that visterm wrote, and spells them as the run and the catalogue do.
+
+    `unusable` counts those that no catalogue takes.
+    """
+
+    def __init__(
+        self,
+        connected: Connected,
+        unusable: Counter[str],
+        vocabulary: Vocabulary,
+        stored: StoredCatalogue | None = None,
+    ) -> None:
+        self._vocabulary, self._stored = vocabulary, stored
+        connection = connected.get()
+        assert connection is not None
+        parent = connection.settings.get("parent")
+        self._under = None if parent is None else tag_key(f"{parent}/")
+        self._ours: dict[int, set[str]] = {}
+        for pair in connected.pairs(*OURS):
+            self._ours.setdefault(pair.photo_id, set()).add(pair.text)
+        self._unusable = unusable
+        self._spelled: dict[str, str | None] = {}
+
+    def of(self, photo_id: int, tags: Iterable[str]) -> list[str]:
+        """Return people's tags of a photo, without those that visterm wrote or that lie under its own parent."""
+        ours = self._ours.get(photo_id, ())
+        under = self._under
+        return self.usable(
+            tag for tag in tags if tag not in ours and not (under and f"{tag_key(tag)}/".startswith(under))
+        )
+
+    def usable(self, tags: Iterable[str]) -> list[str]:
+        """Return tags as the catalogue spells them, each once; count those that it does not take."""
+        names: dict[str, None] = {}
+        for tag in tags:
+            name = self._name(tag)
+            if name is None or (len(names) == MOST_TAGS and name not in names):
+                self._unusable[tag] += 1
+            else:
+                names[name] = None
+        return list(names)
+
+    def _name(self, tag: str) -> str | None:
+        if tag not in self._spelled:
+            try:
+                self._spelled[tag] = spelled(self._vocabulary, tag, self._stored)
+            except UserError:
+                self._spelled[tag] = None
+        return self._spelled[tag]
+
+
+def _seen(photo: RemotePhoto) -> SeenPhoto:
+    name = photo.name.encode("utf-8", "replace").decode()[:LONGEST_NAME] or photo.id
+    return SeenPhoto(photo.id, name, photo.version, photo.tags, photo.rejected, photo.ready)
+
+
+def _at_once(n: int, entries: Sequence[Any], work: Callable[[Any], None]) -> Iterator[tuple[Any, Future[None]]]:
+    """Do some work for each entry in `n` threads, and yield each entry when it is done; few wait at a time."""
+    waiting = iter(entries)
+    running: dict[Future[None], Any] = {}
+    pool = ThreadPoolExecutor(n, thread_name_prefix="visterm-fetch")
+    try:
+        for entry in islice(waiting, 2 * n):
+            running[pool.submit(work, entry)] = entry
+        while running:
+            for result in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(result), result
+                for entry in islice(waiting, 1):
+                    running[pool.submit(work, entry)] = entry
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

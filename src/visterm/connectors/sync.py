@@ -1,0 +1,208 @@
+"""One round with another program's library: read, learn where people changed tags, write what is sure; or undo all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visterm.connectors.contract import RemoteLibrary, connector_class, open_library
+from visterm.connectors.keys import check_allowed, read_key
+from visterm.connectors.pull import Pulled, fetch_previews, find_deleted, folder_of, preview_file, read_changes, take_in
+from visterm.connectors.push import Pushed, has_cutoffs, push, recover, take_all
+from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.vocabulary import clean_tag, tag_fault
+from visterm.library.learn import in_words
+from visterm.store.connected import Connection
+from visterm.store.database import as_text, now
+
+if TYPE_CHECKING:
+    from visterm.library.catalogue import Catalogue
+
+PARENT = "visterm"  # The tag under which ours lie, unless said otherwise
+PRECISION = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How predictions are written; kept with the catalogue, so that a later round goes on the same way."""
+
+    parent: str | None = PARENT  # The tag above ours; None: as the user's own tags
+    precision: float = PRECISION  # Share of the written tags that are expected to be right
+
+    @classmethod
+    def of(cls, connection: Connection) -> Settings:
+        """Return those of a catalogue."""
+        return cls(**connection.settings)
+
+    def changed(
+        self, kind: str, *, parent: str | None = None, as_own: bool = False, precision: float | None = None
+    ) -> Settings:
+        """Return these with what is given in place of what was; None leaves a setting.
+
+        Raises UserError if they do not go together, the parent cannot be a tag, or the program has no tags under
+        others.
+        """
+        nested = connector_class(kind).nested
+        if parent is not None and as_own:
+            raise UserError("--parent puts tags under one of visterm's own, and --as-own does not. Leave one out.")
+        if parent is not None and not nested:
+            raise UserError(f"{connector_class(kind).title} has no tags under others: leave --parent out.")
+        if parent is not None:
+            parent = clean_tag(parent)
+            fault = "has an empty part" if not all(parent.split("/")) else tag_fault(parent)
+            if fault is not None:
+                raise UserError(f"--parent {parent!r} {fault}; expected a tag such as {PARENT}.")
+        return Settings(
+            None if as_own or not nested else parent or self.parent, self.precision if precision is None else precision
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return them as they are stored."""
+        return {"parent": self.parent, "precision": self.precision}
+
+
+@dataclass(slots=True)
+class Round:
+    """What one round did."""
+
+    pulled: Pulled = field(default_factory=Pulled)
+    pushed: Pushed = field(default_factory=Pushed)
+    learned: str | None = None  # What was learned, in words; None: nothing changed
+    remarks: list[str] = field(default_factory=list)  # A line each, for people
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it stands in JSON."""
+        return {**self.pulled.as_dict(), **self.pushed.as_dict(), "learned": self.learned, "remarks": self.remarks}
+
+    def line(self) -> str:
+        """Return what was done in a line."""
+        counts = {
+            "new": self.pulled.new, "changed": self.pulled.changed, "deleted": self.pulled.deleted,
+            "with other tags": self.pulled.retagged, "skipped": len(self.pulled.skipped),
+            "tags taken off by people": self.pulled.taken_off, "tags written": self.pushed.written,
+            "tags taken back": self.pushed.taken, "tags refused": self.pushed.refused,
+        }  # fmt: skip
+        said = [f"{count:,} {what}" for what, count in counts.items() if count]
+        return ", ".join([*said, *(["learned again"] if self.learned else [])]) or "nothing new"
+
+
+def connection_of(catalogue: Catalogue) -> Connection:
+    """Return what a catalogue is connected to. Raises StorageError if it is connected to nothing."""
+    found = catalogue.stored.connected.get()
+    if found is None:
+        raise StorageError(
+            f"{catalogue.stored.folder} is connected to no library. Make a catalogue of one with: visterm connect "
+            "immich URL --key-file FILE -o CATALOGUE"
+        )
+    return found
+
+
+def library_of(connection: Connection) -> RemoteLibrary:
+    """Return the library of a connection, with its key.
+
+    Raises UserError if the key cannot be read, or this user has not said that it belongs to that server.
+    """
+    check_allowed(connection.address, connection.key_file)
+    file = None if connection.key_file is None else Path(connection.key_file)
+    key = read_key(file, connector_class(connection.kind).key_variable)
+    return open_library(connection.kind, connection.address, key)
+
+
+def sync(
+    catalogue: Catalogue,
+    library: RemoteLibrary,
+    settings: Settings,
+    *,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
+) -> Round:
+    """Do one round; a `dry_run` reads and learns, and only lists what it would write.
+
+    A kill at any time loses nothing, and the next round goes on. Raises ServiceError if the server goes away.
+    """
+    stored = catalogue.stored
+    with _alone(catalogue):
+        recover(stored.connected, library)
+        done = Round(pull(catalogue, library, progress))
+        _learn(catalogue, done, progress)
+        if not dry_run:
+            stored.connected.put(connection_of(catalogue)._replace(settings=settings.as_dict()))
+        if not has_cutoffs(catalogue):
+            done.remarks.append(
+                "No predictions are written: the run knows no confidences yet. Tag at least 100 photos, or review some."
+            )
+        done.pushed = push(
+            catalogue, library, parent=settings.parent, precision=settings.precision, dry_run=dry_run, progress=progress
+        )
+        if not dry_run:
+            stored.connected.put(connection_of(catalogue)._replace(synced=now()))
+            stored.history.note("sync", **{name: n for name, n in done.as_dict().items() if isinstance(n, int) and n})
+    return done
+
+
+def undo(catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT) -> Pushed:
+    """Take back exactly the pairs that the catalogue's log holds."""
+    with _alone(catalogue):
+        recover(catalogue.stored.connected, library)
+        found = take_all(catalogue, library, dry_run=dry_run, progress=progress)
+        if not dry_run:
+            catalogue.stored.history.note("undo sync", **found.as_dict())
+    return found
+
+
+def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> Pulled:
+    """Bring the catalogue to what the library has. What people tagged before the first round was learned from."""
+    stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
+    catalogue.refresh()
+    _follow_the_folder(catalogue)
+    read_changes(stored.connected, library, progress)
+    deleted = find_deleted(catalogue, library)
+    skipped = fetch_previews(stored.connected, library, folder_of(catalogue), progress)
+    found = take_in(catalogue, progress, learn=learn)
+    found.deleted, found.skipped = deleted, [*skipped, *found.skipped]
+    return found
+
+
+def _learn(catalogue: Catalogue, done: Round, progress: Progress) -> None:
+    """Learn where people changed tags since the last time, once: a kill after it finds another run than then."""
+    connected, run = catalogue.stored.connected, catalogue.stored.origin.fingerprint
+    due = connection_of(catalogue).learn_from
+    if due is None:
+        return
+    if due == run:
+        try:
+            learned = catalogue.learn(progress=progress)
+        except (DataError, UserError) as error:
+            done.remarks.append(f"Nothing was learned: {error}")
+            return
+        assert catalogue.stored.folder is not None
+        done.learned = in_words(learned, catalogue.stored.folder)
+    connected.has_learned()
+
+
+def _follow_the_folder(catalogue: Catalogue) -> None:
+    """Write down where previews lie now, where the catalogue's folder was moved."""
+    stored, folder = catalogue.stored, folder_of(catalogue)
+    found = stored.database.rows(
+        "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
+        "WHERE images.state = 'here' ORDER BY images.id"
+    )
+    places = [(preview_file(folder, number), path, image_id) for image_id, number, path in found]
+    moved = [(file, image_id) for file, path, image_id in places if str(file) != path]
+    stored.database.write_many(
+        "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?",
+        [(as_text(file), as_text(os.path.dirname(file)), image_id) for file, image_id in moved],
+    )
+
+
+@contextmanager
+def _alone(catalogue: Catalogue) -> Iterator[None]:
+    """Hold the catalogue for writing, so that no two rounds write tags at once."""
+    connection_of(catalogue)
+    with catalogue.stored.writing():
+        yield

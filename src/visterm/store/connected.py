@@ -1,0 +1,248 @@
+"""The other program's library that a catalogue is connected to: its photos as last read, and the tags written there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from visterm.core.jsonlines import json_text
+from visterm.store.database import Table, as_text, now
+from visterm.store.images import as_list
+
+PLANNED, WRITTEN, LEAVING, TAKEN, OFF = "planned", "written", "leaving", "taken", "off"
+"""States of a pair: about to be written, there and ours, about to be taken back, taken back, taken off by a person."""
+OURS = (PLANNED, WRITTEN, LEAVING)  # States in which a pair that is there is ours
+_PHOTO = "p.id, p.remote_id, p.name, p.tags, p.rejected, p.given, p.denied, p.ready, p.image_id"
+
+
+class Connection(NamedTuple):
+    """Which library it is, and how far it has been read."""
+
+    kind: str  # Of the program: "immich"
+    address: str
+    key_file: str | None  # Where the key is, never the key itself; None: in the environment
+    settings: dict[str, Any]
+    mark: str = ""  # By which reading goes on, opaque
+    learn_from: str | None = None  # The run that was current when people's tags changed; None: all is learned
+    synced: str | None = None  # UTC: when a round last ended
+
+
+class SeenPhoto(NamedTuple):
+    """A photo as its server described it, before it has a number here."""
+
+    remote_id: str
+    name: str
+    version: str  # Of the picture
+    tags: Sequence[str]
+    rejected: Sequence[str]
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedPhoto:
+    """A photo of the library."""
+
+    id: int  # Names the file of its preview
+    remote_id: str
+    name: str
+    # As last read
+    tags: list[str]
+    rejected: list[str]
+    # People's tags and rejections that the catalogue has taken over; None: not yet
+    given: list[str] | None
+    denied: list[str] | None
+    ready: bool  # Whether the server takes tags for it
+    image_id: int | None  # In the catalogue; None until its preview could be indexed
+
+
+class LoggedPair(NamedTuple):
+    """A tag of a photo that was written, or is about to be."""
+
+    photo_id: int
+    remote_id: str
+    name: str  # Of its file there
+    image_id: int | None
+    text: str  # As the program writes it: "visterm/cat"
+    tag: str  # As the catalogue has it: "cat"
+    state: str
+    here: int  # Whether the photo is there, 0 or 1
+
+
+class Connected(Table):
+    """The tables of a connection. All of one page, and each step of writing, is one transaction of the caller's."""
+
+    def get(self) -> Connection | None:
+        """Return the connection; None of a catalogue of files."""
+        found = self._database.rows(
+            "SELECT kind, address, key_file, settings, mark, learn_from, synced FROM connection"
+        )
+        for kind, address, key_file, settings, *rest in found:
+            return Connection(kind, address, key_file, json.loads(settings), *rest)
+        return None
+
+    def put(self, connection: Connection) -> None:
+        """Put a connection in place of what was there."""
+        self._database.write(
+            "INSERT OR REPLACE INTO connection (id, kind, address, key_file, settings, mark, learn_from, synced) "
+            "VALUES (1, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)",
+            (
+                connection.kind, connection.address,
+                None if connection.key_file is None else as_text(connection.key_file),
+                json_text(connection.settings), connection.mark, connection.learn_from, connection.synced,
+            ),
+        )  # fmt: skip
+
+    def learn_later(self, run: str) -> None:
+        """Note that people's tags have changed since a run was learned, if that is not noted yet."""
+        self._database.write("UPDATE connection SET learn_from = coalesce(learn_from, ?)", (run,))
+
+    def has_learned(self) -> None:
+        """Note that there is nothing to learn any more."""
+        self._database.write("UPDATE connection SET learn_from = NULL")
+
+    def note(self, photos: Iterable[SeenPhoto], mark: str) -> None:
+        """Take in a page of what has changed, and how far that brings reading."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT INTO remote_photos (remote_id, name, version, tags, rejected, ready) "
+                "VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?) ON CONFLICT (remote_id) DO UPDATE SET "
+                "stale = stale OR state = 'gone' OR name != excluded.name OR version != excluded.version OR "
+                "tags != excluded.tags OR rejected != excluded.rejected, name = excluded.name, "
+                "version = excluded.version, tags = excluded.tags, rejected = excluded.rejected, "
+                "ready = excluded.ready, state = 'here'",
+                (
+                    (
+                        photo.remote_id, as_text(photo.name), photo.version, json.dumps(list(photo.tags)),
+                        json.dumps(list(photo.rejected)), photo.ready,
+                    )
+                    for photo in photos
+                ),
+            )  # fmt: skip
+            connection.execute("UPDATE connection SET mark = ?", (mark,))
+
+    def count(self, state: str = "here") -> int:
+        """Count the photos of a state, "here" or "gone"."""
+        return int(self._database.value("SELECT count(*) FROM remote_photos WHERE state = ?", (state,)))
+
+    def to_fetch(self) -> list[tuple[int, str, str, str]]:
+        """List id, remote id, version and name of the photos whose preview is not that of their version."""
+        return self._database.rows(
+            "SELECT id, remote_id, version, name FROM remote_photos "
+            "WHERE state = 'here' AND fetched IS NOT version ORDER BY id"
+        )
+
+    def set_fetched(self, versions: Iterable[tuple[int, str | None]]) -> None:
+        """Note of which version the previews are that lie here, by id; None: of none that can be used."""
+        self._database.write_many(
+            "UPDATE remote_photos SET fetched = ?, stale = 1 WHERE id = ?", ((v, i) for i, v in versions)
+        )
+
+    def stale(self, limit: int, *, after: int = 0) -> list[ConnectedPhoto]:
+        """List photos with a preview of which the catalogue has an older state, by id from one on."""
+        return self._photos(
+            "WHERE state = 'here' AND stale AND fetched IS NOT NULL AND id > ? ORDER BY id LIMIT ?", after, limit
+        )
+
+    def fetched(self, limit: int, *, after: int = 0) -> list[ConnectedPhoto]:
+        """List photos that have a preview, by id from one on."""
+        return self._photos("WHERE state = 'here' AND fetched IS NOT NULL AND id > ? ORDER BY id LIMIT ?", after, limit)
+
+    def of_images(self, image_ids: Iterable[int]) -> dict[int, ConnectedPhoto]:
+        """Return the photos that are there of images of the catalogue, by the images' ids."""
+        found = self._photos(
+            "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))", as_list(image_ids)
+        )
+        return {photo.image_id: photo for photo in found if photo.image_id is not None}
+
+    def set_image(self, photo_id: int, image_id: int, given: Sequence[str], denied: Sequence[str]) -> None:
+        """Note which image a photo is, and which of people's tags and rejections the catalogue has of it now."""
+        self._database.write(
+            "UPDATE remote_photos SET image_id = ?, given = ?, denied = ?, stale = 0 WHERE id = ?",
+            (image_id, json.dumps(list(given)), json.dumps(list(denied)), photo_id),
+        )
+
+    def missing(self, ids: set[str]) -> list[tuple[int, int | None]]:
+        """Return id and image of the photos that are here, and not among all that the server has."""
+        found = self._database.rows("SELECT id, image_id, remote_id FROM remote_photos WHERE state = 'here'")
+        return [(photo_id, image_id) for photo_id, image_id, remote_id in found if remote_id not in ids]
+
+    def mark(self, photo_ids: Iterable[int], state: str) -> None:
+        """Mark photos as "here" or "gone"."""
+        self._database.write(
+            "UPDATE remote_photos SET state = ?, stale = 1 WHERE id IN (SELECT value FROM json_each(?))",
+            (state, as_list(photo_ids)),
+        )
+
+    def gone(self) -> dict[str, int]:
+        """Return the ids of the photos that are gone, by their ids there."""
+        return dict(self._database.rows("SELECT remote_id, id FROM remote_photos WHERE state = 'gone'"))
+
+    def spellings(self) -> list[tuple[str, int]]:
+        """Return people's tags as the program writes them, with how many photos have each, the most frequent first."""
+        return self._database.rows(
+            "SELECT value, count(*) AS n FROM remote_photos, json_each(remote_photos.tags) "
+            "WHERE state = 'here' GROUP BY value ORDER BY n DESC, value"
+        )
+
+    def pairs(self, *states: str, photo_ids: Iterable[int] | None = None) -> list[LoggedPair]:
+        """List pairs of some states, by tag and photo."""
+        among = "" if photo_ids is None else "AND photo_id IN (SELECT value FROM json_each(?)) "
+        values = [json.dumps(states)] if photo_ids is None else [json.dumps(states), as_list(photo_ids)]
+        found = self._database.rows(
+            "SELECT photo_id, remote_id, p.name, image_id, tag, tags.name, w.state, p.state = 'here' "
+            "FROM remote_pairs AS w JOIN remote_photos AS p ON p.id = photo_id JOIN tags ON tags.id = tag_id "
+            f"WHERE w.state IN (SELECT value FROM json_each(?)) {among}ORDER BY tag, photo_id",
+            values,
+        )
+        return [LoggedPair(*pair) for pair in found]
+
+    def plan(self, pairs: Iterable[tuple[int, str, int, float]]) -> None:
+        """Write down pairs that are about to be written: photo, text, id of the tag, confidence."""
+        self._database.write_many(
+            "INSERT INTO remote_pairs (photo_id, tag, tag_id, confidence, state, at) VALUES (?, ?, ?, ?, 'planned', ?) "
+            "ON CONFLICT DO UPDATE SET tag_id = excluded.tag_id, confidence = excluded.confidence, state = 'planned', "
+            "at = excluded.at",
+            ((*pair, now()) for pair in pairs),
+        )
+
+    def set_state(self, state: str, pairs: Iterable[tuple[int, str]]) -> None:
+        """Put pairs, of a photo's id and a text, into a state."""
+        self._database.write_many(
+            "UPDATE remote_pairs SET state = ?, at = ? WHERE photo_id = ? AND tag = ?",
+            ((state, now(), *pair) for pair in pairs),
+        )
+
+    def forget(self, pairs: Iterable[tuple[int, str]]) -> None:
+        """Forget pairs that were never written."""
+        self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ?", pairs)
+
+    def count_pairs(self, state: str) -> int:
+        """Count the pairs of a state."""
+        return int(self._database.value("SELECT count(*) FROM remote_pairs WHERE state = ?", (state,)))
+
+    def take_over(self, other: Connected) -> None:
+        """Copy the connection and its photos from another database, before anything of them was indexed."""
+        names = "id, remote_id, name, version, fetched, tags, rejected, ready, state"
+        found = other.get()
+        with self._database.transaction() as connection:
+            if found is not None:
+                self.put(found)
+            connection.executemany(
+                f"INSERT INTO remote_photos ({names}) VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)",
+                (
+                    (*row[:2], as_text(row[2]), *row[3:])
+                    for row in other._database.rows(f"SELECT {names} FROM remote_photos ORDER BY id")
+                ),
+            )
+
+    def _photos(self, where: str, *values: Any) -> list[ConnectedPhoto]:
+        found = self._database.rows(f"SELECT {_PHOTO} FROM remote_photos AS p {where}", values)
+        return [
+            ConnectedPhoto(
+                number, remote_id, name, json.loads(tags), json.loads(rejected),
+                given and json.loads(given), denied and json.loads(denied), bool(ready), image_id,
+            )
+            for number, remote_id, name, tags, rejected, given, denied, ready, image_id in found
+        ]  # fmt: skip
