@@ -125,7 +125,7 @@ async def labels(
 ) -> Response:
     """Find the labels of a picture for PhotoPrism, which calls this as its vision service.
 
-    Pictures come as `data:` addresses. Others are fetched only from hosts that the service was told to trust
+    Pictures come as `data:` addresses. Others are fetched only from hosts that were allowed
     (`--vision-host`). Several pictures are parts of one photo.
     """
     service = service_of(request)
