@@ -68,6 +68,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Search": {
         "index": ("index", "Put photos into a catalogue, to search them by words."),
         "search": ("search", "Find photos by words, a similar photo, or filters."),
+        "watch": ("watch", "Keep a catalogue up to date while photos come and go."),
         "union": ("index", "Join several catalogues, to search them as one."),
         "use": ("fit", "Search a catalogue with another of its runs."),
         "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),

@@ -16,7 +16,6 @@ from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
-    from visterm.library.index import Indexed
 
 EXAMPLES = (
     ("visterm index run photos -o catalogue", "make a catalogue"),
@@ -99,7 +98,7 @@ def index(
         raise
     for remark in done.remarks:
         say(remark)
-    say(f"Indexed {count_of(len(catalogue), 'photo')} ({_in_words(done)}). The catalogue is in {path}.")
+    say(f"Indexed {count_of(len(catalogue), 'photo')} ({done.in_words()}). The catalogue is in {path}.")
     if json:
         emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict(), **read, "not_read": not_read})
     raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
@@ -177,8 +176,3 @@ def _check_store(catalogue: Catalogue, store: str | None) -> None:
             "Leave it out, or name a new catalogue: -o CATALOGUE."
         )
     stored.keep_in_lance(uri)  # a kill left it just made
-
-
-def _in_words(done: Indexed) -> str:
-    counts = {"new": done.new, "changed": done.changed, "moved": done.moved, "gone": done.gone, "unchanged": done.kept}
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing new"

@@ -11,6 +11,7 @@ VistermError
 │   └── TooLargeError       a result that would not fit in memory
 ├── StorageError            a run or a catalogue on disk that cannot be used
 │   ├── CorruptFileError    a checksum or a format does not match
+│   ├── InUseError          another process writes into a catalogue just now
 │   ├── ReplacedError       a catalogue was removed or replaced while it was open
 │   ├── EncoderMismatchError  rows made by another encoder or model
 │   └── DiskError           the disk or the system refuses: read-only, broken, too many open files
@@ -71,6 +72,10 @@ class StorageError(VistermError):
 
 class CorruptFileError(StorageError):
     """A file's checksum or format does not match what was written."""
+
+
+class InUseError(StorageError):
+    """Another process writes into the catalogue; when it is done, the same call works."""
 
 
 class ReplacedError(StorageError):

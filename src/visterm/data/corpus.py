@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
 from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError
-from visterm.core.remote import as_path
+from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import as_list
 from visterm.core.wording import count_of
 from visterm.data.image_folders import hidden_remarks, images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
-from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
+from visterm.data.tag_files import KEYWORDS, TableOptions, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagRecord, TagsFound, merged_by_image, record, split_name
 
 LEFT_OUT = "Left out: "  # How the remark on images without tags begins
@@ -62,6 +62,7 @@ class Corpus:
     folder: Path | None = None  # The image folder, where there is one
     remarks: list[str] = field(default_factory=list)
     """A line each: where "auto" found the tags, and what of the tags and of the images did not meet."""
+    source: str = ""  # Where `read` found the tags: a file in full, or "xmp", "auto"; empty where that is not known
     encoded: EncodedBefore | None = None  # Where the rows of the images are, if they were encoded before
     users: list[str | None] = field(default_factory=list)
     """Whose the images are; None where nothing is said. Where it is left out, nothing is said of any."""
@@ -90,7 +91,9 @@ class Corpus:
         hidden: list[str] = []
         paths = images_in(folder, hidden=hidden)
         corpus = cls.joined(folder, paths, find_tags(tags, folder, **options))
-        return replace(corpus, remarks=[*corpus.remarks, *hidden_remarks(hidden)])
+        source = os.fspath(tags)
+        source = source if source in (KEYWORDS, "auto") or is_remote(source) else os.path.abspath(source)
+        return replace(corpus, source=source, remarks=[*corpus.remarks, *hidden_remarks(hidden)])
 
     @classmethod
     def joined(

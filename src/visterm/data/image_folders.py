@@ -133,7 +133,7 @@ def _files_below(folder: Path, *, hidden: list[str] | None = None, everything: b
     remote = as_remote(folder)
     for name in [] if remote is None else remote.files():
         *folders, file = name.split("/")
-        first = next((i for i, part in enumerate(folders) if _is_set_aside(part)), None)
+        first = next((i for i, part in enumerate(folders) if is_set_aside(part)), None)
         if everything or (first is None and not file.startswith(".")):
             yield name
         elif first is not None:
@@ -142,13 +142,13 @@ def _files_below(folder: Path, *, hidden: list[str] | None = None, everything: b
         inside = Path(parent).relative_to(folder).as_posix()
         start = "" if inside == "." else f"{inside}/"
         if not everything:
-            set_aside.update((f"{start}{name}", None) for name in folders if _is_set_aside(name))
-            folders[:] = [name for name in folders if not _is_set_aside(name)]
+            set_aside.update((f"{start}{name}", None) for name in folders if is_set_aside(name))
+            folders[:] = [name for name in folders if not is_set_aside(name)]
         yield from (f"{start}{name}" for name in files if everything or not name.startswith("."))
     if hidden is not None:
         hidden += sorted(set_aside)
 
 
-def _is_set_aside(folder: str) -> bool:
+def is_set_aside(folder: str) -> bool:
     """Return whether a folder's name says that its photos are not the person's own."""
     return folder.startswith(".") or folder.lower() in SET_ASIDE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -48,7 +48,11 @@ class _Known(NamedTuple):
 
 
 def compare(
-    stored: StoredCatalogue, items: Sequence[Any], *, root: str | None = None, n_jobs: int | None = None
+    stored: StoredCatalogue,
+    items: Sequence[Any],
+    *,
+    may_be_gone: Callable[[str], bool] | None = None,
+    n_jobs: int | None = None,
 ) -> Comparison:
     """Compare files with what the catalogue knows: by path, size and date first, by content where these differ.
 
@@ -56,8 +60,8 @@ def compare(
     moved, a file must have the content of an image whose file is not there any more, or has another content now; only
     files of a size that such an image has are read.
 
-    Items are paths, or arrays, which are always new. Images in `root`, a folder in full, whose file is not there any
-    more are gone; without it nothing is gone. `stored` is held for writing.
+    Items are paths, or arrays, which are always new. Images whose file is not there any more are gone where
+    `may_be_gone` returns True for its path; without it nothing is gone. `stored` is held for writing.
     """
     found = Comparison()
     there = stored.images.files()
@@ -84,7 +88,7 @@ def compare(
     with Team(resolve_jobs(n_jobs)) as team:
         hashes = _Hashes(team, paths)
         differ += _see_touched(stored, touched, paths, stats, there, hashes, found)
-        lost = _lost(there, first, root)
+        lost = [] if may_be_gone is None else _lost(there, first, may_be_gone)
         known_elsewhere = _may_have_moved(stored, there, lost, [str(paths[place]) for place in differ], set(first))
         taken = _find_moved([*fresh, *differ], paths, stats, known_elsewhere, hashes, found)
     for place in fresh:
@@ -167,12 +171,10 @@ def _see_touched(
     return differ
 
 
-def _lost(there: dict[str, FileState], listed: dict[str, int], root: str | None) -> list[int]:
-    """Return the images of a folder whose files are not there any more; one that only was not listed is."""
-    if root is None:
-        return []
+def _lost(there: dict[str, FileState], listed: dict[str, int], may_be_gone: Callable[[str], bool]) -> list[int]:
+    """Return the images whose files are not there any more; one that only was not listed is."""
     return [
-        state.id for path, state in there.items() if path not in listed and is_inside(path, root) and not is_there(path)
+        state.id for path, state in there.items() if path not in listed and may_be_gone(path) and not is_there(path)
     ]
 
 

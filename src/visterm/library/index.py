@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,12 @@ class Indexed:
         del found["remarks"]
         return found
 
+    def in_words(self, *, kept: bool = True) -> str:
+        """Return the counts for people: ``3 new, 1 moved``; with `kept`, the unchanged ones, too."""
+        counts = {"new": self.new, "changed": self.changed, "moved": self.moved, "gone": self.gone}
+        counts |= {"unchanged": self.kept} if kept else {}
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing new"
+
 
 class Indexing:
     """Brings a catalogue to what lies in a folder; `tagger` is the current run, which makes the rows."""
@@ -63,13 +69,19 @@ class Indexing:
         self._writer = RowWriter(tagger, stored, run.id)
 
     def run(
-        self, photos: Listed, *, chunk_size: int, job_id: int | None = None, progress: Progress = SILENT
+        self,
+        photos: Listed,
+        *,
+        chunk_size: int,
+        job_id: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        progress: Progress = SILENT,
     ) -> Indexed:
-        """Do it; see `Catalogue.index`."""
+        """Do it; see `Catalogue.index`. It ends between two chunks once `stop` returns True."""
         photos = self._writer.spelled(photos)  # before anything is written
-        with CatalogueJob(self._stored, "index", job_id) as job, self._stored.writing():
+        with CatalogueJob(self._stored, "index", job_id, stop) as job, self._stored.writing():
             photos, named = named_by_folder(self._stored, photos)
-            found = compare(self._stored, photos.items, root=photos.root, n_jobs=self._n_jobs)
+            found = compare(self._stored, photos.items, may_be_gone=photos.lets_go(), n_jobs=self._n_jobs)
             self._commit_what_is_known(photos, found)
             self._rename({found.kept[place]: photos.names[place] for place in named if place in found.kept})
             self._writer.features.sweep()
@@ -88,7 +100,8 @@ class Indexing:
                 self._stored.add_checksums()
                 speed_up(self._tagger, self._stored)
             counts = {name: value for name, value in done.as_dict().items() if value}
-            self._stored.history.note("index", folder=photos.root or "", **counts)
+            tags = {"tags": photos.tags_from} if photos.tags_from else {}
+            self._stored.history.note("index", folder=photos.root or "", **tags, **counts)
             job.message = ", ".join(f"{value:,} {name}" for name, value in counts.items() if name != "cancelled")
         if self._stored.folder is not None:
             write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -12,13 +13,16 @@ class CatalogueJob:
     """A job of a catalogue while it goes on, to be used in a ``with`` statement; it fails where that ends by an error.
 
     `kind` is "index", "fit", ...; `job_id` is a job that was written down already, None a new one. `message` says what
-    came of it.
+    came of it. The job is cancelled, too, once `stop` returns True.
     """
 
-    def __init__(self, stored: StoredCatalogue, kind: str, job_id: int | None) -> None:
+    def __init__(
+        self, stored: StoredCatalogue, kind: str, job_id: int | None, stop: Callable[[], bool] = lambda: False
+    ) -> None:
         self._stored = stored
         self._kind = kind
         self._given = job_id
+        self._stop = stop
         self.id = -1
         self.message: str | None = None
 
@@ -37,6 +41,8 @@ class CatalogueJob:
     @property
     def cancelled(self) -> bool:
         """Whether it was cancelled."""
+        if self._stop():
+            self._stored.jobs.cancel(self.id)
         return self._stored.jobs.is_cancelled(self.id)
 
     def advance(self, done: int, total: int, message: str | None = None) -> None:

@@ -27,8 +27,6 @@ LEADS_OUT = "a link that leads out of the folder; --follow-links takes it"
 FOLDERS = "folders"
 """The key of the indexed folders in the table ``meta``: a JSON object, from each to what names in it begin with."""
 
-EVENTS = 1000  # Entries of the history that are looked at, newest first
-
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -43,6 +41,14 @@ class Listed:
     named_in: str | None = None  # The folder that names begin from, in full: `root`, or the image folder of features
     left_out: tuple[Skipped, ...] = ()  # Links that lead out of that folder
     remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
+    tags_from: str = ""  # Where their tags were read: a file in full, "xmp" or "auto"; empty where that is not known
+    may_be_gone: Callable[[str], bool] | None = None
+    """Whether the catalogue's photo of a path is gone if no file is there. None: the photos in `root` are."""
+
+    def lets_go(self) -> Callable[[str], bool] | None:
+        """Return `may_be_gone`, or what stands for it; None where no photo is gone."""
+        root = self.root
+        return self.may_be_gone or (None if root is None else lambda path: is_inside(path, root))
 
     def inside(self) -> Listed:
         """Return what lies in the folder that was looked through, without links that lead out of it."""
@@ -90,9 +96,9 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     named_in = root if corpus.folder is None else real_path(corpus.folder)
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(items, names, given, source, None, root, named_in)
+        return Listed(items, names, given, source, None, root, named_in, tags_from=corpus.source)
     _refuse_if_all_gone(items)
-    return Listed(items, names, given, source, corpus.encoded.sha256_of, root, named_in)
+    return Listed(items, names, given, source, corpus.encoded.sha256_of, root, named_in, tags_from=corpus.source)
 
 
 def named_by_folder(stored: StoredCatalogue, photos: Listed) -> tuple[Listed, list[int]]:
@@ -179,8 +185,7 @@ def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
 
 def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> list[str]:
     """Return the folders that were indexed; where none is known, unless `known_only`, the topmost that hold images."""
-    indexed = [event.details.get("folder") for event in stored.history.latest(EVENTS) if event.what == "index"]
-    folders = sorted({folder for folder in indexed if folder})
+    folders = sorted({run["folder"] for run in stored.history.details_of("index") if run.get("folder")})
     if not folders and not known_only:
         found = stored.database.rows(
             "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visterm.core.errors import CorruptFileError, DiskError, ReplacedError, StorageError
+from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import disk_error, why_refused
 
@@ -292,9 +292,9 @@ class Database:
             )
         return None
 
-    def _in_use(self, error: sqlite3.Error) -> StorageError:
+    def _in_use(self, error: sqlite3.Error) -> InUseError:
         """Return the error of a database that another process has been writing to for too long."""
-        return StorageError(
+        return InUseError(
             f"{self.path} cannot be used now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
             "try again when it is done."
         )

@@ -167,6 +167,11 @@ class History(Table):
             "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
         )
 
+    def details_of(self, what: str) -> list[dict[str, Any]]:
+        """Return the details of all entries of a kind, the oldest first."""
+        found = self._database.rows("SELECT details FROM history WHERE what = ? ORDER BY id", (what,))
+        return [json.loads(details) for (details,) in found]
+
     def latest(self, limit: int = 50, *, before: int | None = None) -> list[Event]:
         """List what was done, the newest first; `before` is the last id of the page before."""
         found = self._database.rows(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visterm.core.errors import StorageError
+from visterm.core.errors import InUseError
 from visterm.core.jsonlines import json_text
 from visterm.store.database import now
 
@@ -40,7 +40,7 @@ class WriterLock:
     def held(self) -> Iterator[bool]:
         """Hold the lock, and say whether this thread did not hold it before; other threads of this process wait.
 
-        Raises StorageError if another process holds it: "in use by PID on HOST since ...".
+        Raises InUseError if another process holds it: "in use by PID on HOST since ...".
         """
         with self._thread:
             if self._depth == 0 and self.path is not None:
@@ -67,7 +67,7 @@ def _locked(path: Path) -> int:
     except BlockingIOError as error:
         who = _holder(os.pread(descriptor, 4096, 0))
         os.close(descriptor)
-        raise StorageError(
+        raise InUseError(
             f"{path.parent} is in use by {who}, which is writing rows into it. Wait until it is done; searches and "
             "feedback go on meanwhile."
         ) from error

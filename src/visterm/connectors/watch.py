@@ -1,0 +1,302 @@
+"""Watched folders: a catalogue follows what happens to the photos in its folders, for as long as it is wanted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
+from visterm.core.errors import DataError, InUseError, TagFileError, UserError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.remote import is_remote, real_path
+from visterm.core.wording import count_of
+from visterm.data.contents import file_state
+from visterm.data.corpus import Corpus
+from visterm.data.file_kinds import readable_suffixes, suffix_of
+from visterm.data.image_folders import find_images
+from visterm.data.sidecars import SUFFIX as XMP
+from visterm.data.tag_files import KEYWORDS, read_keyword_tags
+from visterm.library.files import is_inside
+from visterm.library.index import Indexed, Indexing
+from visterm.library.photos import Listed, check_has_photos, indexed_folders, photos_of
+
+if TYPE_CHECKING:
+    from visterm.library.catalogue import Catalogue
+    from visterm.store.catalogue import StoredCatalogue
+
+CHUNK = 64  # Photos between two commits, after which it can be ended
+POLL = 30.0  # Seconds between two looks at a folder on the network
+SETTLE = 2.0  # Seconds without a change after which a file counts as copied
+AGAIN = 6 * 3600.0  # Seconds after which all folders are compared again, whatever was reported
+LOCKED = 2.0  # Seconds until a catalogue that is in use is tried again
+LEAST = 20
+"""Photos of a folder of which more than half may be missing at once without a doubt that the folder is there."""
+
+TEXTS = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Beside the photos, where tags are read from texts
+
+
+class Round(NamedTuple):
+    """What was done at a time."""
+
+    folder: str  # The one that was compared as a whole; empty where only some of its files were
+    done: Indexed
+
+
+def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLike[str]] = ()) -> list[str]:
+    """Return the folders to watch in full: those named, else those that the catalogue was indexed from.
+
+    Raises UserError if there are none; of named ones, if one is not there or in an object store.
+    """
+    chosen = [real_path(folder) for folder in folders]
+    for folder, given in zip(chosen, folders, strict=True):
+        if is_remote(folder) or not os.path.isdir(folder):
+            raise UserError(f"{given} cannot be watched; expected a folder of this machine that is there.")
+    if not chosen:
+        known = stored.images.files()
+        chosen = [
+            folder
+            for folder in indexed_folders(stored)
+            if not is_remote(folder) and (os.path.isdir(folder) or _n_inside(known, folder))
+        ]
+    if not chosen:
+        raise UserError(
+            "No folder was indexed into this catalogue. Name the folders: visterm watch CATALOGUE FOLDER..."
+        )
+    return [folder for folder in chosen if not any(is_inside(folder, other) for other in chosen)]
+
+
+def tags_as_indexed(stored: StoredCatalogue) -> str | None:
+    """Return "xmp" or "auto" if the latest `visterm index --tags` said so; None if it named a file."""
+    sources = [run["tags"] for run in stored.history.details_of("index") if run.get("tags")]
+    return sources[-1] if sources and sources[-1] in (KEYWORDS, "auto") else None
+
+
+class Watching:
+    """Brings a catalogue to what lies in folders, and then to each change; what it has done is on disk.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+    folders : sequence of str
+        Those of `folders_to_watch`. One that disappears, or suddenly has less than half of its photos, is waited for:
+        none of its photos is marked as gone.
+    tags : str, optional
+        Where tags are read with the photos: see `Catalogue.index`. With "xmp" only the photos and sidecars that changed
+        are read, with other sources the whole folder.
+    poll : float, optional
+        Seconds between two looks at the folders, by size and date. None: the system reports changes, and only folders
+        on the network are looked at, every `POLL` seconds.
+    settle : float
+        Seconds without a change after which a file counts as copied.
+    stop : Stop
+        Ends it, between two chunks of photos.
+    say : callable
+        Takes lines for people: what it waits for, which tags it can't read.
+    progress : Progress
+        Shows each photo.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        folders: Sequence[str],
+        *,
+        tags: str | None = None,
+        poll: float | None = None,
+        settle: float = SETTLE,
+        stop: Stop,
+        say: Callable[[str], None],
+        progress: Progress = SILENT,
+    ) -> None:
+        check_has_photos(catalogue.tagger.encoder)
+        self._catalogue, self._stored, self._folders = catalogue, catalogue.stored, list(folders)
+        self._tags, self._poll, self._stop, self._say, self._progress = tags, poll, stop, say, progress
+        self._photos = readable_suffixes()
+        self._suffixes = self._photos | ({XMP} if tags else set()) | (TEXTS if tags not in (None, KEYWORDS) else set())
+        self._settling = Settling(settle)
+        self._away: dict[str, str] = {}  # Why a folder is waited for
+        self._mounted: set[str] = set()  # Mount points that were seen in the folders
+
+    def rounds(self) -> Iterator[Round]:
+        """Yield what was done each time, until it is stopped: first each folder as a whole."""
+        while not self._stop.is_set():
+            places, until = self._places(), time.monotonic() + AGAIN
+            with closing(self._changes()) as changes:
+                yield from self.compare_folders()
+                while not self._stop.is_set() and self._places() == places and time.monotonic() < until:
+                    self._settling.touch(changes.wait())
+                    if settled := self._settling.settled():
+                        yield from self.take_up(settled)
+
+    def _places(self) -> Any:
+        """Return what is different once a folder, or a drive in it, comes or goes, or the tag file changes."""
+        inside = {place for place in mounts() if any(is_inside(place, folder) for folder in self._folders)}
+        self._mounted |= inside
+        of_tags = file_state(self._tags) if self._tags not in (None, KEYWORDS, "auto") else None
+        return [_identity(folder) for folder in self._folders], inside, of_tags
+
+    def _changes(self) -> FolderChanges:
+        there, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
+        polled = [folder for folder in there if self._poll is not None or is_on_network(folder, mounted)]
+        reported = [folder for folder in there if folder not in polled]
+        return FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)
+
+    def compare_folders(self) -> Iterator[Round]:
+        """Compare each folder as a whole with the catalogue."""
+        for folder in self._folders:
+            self._tell(folder, self._why_away(folder))
+            done = None if folder in self._away else self._index(partial(self._all_of, folder))
+            if done is not None:
+                yield Round(folder, done)
+
+    def take_up(self, settled: Sequence[str]) -> Iterator[Round]:
+        """Take up files that changed, came or went."""
+        photos: list[str] = []
+        gone: set[str] = set()
+        for path in settled:
+            if os.path.isdir(path):
+                self._settling.touch(self._photos_in(path))
+            elif suffix_of(path) == XMP:
+                photos += _photos_beside(path, self._photos)
+            elif os.path.isfile(path):
+                photos.append(path)
+            else:
+                gone.add(path)
+        known = self._stored.images.files() if gone else {}
+        lost = [path for path in known if _is_among(path, gone)]
+        if not photos and not lost:
+            return
+        if self._tags not in (None, KEYWORDS) or any(
+            _is_doubtful(_n_inside(known, folder) - _n_inside(lost, folder), _n_inside(known, folder))
+            for folder in self._folders
+            if lost
+        ):
+            yield from self.compare_folders()
+        elif (done := self._index(lambda: self._some(photos, gone))) is not None:
+            yield Round("", done)
+
+    def _why_away(self, folder: str) -> str:
+        """Return why a folder is not compared with the catalogue: its photos would be marked as gone; else nothing."""
+        if not os.path.isdir(folder):
+            return "is not there"
+        try:
+            n_photos = len(find_images(folder))
+        except DataError as error:
+            return f"cannot be read: {error}"
+        n_known = _n_inside(self._stored.images.files(), folder)
+        return f"has {n_photos:,} of {count_of(n_known, 'photo')}" if _is_doubtful(n_photos, n_known) else ""
+
+    def _tell(self, folder: str, why: str) -> None:
+        """Note why a folder is away, or that it isn't, and say so if that is new."""
+        if why and self._away.get(folder) != why:
+            self._say(
+                f"{folder} {why}: waiting for it, its photos stay in the catalogue. If you removed them yourself, run: "
+                f"visterm index {self._stored.folder} {folder}"
+            )
+        elif not why and folder in self._away:
+            self._say(f"{folder} is back.")
+        self._away = {other: reason for other, reason in self._away.items() if other != folder}
+        self._away |= {folder: why} if why else {}
+
+    def _index(self, listed: Callable[[], Listed]) -> Indexed | None:
+        """Index what is listed once no other process writes; None if it was stopped before."""
+        waiting = False
+        while not self._stop.is_set():
+            try:
+                with self._stored.writing():
+                    self._catalogue.refresh()
+                    work = Indexing(self._catalogue.tagger, self._stored)
+                    return work.run(listed(), chunk_size=CHUNK, stop=self._stop.is_set, progress=self._progress)
+            except InUseError as error:
+                if not waiting:
+                    self._say(f"Waiting: {error}")
+                waiting = True
+                self._stop.wait(LOCKED)
+        return None
+
+    def _all_of(self, folder: str) -> Listed:
+        encoder = self._catalogue.tagger.encoder
+        photos: Any = find_images(folder)
+        if self._tags is not None and photos:
+            try:
+                photos = Corpus.read(folder, self._tags)
+            except TagFileError as error:  # of files that are being written, and where no photo has a tag yet
+                self._say(f"Photos are taken without new tags for now: {error}")
+        listed = photos_of(encoder, photos, None, folder)
+        return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_spared(path))
+
+    def _some(self, photos: Sequence[str], gone: set[str]) -> Listed:
+        """List the photos at some paths; of those that are away for now, none is gone."""
+        given: dict[str, list[str]] = {}
+        inside: list[Path] = []
+        for folder in self._folders:
+            these = [Path(path) for path in photos if is_inside(os.path.realpath(path), folder)]
+            these = [path for path in these if path.is_file()]
+            inside += these
+            if self._tags == KEYWORDS:
+                found = read_keyword_tags(Path(folder), [path for path in these if is_inside(str(path), folder)])
+                given |= {os.path.join(folder, row.image): row.tags for row in found.records}
+        listed = photos_of(self._catalogue.tagger.encoder, inside)
+        return replace(
+            listed,
+            tags=[given.get(str(path)) for path in inside],
+            may_be_gone=(lambda path: _is_among(path, gone) and not self._is_spared(path)) if gone else None,
+        )
+
+    def _is_spared(self, path: str) -> bool:
+        """Return whether a photo lies in a folder that is away, or on a drive that was mounted and is not now."""
+        away = [*self._away, *(self._mounted - mounts().keys())] if self._away or self._mounted else []
+        return any(is_inside(path, place) for place in away)
+
+    def _photos_in(self, folder: str) -> list[str]:
+        try:
+            return [str(path) for path in find_images(folder)]
+        except DataError as error:
+            self._say(str(error))
+            return []
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(folder)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_doubtful(n_photos: int, n_known: int) -> bool:
+    """Return whether a folder has so few of the photos that the catalogue knows that it may not be there at all."""
+    return n_known > 0 and (n_photos <= 0 or (n_known >= LEAST and 2 * n_photos < n_known))
+
+
+def _n_inside(paths: Any, folder: str) -> int:
+    return sum(is_inside(path, folder) for path in paths)
+
+
+def _is_among(path: str, gone: set[str]) -> bool:
+    """Return whether a path, or a folder around it, is among some."""
+    while path not in gone:
+        parent = os.path.dirname(path)
+        if parent == path:
+            return False
+        path = parent
+    return True
+
+
+def _photos_beside(sidecar: str, suffixes: Collection[str]) -> list[str]:
+    """Return the photos that an XMP file may tell of: ``a.jpg`` of ``a.jpg.xmp``, and ``a.*`` of ``a.xmp``."""
+    folder, name = os.path.split(sidecar[: -len(XMP)])
+    if suffix_of(name) in suffixes:
+        return [os.path.join(folder, name)]
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return [
+        os.path.join(folder, other)
+        for other in names
+        if os.path.splitext(other)[0] == name and suffix_of(other) in suffixes
+    ]
