@@ -1,4 +1,4 @@
-"""Watched folders: a catalogue follows what happens to the photos in its folders, for as long as it is wanted."""
+"""Watched folders: a catalogue follows what happens to the photos in its folders, until it is stopped."""
 
 from __future__ import annotations
 
