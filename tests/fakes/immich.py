@@ -14,67 +14,21 @@ Made from Immich's own sources (`tag.service.ts`, `tag.repository.ts`, `search.s
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import random
-import re
 import uuid
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fakes.immich_search import BOTH, FLAT, NEW, Photo, RefusedError, Searches, Tag, iso
 from fakes.served import Asked, FakeServer, Reply, reply
 
 KEY = "immich-key-of-the-tests"
 PERMISSIONS = ("asset.read", "asset.view", "asset.update", "asset.statistics",
                "tag.create", "tag.read", "tag.asset", "tag.delete")  # fmt: skip
-UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
-DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-FLAT = {"type", "visibility", "tagIds", "updatedAfter", "updatedBefore", "createdAfter", "createdBefore", "takenAfter",
-        "takenBefore", "order", "page"}  # fmt: skip
-BOTH = {"size", "withExif"}
-NEW = {"filter", "orderBy", "cursor"}
 
 
-@dataclass
-class Photo:
-    """An asset."""
-
-    id: str
-    name: str
-    preview: bytes | None
-    created: float
-    taken: float
-    updated: float
-    tags: set[str] = field(default_factory=set)  # Ids: what the database holds
-    in_file: set[str] = field(default_factory=set)  # Values: what the file and its sidecar hold
-    visibility: str = "timeline"
-    type: str = "IMAGE"
-    trashed: bool = False
-    read_only: bool = False
-    partner: bool = False  # Somebody else's: seen, but not to be changed
-    picture: int = 0  # Counts edits
-
-
-@dataclass
-class Tag:
-    """A tag; its value is its path."""
-
-    id: str
-    value: str
-    parent: str | None
-    created: float
-
-
-class _RefusedError(Exception):
-    def __init__(self, status: int, message: object) -> None:
-        super().__init__(status)
-        self.status, self.message = status, message
-
-
-class FakeImmich(FakeServer):
+class FakeImmich(Searches, FakeServer):
     """Immich's server, of one user; its people's side is in methods of Python."""
 
     kind = "immich"
@@ -209,7 +163,7 @@ class FakeImmich(FakeServer):
         try:
             made = self._answer(asked)
             self._after()
-        except _RefusedError as error:
+        except RefusedError as error:
             reason = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found"}[error.status]
             return reply({"message": error.message, "error": reason, "statusCode": error.status}, error.status)
         return made
@@ -222,7 +176,7 @@ class FakeImmich(FakeServer):
                 return reply({"major": major, "minor": minor, "patch": patch, "prerelease": None})
             case ("GET", "api", "api-keys", "me"):
                 held = self._held(asked)
-                now = _iso(self.now())
+                now = iso(self.now())
                 return reply({"id": str(uuid.UUID(int=2**76 * 4 + 2**63)), "name": "visterm", "createdAt": now,
                               "updatedAt": now, "permissions": list(held)})  # fmt: skip
             case ("GET", "api", "tags"):
@@ -255,92 +209,12 @@ class FakeImmich(FakeServer):
             case ("GET", "api", "assets", photo, "thumbnail"):
                 self._needs(asked, "asset.view")
                 if asked.query.get("size", "thumbnail") != "preview" or set(asked.query) - {"size"}:
-                    raise _RefusedError(400, ["the fake has previews only"])
+                    raise RefusedError(400, ["the fake has previews only"])
                 preview = self._photo(photo, "asset.view").preview
                 if preview is None:
-                    raise _RefusedError(404, "Asset media not found")
+                    raise RefusedError(404, "Asset media not found")
                 return Reply(200, preview, "image/jpeg")
-        raise _RefusedError(404, f"Cannot {asked.method} {asked.path}")
-
-    def _search(self, body: dict[str, Any]) -> dict[str, Any]:
-        new = NEW & set(body)
-        if new and FLAT & set(body):
-            raise _RefusedError(400, ["the flat fields and filter, orderBy, cursor exclude each other"])
-        size, page = body.get("size", 250), body.get("page", 1)
-        if not 1 <= size <= 1000 or page < 1:
-            raise _RefusedError(400, ["size must be 1 to 1000, page at least 1"])
-        start = (page - 1) * size
-        if "cursor" in body:
-            try:
-                start = int(base64.b64decode(body["cursor"], validate=True).decode().removeprefix("offset "))
-            except ValueError as error:
-                raise _RefusedError(400, ["Invalid cursor"]) from error
-        order = body.get("order", "desc") if not new else body.get("orderBy", {}).get("direction", "desc")
-        if order not in ("asc", "desc"):
-            raise _RefusedError(400, ["order must be asc or desc"])
-        found = sorted(self._found(body), key=lambda photo: (photo.taken, photo.id), reverse=order == "desc")
-        items = [self._asset(photo) for photo in found[start : start + size]]
-        more = start + size < len(found)
-        assets = {"total": len(items), "count": len(items), "items": items, "facets": []}
-        assets["nextPage"] = str(page + 1) if more and not new else None
-        if self.version >= (3, 2):
-            assets["nextCursor"] = base64.b64encode(b"offset %d" % (start + size)).decode() if more and new else None
-        return {"albums": {"total": 0, "count": 0, "items": [], "facets": []}, "assets": assets}
-
-    def _found(self, body: dict[str, Any]) -> list[Photo]:
-        tests = self._filter(body["filter"]) if "filter" in body else self._flat(body)
-        return [photo for photo in self.photos.values() if all(test(photo) for test in tests)]
-
-    def _flat(self, body: dict[str, Any]) -> list[Any]:
-        tests: list[Any] = [lambda photo: not photo.trashed]
-        visibility = body.get("visibility")
-        tests.append(lambda photo: photo.visibility == visibility if visibility else photo.visibility != "locked")
-        if "type" in body:
-            tests.append(lambda photo: photo.type == body["type"])
-        for name, of in (("updated", "updated"), ("created", "created"), ("taken", "taken")):
-            if f"{name}After" in body:
-                after = _time(body[f"{name}After"])
-                tests.append(lambda photo, of=of, after=after: getattr(photo, of) >= after)
-            if f"{name}Before" in body:
-                before = _time(body[f"{name}Before"])
-                tests.append(lambda photo, of=of, before=before: getattr(photo, of) <= before)
-        if "tagIds" in body:
-            if body["tagIds"] is None:
-                tests.append(lambda photo: not photo.tags)
-            elif asked := [self._under(tag) for tag in self._ids(body, "tagIds")]:
-                tests.append(lambda photo: all(photo.tags & under for under in asked))
-        return tests
-
-    def _filter(self, given: dict[str, Any]) -> list[Any]:
-        dates = {"updatedAt": "updated", "createdAt": "created", "takenAt": "taken"}
-        known = {"type", "visibility", "tagIds", "hasTags", "trashedAt", *dates}
-        if (
-            not isinstance(given, dict)
-            or set(given) - known
-            or any(not isinstance(v, dict) or not v for v in given.values())
-        ):
-            raise _RefusedError(400, [f"filter holds what the fake does not know: {given}"])
-        tests: list[Any] = [lambda photo: photo.visibility != "locked"]
-        for name, of in dates.items():
-            for how, value in given.get(name, {}).items():
-                when = _time(value)
-                test = {"gt": float.__gt__, "gte": float.__ge__, "lt": float.__lt__, "lte": float.__le__}[how]
-                tests.append(lambda photo, of=of, test=test, when=when: test(getattr(photo, of), when))
-        for name in {"type", "visibility"} & set(given):
-            tests += [lambda photo, name=name: getattr(photo, name) == given[name]["eq"]]
-        if "trashedAt" in given:  # without it, photos in the bin are found
-            tests.append(lambda photo: not photo.trashed if given["trashedAt"]["eq"] is None else photo.trashed)
-        if "hasTags" in given:
-            tests.append(lambda photo: bool(photo.tags) == given["hasTags"]["eq"])
-        for how in given.get("tagIds", {}):
-            asked = [self._under(tag) for tag in self._ids(given["tagIds"], how)]
-            if not asked:
-                raise _RefusedError(400, [f"tagIds.{how} must have one id"])
-            combine = {"any": any, "all": all, "none": lambda found: not any(found)}[how]
-            tests.append(
-                lambda photo, asked=asked, combine=combine: combine(bool(photo.tags & under) for under in asked)
-            )
-        return tests
+        raise RefusedError(404, f"Cannot {asked.method} {asked.path}")
 
     def _tag_assets(self, tags: list[str], photos: list[str]) -> int:
         allowed = [each for each in photos if each in self.photos and not self.photos[each].partner]
@@ -348,7 +222,7 @@ class FakeImmich(FakeServer):
 
     def _untag(self, tag: str, photos: list[str]) -> list[dict[str, Any]]:
         if tag not in self.tags:
-            raise _RefusedError(400, "Not found or no tag.asset access")
+            raise RefusedError(400, "Not found or no tag.asset access")
         made: list[dict[str, Any]] = []
         for photo in photos:
             there = photo in self.photos and tag in self.photos[photo].tags
@@ -375,69 +249,38 @@ class FakeImmich(FakeServer):
         if not self.jobs_wait:
             self.run_jobs()
 
-    def _under(self, tag: str) -> set[str]:
-        """Return a tag and all that are under it, as Immich's closure table does."""
-        value = self.tags[tag].value if tag in self.tags else "\0"
-        return {each.id for each in self.tags.values() if each.value == value or each.value.startswith(f"{value}/")}
-
     def _photo(self, photo: str, permission: str) -> Photo:
         found = self.photos.get(self._id(photo))
         if found is None:
-            raise _RefusedError(400, f"Not found or no {permission} access")
+            raise RefusedError(400, f"Not found or no {permission} access")
         return found
 
     def _held(self, asked: Asked) -> tuple[str, ...]:
         key = asked.headers.get("x-api-key")
         if key is None:
-            raise _RefusedError(401, "Authentication required")
+            raise RefusedError(401, "Authentication required")
         if key not in self.keys:
-            raise _RefusedError(401, "Invalid API key")
+            raise RefusedError(401, "Invalid API key")
         return self.keys[key]
 
     def _needs(self, asked: Asked, permission: str) -> None:
         if permission not in self._held(asked):
-            raise _RefusedError(403, f"Missing required permission: {permission}")
+            raise RefusedError(403, f"Missing required permission: {permission}")
 
     def _body(self, asked: Asked, known: set[str]) -> dict[str, Any]:
         if not asked.headers.get("content-type", "").startswith("application/json"):
-            raise _RefusedError(400, ["expected a body of JSON"])
+            raise RefusedError(400, ["expected a body of JSON"])
         try:
             body = json.loads(asked.body)
         except ValueError as error:
-            raise _RefusedError(400, "Unexpected token in JSON") from error
+            raise RefusedError(400, "Unexpected token in JSON") from error
         if not isinstance(body, dict) or set(body) - known:
-            raise _RefusedError(400, [f"expected {sorted(known)}"])
+            raise RefusedError(400, [f"expected {sorted(known)}"])
         return body
-
-    def _texts(self, body: dict[str, Any], name: str) -> list[str]:
-        given = body.get(name)
-        if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-            raise _RefusedError(400, [f"{name} must be a list of texts"])
-        return given
-
-    def _ids(self, body: dict[str, Any], name: str) -> list[str]:
-        return [self._id(each) for each in self._texts(body, name)]
-
-    def _id(self, text: str) -> str:
-        if not UUID.fullmatch(text):
-            raise _RefusedError(400, ["id must be a UUID"])
-        return text.lower()
-
-    def _asset(self, photo: Photo) -> dict[str, Any]:
-        taken, digest = _iso(photo.taken), hashlib.sha1(photo.id.encode()).digest()
-        thumbhash = None if photo.preview is None else base64.b64encode(b"%d" % photo.picture + digest[:20]).decode()
-        return {
-            "id": photo.id, "ownerId": str(uuid.UUID(int=2**76 * 4 + 2**63 + photo.partner)), "type": photo.type,
-            "originalFileName": photo.name, "originalPath": f"/data/{photo.name}", "visibility": photo.visibility,
-            "checksum": base64.b64encode(digest).decode(), "thumbhash": thumbhash, "createdAt": _iso(photo.created),
-            "fileCreatedAt": taken, "fileModifiedAt": taken, "localDateTime": taken, "updatedAt": _iso(photo.updated),
-            "isArchived": photo.visibility == "archive", "isEdited": False, "isFavorite": False, "isOffline": False,
-            "isTrashed": photo.trashed, "hasMetadata": True, "duration": None, "width": 640, "height": 480,
-        }  # fmt: skip
 
     def _tag_shown(self, tag: Tag) -> dict[str, Any]:
         made = {"id": tag.id, "name": tag.value.rsplit("/", 1)[-1], "value": tag.value}
-        made |= {"createdAt": _iso(tag.created), "updatedAt": _iso(tag.created)}
+        made |= {"createdAt": iso(tag.created), "updatedAt": iso(tag.created)}
         return made | ({"parentId": tag.parent} if tag.parent else {})
 
     def _uuid(self) -> str:
@@ -447,15 +290,3 @@ class FakeImmich(FakeServer):
         """Return the time by the server's clock, later than at the last change."""
         self._last = max(self.now(), self._last + 1e-6)
         return self._last
-
-
-def _iso(seconds: float) -> str:
-    """Return a time as Immich writes it, cut to milliseconds."""
-    shown = datetime.fromtimestamp(int(seconds * 1000) / 1000, UTC)
-    return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _time(text: object) -> float:
-    if not isinstance(text, str) or not DATE.fullmatch(text):
-        raise _RefusedError(400, [f"expected a date and time, not {text!r}"])
-    return datetime.fromisoformat(text).timestamp()

@@ -28,6 +28,7 @@ AT_ONCE = 10  # Pages whose tags are asked for together
 MOST_PREVIEW = 2**25  # Bytes
 DEEPEST = 50  # Tags under each other, from where on photos are asked for themselves
 BATCH = 500  # Photos or tags of a request that writes
+BRANCHES = 200  # Photos that are looked for by their ids at once
 OWN = "visterm"
 """Our own tags are under this one, which no photo has by itself: where one under it is found, that is all."""
 
@@ -152,26 +153,37 @@ class Immich:
         return answer.content
 
     def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
-        """Return those of some pairs that are there now, by a search for each tag, or by asking for each photo."""
+        """Return those of some pairs that are there now; photos in doubt are asked for one by one.
+
+        Up to 3.1 there is a search for each tag. From 3.2 on, one finds the photos of a batch that have all their tags.
+        """
         _, tags = self._tags()
         parents = {tag.parent for tag in tags}
-        wanted: dict[str, set[str]] = defaultdict(set)
+        ids = {tag.value: tag.id for tag in tags}
+        by_photo: dict[str, set[str]] = defaultdict(set)
+        by_tag: dict[str, set[str]] = defaultdict(set)
         for pair in pairs:
-            wanted[pair.tag].add(pair.photo)
+            if pair.tag in ids:
+                by_photo[checked_id(pair.photo)].add(pair.tag)
+                by_tag[pair.tag].add(checked_id(pair.photo))
+        plain = [value for value in by_tag if ids[value] not in parents]
+        unsure = {photo for photo, values in by_photo.items() if not values.issubset(plain)}
         found: set[tuple[str, str]] = set()
-        unsure: set[str] = set()
-        most = len({pair.photo for pair in pairs})  # Requests, if each photo was asked for
-        for tag in tags:
-            photos = wanted.get(tag.value, set()) - unsure
-            if not photos or most < len(wanted) or tag.id in parents:
-                unsure |= photos
-                continue
-            for items, _ in self._pages(Search(tag=tag.id)):
-                found |= {(item.id, tag.value) for item in items if item.id in photos}
-                most -= 1
-        for photo in unsure:
-            asked = {pair.tag for pair in pairs if pair.photo == photo}
-            found |= {(photo, value) for value in asked.intersection(self._tags_of(photo) or ())}
+        if self._new() and len(by_photo) < BRANCHES * len(plain):
+            sets = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in sorted(set(by_photo) - unsure)]
+            unsure = set(by_photo)
+            for some in _batches(sets, BRANCHES):
+                for items, _ in self._pages(Search(pairs=tuple(some))):
+                    unsure.difference_update(item.id for item in items)
+            found = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
+        elif len(by_photo) > len(plain):
+            for value in plain:
+                for items, _ in self._pages(Search(tags=(ids[value],))):
+                    found |= {(item.id, value) for item in items} & {(photo, value) for photo in by_tag[value]}
+        else:
+            unsure = set(by_photo)
+        for photo in sorted(unsure):
+            found |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
         return found
 
     def add(self, pairs: Collection[Pair]) -> list[Refused]:
@@ -286,36 +298,48 @@ class Immich:
                 held |= dict.fromkeys(photos.intersection(item.id for item in items), ())
         rest = photos - set(held)
         if len(rest) > len(tags):
-            under: dict[str, list[_Tag]] = defaultdict(list)
-            for tag in tags:
-                under[tag.parent].append(tag)
-            sure: dict[str, list[str]] = defaultdict(list)
-            unsure: set[str] = set()
-
-            def look(level: list[_Tag], deep: int = 0) -> set[str]:
-                """Return the photos that have one of some tags, or one under them."""
-                every: set[str] = set()
-                for tag in level:
-                    found: set[str] = set()
-                    for items, _ in self._pages(replace(search, tag=tag.id), place):
-                        found |= rest.intersection(item.id for item in items)
-                    if found and deep == DEEPEST:
-                        unsure.update(found)
-                    below = look(under[tag.id], deep + 1) if found and deep < DEEPEST else set()
-                    for photo in found - below:
-                        sure[photo].append(tag.value)
-                    if tag.value != OWN:
-                        unsure.update(found & below)
-                    every |= found
-                return every
-
-            look(under[""])
-            held |= {photo: tuple(sorted(values)) for photo, values in sure.items() if photo not in unsure}
+            held |= self._by_tags(search, place, rest, tags)
         for photo in sorted(rest - set(held)):
             values = self._tags_of(photo)
             if values is not None:
                 held[photo] = values
         return held
+
+    def _by_tags(
+        self, search: Search, place: Place, photos: set[str], tags: Sequence[_Tag]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the tags of photos of a search by a search for each tag, of the photos that leave no doubt."""
+        under: dict[str, list[_Tag]] = defaultdict(list)
+        for tag in tags:
+            under[tag.parent].append(tag)
+        sure: dict[str, list[str]] = defaultdict(list)
+        unsure: set[str] = set()
+
+        def having(*some: _Tag) -> set[str]:
+            every = self._pages(replace(search, tags=tuple(tag.id for tag in some)), place)
+            return photos.intersection(item.id for items, _ in every for item in items)
+
+        def look(level: list[_Tag], deep: int = 0) -> set[str]:
+            """Return the photos that have one of some tags, or one under them."""
+            every: set[str] = set()
+            for tag in level:
+                found = having(tag)
+                if found and deep == DEEPEST:
+                    unsure.update(found)
+                below = look(under[tag.id], deep + 1) if found and deep < DEEPEST else set()
+                for photo in found - below:
+                    sure[photo].append(tag.value)
+                if tag.value != OWN:
+                    unsure.update(found & below)
+                every |= found
+            return every
+
+        top = under[""]
+        peoples = [tag for tag in top if tag.value != OWN]
+        if self._new() and len(peoples) > 2 and not having(*peoples):
+            top = [tag for tag in top if tag.value == OWN]  # what has changed is what visterm has written
+        look(top)
+        return {photo: tuple(sorted(values)) for photo, values in sure.items() if photo not in unsure}
 
 
 def _read_tags(answer: object) -> list[_Tag]:
@@ -335,8 +359,8 @@ def _shared(sets: dict[str, set[str]]) -> list[tuple[frozenset[str], list[str]]]
     return list(groups.items())
 
 
-def _batches(values: Sequence[T]) -> Iterable[Sequence[T]]:
-    return (values[start : start + BATCH] for start in range(0, len(values), BATCH))
+def _batches(values: Sequence[T], most: int = BATCH) -> Iterable[Sequence[T]]:
+    return (values[start : start + most] for start in range(0, len(values), most))
 
 
 def _clock(answer: Answer) -> datetime:

@@ -30,8 +30,9 @@ class Search:
 
     updated: str = ""  # Not before this time
     until: str = ""  # Taken before this time
-    tag: str = ""  # With this tag, or one under it
+    tags: tuple[str, ...] = ()  # With one of these, or one under them; up to 3.1 there is at most one
     untagged: bool = False
+    pairs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # From 3.2 on: one of these, with all of its tags
 
     def flat(self, place: Place) -> dict[str, Any]:
         """Return the body up to Immich 3.1."""
@@ -40,8 +41,8 @@ class Search:
             body["updatedAfter"] = self.updated
         if self.until:
             body["takenBefore"] = self.until
-        if self.tag or self.untagged:
-            body["tagIds"] = [self.tag] if self.tag else None
+        if self.tags or self.untagged:
+            body["tagIds"] = list(self.tags) or None
         if place.taken:
             body["takenAfter"] = place.taken
         if place.token:
@@ -56,10 +57,12 @@ class Search:
         if self.until or place.taken:
             limits = {"lte": self.until, "gte": place.taken}
             chosen["takenAt"] = {name: value for name, value in limits.items() if value}
-        if self.tag:
-            chosen["tagIds"] = {"any": [self.tag]}
+        if self.tags:
+            chosen["tagIds"] = {"any": list(self.tags)}
         if self.untagged:
             chosen["hasTags"] = {"eq": False}
+        if self.pairs:
+            chosen["or"] = [{"id": {"eq": photo}, "tagIds": {"all": list(tags)}} for photo, tags in self.pairs]
         body = {"filter": chosen, "size": PAGE, "orderBy": {"field": "fileCreatedAt", "direction": "asc"}}
         return body | ({"cursor": place.token} if place.token else {})
 
