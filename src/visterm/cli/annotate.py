@@ -98,7 +98,7 @@ def annotate(
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
     found = find(tagger.encoder, images)
-    not_read = say_not_read([] if tagger.encoder.reads == "names" else images)
+    not_read = say_not_read([] if tagger.encoder.reads == "names" else images, videos=True)
     wanted = TagsWanted(k, new_only, added, precision, best_f1, min_confidence)
     executor = options.executor_of(ray, jobs)
     if out is not None:

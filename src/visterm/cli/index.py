@@ -77,7 +77,7 @@ def index(
         move_encoder(catalogue.tagger.encoder, device)
         for line in device_lines(catalogue.tagger.encoder):
             say(line)
-    not_read, read = say_not_read([images]), dict[str, Any]()
+    not_read, read = say_not_read([images], videos=True), dict[str, Any]()
     try:
         if tags is None:
             done = catalogue.index(images, follow_links=follow_links, progress=Bars())

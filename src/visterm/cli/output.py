@@ -145,11 +145,14 @@ def check_tags_read(corpus: Corpus, separator: str | None) -> dict[str, Any]:
     return found.facts()
 
 
-def say_not_read(folders: Iterable[str | os.PathLike[str]]) -> dict[str, int]:
-    """Report how many files in folders of photos are not read, by kind; return the counts for JSON."""
+def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> dict[str, int]:
+    """Report how many files in folders of photos are not read, by kind; return the counts for JSON.
+
+    `videos` says whether the command reads videos.
+    """
     from visterm.data.image_folders import count_not_read
 
-    found = count_not_read(folders)
+    found = count_not_read(folders, videos=videos)
     if line := found.line():
         say(line)
     return found.as_dict()

@@ -70,6 +70,7 @@ class Hit:
     catalogue: str | None = None  # Its catalogue, where several are searched as one
     source: str | None = None
     """How a person tagged it with all the words: gave them ("person"), or "accepted" some; None of others."""
+    at: float | None = None  # Of a video: the moment that is meant, in seconds from the beginning
 
     def __repr__(self) -> str:
         """Return the image with one number, its confidence; `score` has the other."""
@@ -81,7 +82,7 @@ class Hit:
         """Return the hit as it stands in JSON; without what is not known."""
         values = {
             "confidence": self.confidence, "id": self.id, "path": self.path, "catalogue": self.catalogue,
-            "source": self.source,
+            "source": self.source, "at": self.at,
         }  # fmt: skip
         known = {name: value for name, value in values.items() if value is not None}
         return {"image": self.image, "score": self.score} | known

@@ -29,10 +29,11 @@ IMAGES = PHOTO | HEIC | RAW
 """Suffixes, in small letters, of files that are images, whether or not their readers are installed."""
 
 BESIDE_PHOTOS = frozenset({".xmp"})  # Read with their photos, and never counted
-OTHER = "other"
+OTHER, VIDEOS = "other", "video"
 
 HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In the order in which they are looked for
 HEIC_ADVICE = "pip install 'visterm[heif]'"
+VIDEO_ADVICE = "the program ffmpeg"
 RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
 
 _SHOWN = 3  # Suffixes that are named of a kind
@@ -58,11 +59,16 @@ def reads_raw() -> bool:
     return find_spec("rawpy") is not None or shutil.which("exiftool") is not None
 
 
+def reads_videos() -> bool:
+    """Return whether the programs are installed that take frames out of videos."""
+    return shutil.which("ffmpeg") is not None and shutil.which("ffprobe") is not None
+
+
 KINDS = (
     Kind("photo", "photo", PHOTO, lambda: True),
     Kind("heic", "HEIC file", HEIC, reads_heic, HEIC_ADVICE),
     Kind("raw", "RAW file", RAW, reads_raw, RAW_ADVICE),
-    Kind("video", "video", VIDEO, lambda: False),
+    Kind(VIDEOS, "video", VIDEO, reads_videos, VIDEO_ADVICE),
 )
 
 
@@ -71,9 +77,10 @@ def suffix_of(name: str | os.PathLike[str]) -> str:
     return os.path.splitext(os.fspath(name))[1].lower()
 
 
-def readable_suffixes() -> frozenset[str]:
-    """Return the suffixes of the files that are read here as images, in small letters."""
-    return frozenset().union(*(kind.suffixes for kind in KINDS if kind.name != "video" and kind.is_readable()))
+def readable_suffixes(*, videos: bool = False) -> frozenset[str]:
+    """Return the suffixes of the files that are read here as images, in small letters; with `videos` of these, too."""
+    kinds = [kind for kind in KINDS if videos or kind.name != VIDEOS]
+    return frozenset().union(*(kind.suffixes for kind in kinds if kind.is_readable()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,9 @@ class NotRead:
 
     def line(self) -> str:
         """Return the counts as a sentence; empty where there are none."""
-        found = [(kind.name, kind.noun, kind.advice) for kind in KINDS if self.count(kind.name)]
+        found = [
+            (kind.name, kind.noun, "" if kind.is_readable() else kind.advice) for kind in KINDS if self.count(kind.name)
+        ]
         found += [(OTHER, OTHER, "")] if self.count(OTHER) else []
         counts = [f"{count_of(self.count(name), noun)} ({self._named(name, advice)})" for name, noun, advice in found]
         return f"Not read: {', '.join(counts)}." if counts else ""
@@ -104,9 +113,14 @@ class NotRead:
         return f"{named}{', ...' if len(first) > _SHOWN else ''}{f'; read with: {advice}' if advice else ''}"
 
 
-def count_by_kind(names: Iterable[str]) -> NotRead:
-    """Count those of some files that are not read here."""
-    unread = [kind for kind in KINDS if not kind.is_readable()]
+def is_video(path: object) -> bool:
+    """Return whether a file is a video by its suffix."""
+    return isinstance(path, str | os.PathLike) and suffix_of(path) in VIDEO
+
+
+def count_by_kind(names: Iterable[str], *, videos: bool = False) -> NotRead:
+    """Count those of some files that are not read here; without `videos`, no video is."""
+    unread = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEOS and not videos)]
     kinds = {suffix: kind.name for kind in unread for suffix in kind.suffixes}
     read = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | BESIDE_PHOTOS
     found: dict[str, dict[str, int]] = {}

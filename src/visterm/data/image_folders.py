@@ -18,27 +18,34 @@ SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot"
 COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Those that messages name
 
 
-def count_not_read(paths: Iterable[str | os.PathLike[str]]) -> NotRead:
-    """Count the files that are not read in those of the paths that are folders; hidden ones don't count."""
+def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> NotRead:
+    """Count the files that are not read in those of the paths that are folders; hidden ones don't count.
+
+    `videos` says whether videos are read, where ffmpeg is installed.
+    """
     folders = (path for path in map(as_path, paths) if path.is_dir())
-    return count_by_kind(name for folder in folders for name in _files_below(folder))
+    return count_by_kind((name for folder in folders for name in _files_below(folder)), videos=videos)
 
 
 def find_images(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, hidden: list[str] | None = None
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    hidden: list[str] | None = None,
+    videos: bool = False,
 ) -> list[Path]:
     """List image files, in the order given, each folder's sorted by their path inside it, each file once.
 
     A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of images.
     Hidden files and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are
-    left out, and the folders appended to `hidden`; links to folders are not followed. Raises DataError if a path does
+    left out, and the folders appended to `hidden`; links to folders are not followed. With `videos`, those of folders
+    are listed, too, where ffmpeg is installed. Raises DataError if a path does
     not exist, or a folder cannot be listed.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: dict[Path, None] = {}
     for path in map(as_path, given):
         if path.is_dir():
-            found.update(dict.fromkeys(path / name for name in _names_in(path, hidden)))
+            found.update(dict.fromkeys(path / name for name in _names_in(path, hidden, videos=videos)))
         elif path.exists():
             found[path] = None
         else:
@@ -114,9 +121,9 @@ def hidden_remarks(hidden: Sequence[str]) -> list[str]:
     return [f"Not searched: {count_of(len(hidden), 'hidden or thumbnail folder')} (such as '{hidden[0]}')."]
 
 
-def _names_in(folder: Path, hidden: list[str] | None = None) -> list[str]:
+def _names_in(folder: Path, hidden: list[str] | None = None, *, videos: bool = False) -> list[str]:
     """List the images of a folder by their paths inside it, sorted, without those of hidden folders."""
-    suffixes = readable_suffixes()
+    suffixes = readable_suffixes(videos=videos and as_remote(folder) is None)
     return sorted(name for name in _files_below(folder, hidden=hidden) if suffix_of(name) in suffixes)
 
 

@@ -264,15 +264,17 @@ def as_corpus(images: Photos, tags: Any) -> Corpus:
     return Corpus.of(items, names, tags)
 
 
-def as_images(images: Photos, *, hidden: list[str] | None = None) -> tuple[list[str], Sequence[Any]]:
+def as_images(
+    images: Photos, *, hidden: list[str] | None = None, videos: bool = False
+) -> tuple[list[str], Sequence[Any]]:
     """Return names and images: of a file, of a folder, or of a sequence of paths, numbers or arrays.
 
-    Hidden folders that were left out are appended to `hidden`.
+    Hidden folders that were left out are appended to `hidden`. With `videos`, those of a folder are among them.
     """
     if isinstance(images, Corpus):
         return images.names, images.images
     if isinstance(images, str | os.PathLike):
-        folder, images = images, find_images(images, hidden=hidden)
+        folder, images = images, find_images(images, hidden=hidden, videos=videos)
         if not images:
             raise DataError(no_images(folder))
     if not isinstance(images, Sequence | np.ndarray):

@@ -85,6 +85,7 @@ class Indexing:
             self._commit_what_is_known(photos, found)
             self._rename({found.kept[place]: photos.names[place] for place in named if place in found.kept})
             self._writer.features.sweep()
+            self._writer.videos.sweep()
             self._list_links(photos)
             done = Indexed(
                 moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out), remarks=photos.remarks

@@ -102,7 +102,7 @@ def learn(
         writer = RowWriter(tagger, stored, run.id)
         here = stored.tags.held().keys() | stored.tags.rejected().keys()
         writer.encode_missing(sorted(here), CHUNK, job, progress)
-        train, held_out = gathered(stored, writer.features)
+        train, held_out = gathered(tagger, stored, writer.features)
         if train.n_tagged == 0:
             raise DataError("The images with tags are all among those held out. Tag some more.")
         moves_tags = not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)

@@ -25,26 +25,24 @@ ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
 
 def ranked_by_likeness(
     tagger: Tagger, searched: Searched, image: ImageLike, k: int, among: NDArray[np.int64] | None
-) -> Ranking:
-    """Rank images by how like another they are; see `Searchable.like`."""
+) -> tuple[Ranking, Matrix]:
+    """Rank images by how like another they are, see `Searchable.like`; return its row, too."""
     image_id = id_of(searched, image)
     if image_id is None:
         X, _, skipped = tagger.encoder.encode([image])
         if skipped:
             raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
     row: Matrix = tagger.model.image_rows(X) if image_id is None else searched.current_rows().rows([image_id])
+    row = row / np.maximum(row_lengths(row)[0], np.finfo(np.float32).tiny)
     while True:
-        everything, lengths = searched.lengths()
-        ids = everything if among is None else among
-        products = searched.current_rows().products(row, among)[:, 0]  # of all, one stream of the rows
-        if len(products) == len(ids):  # else rows were written between the two looks at them
+        rows = searched.current_rows()
+        ids = rows.ids if among is None else among
+        cosines = rows.products(row, among, unit=True)[:, 0]  # of all, one stream of the rows
+        if len(cosines) == len(ids):  # else rows were written between the two looks at them
             break
-    if among is not None:
-        lengths = lengths[np.searchsorted(everything, ids)]
-    cosines = products / np.maximum(lengths * float(row_lengths(row)[0]), np.finfo(np.float32).tiny)
     others = np.flatnonzero(ids != image_id) if image_id is not None else np.arange(len(ids))
     places, scores = top_k(np.ascontiguousarray(cosines[None, others], np.float32), check_k(k, len(others)))
-    return Ranking(ids[others[places]], scores)
+    return Ranking(ids[others[places]], scores), row
 
 
 def id_of(searched: Searched, image: ImageLike) -> int | None:

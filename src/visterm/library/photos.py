@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from visterm.core.errors import CorruptFileError, DataError, UserError
 from visterm.core.remote import as_path, is_remote, real_path
 from visterm.core.tables import ENCODERS
@@ -15,7 +17,8 @@ from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import hidden_remarks
+from visterm.data.file_kinds import is_video
+from visterm.data.image_folders import find_images, hidden_remarks
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.library.files import full_paths, is_inside
@@ -83,7 +86,7 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     root = None if folder is None or is_features(folder) else real_path(folder)
     hidden: list[str] = []
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
-        names, items = as_images(images, hidden=hidden)
+        names, items = as_images(images, hidden=hidden, videos=encoder.reads != "names")
         encoder.refuse_unknown(items, only_if_all=True)
         return Listed(items, names, [None] * len(items), encoder, None, root, root, remarks=hidden_remarks(hidden))
     corpus = as_corpus(images, tags)
@@ -93,6 +96,12 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     if folder is not None and corpus.folder is not None:  # photos without tags are indexed, too
         names, items = [*names, *corpus.untagged], [*items, *(corpus.folder / name for name in corpus.untagged)]
         given += [None] * len(corpus.untagged)
+        if root is not None and encoder.reads != "names":
+            there = {os.fspath(item) for item in items if not isinstance(item, np.ndarray)}
+            videos = [str(path) for path in find_images(root, videos=True) if is_video(path)]
+            videos = [path for path in videos if path not in there]
+            names, items = [*names, *videos], [*items, *videos]
+            given += [None] * len(videos)
     named_in = root if corpus.folder is None else real_path(corpus.folder)
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)

@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from visterm.core.checks import check_k, finite_rows
+from visterm.core.errors import ImageError
 from visterm.core.progress import Progress, Steps, reported
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.contents import file_state, file_states, reading_threads, taken_of
+from visterm.data.file_kinds import is_video
 from visterm.features.shard_work import CHANGED
+from visterm.features.video_rows import AT_ONCE, NO_FRAME, encode_frames
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
 from visterm.library.job import CatalogueJob
 from visterm.library.photos import Listed
-from visterm.store.images import ImageRecord, Record, read_records
+from visterm.library.videos import CatalogueVideos, ReadVideo
+from visterm.store.frames import frame_record
+from visterm.store.images import FRAME, ImageRecord, Record, read_records
 from visterm.store.tags import Prediction
+from visterm.tagging.annotating import best_of
 
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
@@ -50,6 +56,7 @@ class RowWriter:
         self._tagger, self._stored, self._run_id = tagger, stored, run_id
         self._n_jobs = getattr(tagger.encoder, "n_jobs", None)
         self.features = CatalogueFeatures(stored, tagger.encoder.fingerprint)
+        self.videos = CatalogueVideos(stored, self._n_jobs)
 
     def take_in(
         self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
@@ -57,8 +64,46 @@ class RowWriter:
         """Encode some of the photos, and commit them; return the places of those taken in, and the others with reasons.
 
         `changed` has the ids of the images that are there already and have another content now; `steps` shows each
-        image.
+        image. Videos come last, a few at a time.
         """
+        videos = [place for place in places if is_video(photos.items[place])]
+        if not videos:
+            return self._take_photos(photos, places, changed, steps)
+        taken, skipped = self._take_photos(photos, np.setdiff1d(places, videos).tolist(), changed, steps)
+        for start in range(0, len(videos), AT_ONCE):
+            more, left_out = self._take_videos(photos, videos[start : start + AT_ONCE], changed, steps)
+            taken, skipped = [*taken, *more], [*skipped, *left_out]
+        return taken, skipped
+
+    def _take_videos(
+        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
+    ) -> tuple[list[int], list[Skipped]]:
+        """Take in some videos as `take_in` takes photos; a video is encoded as its frames."""
+        paths = [str(path) for path in full_paths([photos.items[place] for place in places])]
+        names, tags = [photos.names[place] for place in places], [photos.tags[place] or () for place in places]
+        read = self.videos.read(paths, names, tags)
+        skipped = [video for video in read if isinstance(video, Skipped)]
+        films = [(place, video) for place, video in zip(places, read, strict=True) if isinstance(video, ReadVideo)]
+        found = encode_frames(self._tagger.encoder, [video.files for _, video in films])
+        rows, taken, records, moments = [], [], [], []
+        for number, (place, video) in enumerate(films):
+            there = [row for row, (of_video, _) in enumerate(found.frames) if of_video == number]
+            state = video.record.n_bytes, video.record.mtime_ns
+            if not there or file_state(str(video.record.path)) != state:
+                skipped.append(Skipped(str(video.record.path), CHANGED if there else NO_FRAME))
+                continue
+            taken.append(place)
+            records.append(video.record)
+            moments.append([video.moments[found.frames[row][1]] for row in there])
+            rows += there
+        self._commit(photos, found.rows[np.array(rows, np.int64)], taken, records, changed, skipped, moments)
+        steps.advance(len(places))
+        return taken, skipped
+
+    def _take_photos(
+        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
+    ) -> tuple[list[int], list[Skipped]]:
+        """Take in photos, see `take_in`."""
         items = [photos.items[place] for place in places]
         paths = full_paths(items)
         before = file_states(paths)
@@ -92,7 +137,7 @@ class RowWriter:
         missing = stored.images.without_rows(self._rows_of())
         if not missing:
             return Filled(0, 0)
-        ready = self.features.in_order(missing)
+        ready = self.features.in_order(missing)  # videos by their first frames: the others go with them
         others = sorted(set(missing) - set(ready))
         n_rows = n_encoded = 0
         with reported(progress, "make rows", len(missing)):
@@ -103,7 +148,7 @@ class RowWriter:
                 if job.cancelled:
                     break
                 if there:
-                    ids, X = self.features.rows(chunk)
+                    ids, X = self.features.rows(stored.frames.with_frames(chunk))
                     self._commit_rows(ids, X, None)
                     progress.advance(len(chunk))
                 else:
@@ -127,18 +172,19 @@ class RowWriter:
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Predict the tags of all images without predictions of the run, here or gone, from their features."""
         missing = self._stored.database.rows(  # gone ones may come back
-            "SELECT id FROM images WHERE NOT EXISTS "
+            "SELECT id FROM images WHERE file_type != ? AND NOT EXISTS "
             "(SELECT 1 FROM predictions WHERE run_id = ? AND image_id = images.id)",
-            (self._run_id,),
+            (FRAME, self._run_id),
         )
         ids = self.features.in_order([row[0] for row in missing])
         with reported(progress, "predict", len(ids)):
             for start in range(0, len(ids), chunk_size):
                 if job.cancelled:
                     break
-                chunk, X = self.features.rows(ids[start : start + chunk_size])
+                some = ids[start : start + chunk_size]
+                chunk, X = self.features.rows(self._stored.frames.with_frames(some))
                 self._stored.tags.set_predictions(self._run_id, self._predictions(X, chunk))
-                progress.advance(len(chunk))
+                progress.advance(len(some))
 
     def spelled(self, photos: Listed) -> Listed:
         """Return photos with their tags as the run spells them, each once; empty ones are left out.
@@ -171,10 +217,19 @@ class RowWriter:
         records: Sequence[Record],
         changed: Mapping[int, int],
         skipped: Sequence[Skipped],
+        moments: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        """Take images in, or put their new content in place of the old, in one transaction."""
+        """Take images in, or put their new content in place of the old, in one transaction.
+
+        With the `moments` of videos there is a row for each of them.
+        """
         stored = self._stored
-        shard = self.features.write([record.name for record in records], [record.sha256 for record in records], X)
+        of_rows = [
+            frame_record(video, at) if i else video
+            for video, of_video in zip(records, moments or [(0.0,)] * len(records), strict=True)
+            for i, at in enumerate(of_video)
+        ]
+        shard = self.features.write([record.name for record in of_rows], [record.sha256 for record in of_rows], X)
         U = self._tagger.model.image_rows(X) if records else None
         with stored.transaction():
             stored.skipped.add(skipped)
@@ -189,6 +244,9 @@ class RowWriter:
                             stored.tags.set_from_file(changed[place], record.tags)
                 is_new = [(i, r.tags) for p, i, r in zip(taken, ids, records, strict=True) if p not in changed]
                 stored.tags.give_many(is_new, "file")
+                if moments is not None:
+                    videos = zip(ids, records, moments, strict=True)
+                    ids = [image_id for video in videos for image_id in stored.frames.set(*video)]
                 self._keep(ids, X, U, shard)
                 stored.skipped.remove([record.path for record in records if record.path is not None])
 
@@ -205,20 +263,28 @@ class RowWriter:
         self._stored.tags.set_predictions(self._run_id, self._predictions(X, ids))
 
     def _predictions(self, X: Matrix, ids: Sequence[int]) -> Any:
-        return predictions_of(self._tagger, X, ids, self._stored.tags.rejected(ids))
+        images = self._stored.frames.videos_of(ids)
+        return predictions_of(self._tagger, X, images, self._stored.tags.rejected(images))
 
     def _encode_again(self, image_ids: Sequence[int], steps: Steps) -> list[int]:
         """Encode images that are as the catalogue knows them, and commit their rows and features; give these images."""
         images = [image for image in self._stored.images.get_many(image_ids) if _is_as_known(image)]
-        if not images:
+        files, failed = [], []
+        for image in self._stored.images.get_many(self._stored.frames.with_frames([image.id for image in images])):
+            try:
+                files.append((image, str(self.videos.picture_of(image))))
+            except ImageError as error:
+                failed.append(Skipped(error.path, error.reason))
+        if not files:
             return []
-        X, kept, failed = self._tagger.encoder.encode([str(image.path) for image in images], progress=steps)
-        good = finite_rows(X)
-        rows = [row for row, i in enumerate(kept) if good[row] and _is_as_known(images[i])]
-        these = [images[kept[row]] for row in rows]
+        X, kept, more = self._tagger.encoder.encode([file for _, file in files], progress=steps)
+        good, known = finite_rows(X), {image.id for image in images if _is_as_known(image)}
+        videos = self._stored.frames.videos_of([files[i][0].id for i in kept])
+        rows = [row for row, video in enumerate(videos) if good[row] and video in known]
+        these = [files[kept[row]][0] for row in rows]
         X = X if len(rows) == len(kept) else X[np.array(rows, np.int64)]
         shard = self.features.write([image.name for image in these], [image.sha256 for image in these], X)
-        self._stored.skipped.add(map(_in_full, failed))
+        self._stored.skipped.add(map(_in_full, [*failed, *more]))
         self._commit_rows([image.id for image in these], X, shard)
         return [image.id for image in these]
 
@@ -244,8 +310,8 @@ def predictions_of(
 ) -> dict[int, list[Prediction]]:
     """Return the k best tags (0: all) of images, by id, best first; none that a person rejected there.
 
-    `X`, array or CSR, has shape (n_images, n_features); `image_ids` are those of its rows. `rejected` has the tags that
-    do not come back, by id.
+    `X`, array or CSR, has shape (n_rows, n_features); `image_ids` are those of its rows. Of a video, whose frames have
+    a row each, a tag has the best score of its frames. `rejected` has the tags that do not come back, by id.
     """
     if len(image_ids) == 0:
         return {}
@@ -256,11 +322,12 @@ def predictions_of(
     found: dict[int, list[Prediction]] = {}
     for row, image_id in enumerate(image_ids):
         left_out = set(map(tag_key, rejected.get(image_id, ())))
-        found[image_id] = [
+        of_row = [
             Prediction(tags[tag], float(scores[row, i]), None if sure is None else float(sure[row, i]))
             for i, tag in enumerate(np.asarray(places[row]).tolist())
             if not left_out or tag_key(tags[tag]) not in left_out
         ][: k or None]
+        found[image_id] = best_of(found[image_id], of_row)[: k or None] if image_id in found else of_row
     return found
 
 
@@ -270,12 +337,12 @@ def annotate_images(
     """Tag images of a catalogue, by their features where it has them, else by their files; see `Catalogue.annotate`."""
     check_k(k, 0)
     rejected = stored.tags.rejected(image_ids)
-    there, X = CatalogueFeatures(stored, tagger.encoder.fingerprint).rows(image_ids)
-    found = predictions_of(tagger, X, there, rejected, k)
+    there, X = CatalogueFeatures(stored, tagger.encoder.fingerprint).rows(stored.frames.with_frames(image_ids))
+    found = predictions_of(tagger, X, stored.frames.videos_of(there), rejected, k)
     others = [
         (image.id, image.path)
         for image in stored.images.get_many(image_ids)
-        if image.id not in found and image.path is not None
+        if image.id not in found and image.path is not None and not is_video(image.path)
     ]
     if others:
         rows, kept, _ = tagger.encoder.encode([path for _, path in others])

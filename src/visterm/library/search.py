@@ -122,6 +122,7 @@ class Searchable:
         check_k(k, 0)
         query = self.query_weights(words)
         learned = query.weights.nnz > 0 or query.outside is not None
+        q: Any = None
         calibration = _calibration(tagger, combine, limited=limited and learned)
         rows = self.searched.current_rows()
         meant = query.weights.indices, query.weights.data  # the tags; above 0 those that images should show
@@ -130,6 +131,10 @@ class Searchable:
         hand = hand_tagged(self.searched, tagger.vocabulary, query)
         if len(hand.ids):
             hand = hand.among(rows.ids if ids is None else ids)
+        if learned:
+            q = _weighed(query, word_rows)
+            if query.outside is not None:
+                q = q + (query.outside.weights @ query.outside.rows)[None, :]
         n_likely = None
         own: NDArray[Any]
         logs: NDArray[Any]
@@ -146,9 +151,6 @@ class Searchable:
             found, own = Ranking(there[None, :], np.zeros((1, len(there)), np.float32)), np.zeros(len(hand.ids))
             calibration, n_likely = None, max(len(hand.ids), len(there))
         elif combine == "sum":
-            q: Any = _weighed(query, word_rows)
-            if query.outside is not None:
-                q = q + (query.outside.weights @ query.outside.rows)[None, :]
             found = _NOTHING if 0 < k <= len(hand.ids) else _by_sum(rows, q, k, ids, hand.left_out)
             own = rows.products(q, hand.ids)[:, 0] if len(hand.ids) else np.empty(0)
         else:
@@ -170,7 +172,7 @@ class Searchable:
         if calibration is not None:
             scores, certain = rows.products(word_rows, found.ids[0]), hand.certain(found.ids[0], meant[0].size)
             chances = np.exp(calibration.log_confidences(scores, *meant, certain))
-        return Found(self._hits(found, chances, sources), query.unknown, n_likely if limited else None, untrained)
+        return Found(self._hits(found, chances, sources, q=q), query.unknown, n_likely if limited else None, untrained)
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that people gave here are words, too."""
@@ -202,7 +204,8 @@ class Searchable:
         tagger, ids = self.tagger, None
         if among:
             ids = self._passing(among, self.searched.current_rows())
-        return Found(self._hits(ranked_by_likeness(tagger, self.searched, image, k, ids)), [])
+        found, row = ranked_by_likeness(tagger, self.searched, image, k, ids)
+        return Found(self._hits(found, q=row), [])
 
     def browse(self, among: Filter | None = None, k: int = 10, *, after: int = -1) -> Found:
         """List photos that pass a filter, by id, without scores.
@@ -234,14 +237,18 @@ class Searchable:
         )
 
     def _hits(
-        self, found: Ranking, chances: NDArray[np.float64] | None = None, sources: Sequence[str | None] | None = None
+        self,
+        found: Ranking,
+        chances: NDArray[np.float64] | None = None,
+        sources: Sequence[str | None] | None = None,
+        q: Any = None,
     ) -> list[Hit]:
-        """Return the images of the first query of a ranking, with names and places."""
+        """Return the images of the first query of a ranking, with names, places, and the best moments for `q`."""
         scores = found.scores[0].tolist()
         likely: list[float | None] = [None] * len(scores) if chances is None else chances.tolist()
-        places = self.searched.where(found.ids[0].tolist())
+        places = self.searched.where(found.ids[0].tolist(), q)
         return [
-            Hit(one.name, score, chance, id=one.id, path=one.path, catalogue=one.catalogue, source=source)
+            Hit(one.name, score, chance, id=one.id, path=one.path, catalogue=one.catalogue, source=source, at=one.at)
             for one, score, chance, source in zip(places, scores, likely, sources or [None] * len(scores), strict=True)
         ]
 

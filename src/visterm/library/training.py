@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from visterm.library.encoded_features import CatalogueFeatures
 from visterm.metrics.ranking import average_precisions
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
+from visterm.store.rows import stack_rows
 
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
@@ -62,10 +63,11 @@ class Part:
         return vocabulary.encode(self.tags, self.negatives)
 
 
-def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
+def gathered(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
     """Return what is to be learned from, and what is held out: always the same images, by their content.
 
-    Raises DataError if no image has a tag, or none of them can be read.
+    A video stands for its tags with one frame, see `_with_best_frames`. Raises DataError if no image has a tag, or
+    none of them can be read.
     """
     held, rejected = stored.tags.held(), stored.tags.rejected()
     ids, X = features.rows(sorted(held.keys() | rejected.keys()))
@@ -77,8 +79,36 @@ def gathered(stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part
     everything = Part(
         stored.images.get_many(ids), X, [held.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
     )
+    everything = _with_best_frames(everything, tagger, stored, features)
     out = np.array([is_held_out(image) for image in everything.images], np.bool_)
     return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
+
+
+def _with_best_frames(part: Part, tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> Part:
+    """Return images with the row of its best frame for each video.
+
+    A person saw the whole video, and a tag is of some of its frames only. The best frame has the largest sum of scores
+    of the tags that were given or rejected, as far as the run knows them; it knows none: the first.
+    """
+    found = stored.frames.by_video(image.id for image in part.images)
+    if not found:
+        return part
+    ids, F = features.rows([frame.image_id for frames in found.values() for frame in frames])
+    row_of = {image_id: row for row, image_id in enumerate(ids)}
+    which, chosen = [], []
+    for place, image in enumerate(part.images):
+        said = [tagger.vocabulary.get(tag) for tag in (*part.tags[place], *part.negatives[place])]
+        columns = sorted({tag for tag in said if tag is not None})
+        rows = [row_of[frame.image_id] for frame in found.get(image.id, ()) if frame.image_id in row_of]
+        if columns and rows:
+            scores = tagger.model.decision_function(F[np.array(rows)])[:, columns].sum(axis=1)
+            which.append(place)
+            chosen.append(rows[int(np.argmax(scores))])
+    if not which:
+        return part
+    others = np.setdiff1d(np.arange(len(part)), which)
+    X = stack_rows([part.X[others], F[np.array(chosen)]])
+    return replace(part, X=X[np.argsort([*others.tolist(), *which])])
 
 
 def background(stored: StoredCatalogue, features: CatalogueFeatures, train: Part) -> Matrix | None:

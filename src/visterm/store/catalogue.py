@@ -27,6 +27,7 @@ from visterm.core.errors import CorruptFileError, DataError, ShapeError, Storage
 from visterm.core.persist import check_target, new_folder, open_folder
 from visterm.store.connected import Connected
 from visterm.store.database import Database
+from visterm.store.frames import Frames
 from visterm.store.images import Images, Record, SkippedFiles
 from visterm.store.jobs import History, Jobs
 from visterm.store.lance_segment import LancePlace, lance_uri
@@ -126,6 +127,7 @@ class StoredCatalogue(SearchedCatalogue):
         self.folder = folder
         self.database = database
         self.images = Images(database)
+        self.frames = Frames(database)
         self.tags = Tags(database)
         self.runs = Runs(database)
         self.jobs = Jobs(database)

@@ -21,8 +21,9 @@ from visterm.core.errors import DataError
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
-from visterm.store.rows import stack_rows
+from visterm.store.rows import row_lengths, stack_rows
 
+BLOCK = 65536  # Rows whose lengths are measured at a time
 QUERY_BLOCK = 64  # Queries whose best rows are found at a time
 PASSED_OVER = 200
 """Hidden rows up to which a search finds that many more, and drops them; with more it reads the others one by one."""
@@ -33,20 +34,44 @@ BLOCK_BYTES = 2**24  # Scores held at a time, of some queries and some sparse ro
 
 @dataclass(eq=False)
 class CurrentRows:
-    """Rows to search, under the ids of their images."""
+    """Rows to search, under the ids of their images.
+
+    A video has a row for each of its frames. The first is under its own id, the others under those in `frames`, which
+    nobody else sees: a video is found once, with the largest product of its frames.
+    """
 
     version: str  # Of the tables: another one means that rows have changed
     parts: Sequence[Part]  # The segments of one run
     width: int | None  # None where there are no rows
+    frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    """Ids of frames after the first, and of their videos, in the order of the videos; shape (n, 2)."""
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts))
+        return len(self.ids) if len(self.frames) else sum(map(len, self.parts))
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """Ids of the images, in order."""
+        """Ids of the images, in order; a video once."""
+        return self.row_ids[~np.isin(self.row_ids, self.frames[:, 0])] if len(self.frames) else self.row_ids
+
+    @cached_property
+    def row_ids(self) -> NDArray[np.int64]:
+        """Ids of the rows, in order: those of frames apart."""
         ids = [np.delete(part.ids, part.hidden) if len(part.hidden) else part.ids for part in self.parts]
         return np.sort(np.concatenate([np.empty(0, np.int64), *ids]))
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.float32]:
+        """The lengths of rows, in the order of `row_ids`."""
+        starts = range(0, len(self.row_ids), BLOCK)
+        parts = [row_lengths(self.rows(self.row_ids[at : at + BLOCK])) for at in starts]
+        lengths: NDArray[np.float32] = np.concatenate([np.empty(0, np.float32), *parts])
+        return np.maximum(lengths, np.finfo(np.float32).tiny)
+
+    @cached_property
+    def _videos(self) -> dict[int, int]:
+        """The video of each frame after the first."""
+        return dict(self.frames.tolist())
 
     def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
         """Find the rows with the largest dot products, among all or those of some ids; see `StoredCatalogue.search`.
@@ -56,6 +81,37 @@ class CurrentRows:
         no whole numbers.
         """
         Q, ids = as_rows(q, "q", self.width, or_one=True), None if among is None else as_ids(among)
+        if not len(self.frames):
+            return self._search_rows(Q, k, ids)
+        ids = None if ids is None else np.intersect1d(ids, self.ids)
+        n_images = len(self) if ids is None else len(ids)
+        ids = None if ids is None else np.sort(np.concatenate([ids, self.frames_of(ids)[:, 0]]))
+        n_rows = n_images + len(self.frames) if ids is None else len(ids)
+        k = check_k(k, n_images)
+        n_taken = min(2 * k, n_rows)
+        while True:  # frames of one video may be many of the best
+            found = self._search_rows(Q, n_taken, ids)
+            best = [self._once(*of_query, k) for of_query in zip(*found, strict=True)]
+            if n_taken == n_rows or all(len(images) == k for images, _ in best):
+                break
+            n_taken = min(4 * n_taken, n_rows)
+        return Ranking(np.array([one[0] for one in best], np.int64), np.array([one[1] for one in best], np.float32))
+
+    def frames_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the frames after the first of those of some images, in order, that are videos; as in `frames`."""
+        return self.frames[np.isin(self.frames[:, 1], ids)]
+
+    def _once(
+        self, ids: NDArray[np.int64], scores: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the best k images of one query, a video at its best frame."""
+        images = np.array([self._videos.get(i, i) for i in ids.tolist()], np.int64)
+        first = np.sort(np.unique(images, return_index=True)[1])
+        order = first[np.lexsort((images[first], -scores[first]))][:k]
+        return images[order], scores[order]
+
+    def _search_rows(self, Q: Matrix, k: int, ids: NDArray[np.int64] | None) -> Ranking:
+        """Find the rows with the largest dot products, those of frames apart."""
         places = [None if ids is None else part.places(ids) for part in self.parts]
         k = check_k(k, sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True)))
         found = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
@@ -69,20 +125,40 @@ class CurrentRows:
             found.ids[queries], found.scores[queries] = merged(best, k)
         return found
 
-    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
-        """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries)."""
+    def products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
+        """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries).
+
+        That of a video is the largest of its frames. With `unit`, rows count as if their length were 1.
+        """
+        if not len(self.frames):
+            return self.row_products(q, ids, unit=unit)
+        requested, back = np.unique(self.ids if ids is None else np.asarray(ids, np.int64), return_inverse=True)
+        found = self.row_products(q, requested, unit=unit)
+        frames = self.frames_of(requested)
+        of_frames = self.row_products(q, frames[:, 0], unit=unit)
+        np.maximum.at(found, np.searchsorted(requested, frames[:, 1]), of_frames)
+        return found[back]
+
+    def row_products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
+        """Return the products of rows (None: of all, in order) with query rows, those of frames apart."""
+        if unit:
+            places = slice(None) if ids is None else np.searchsorted(self.row_ids, ids)
+            found: NDArray[np.float32] = self.row_products(q, ids) / self._lengths[places, None]
+            return found
         Q = as_rows(q, "q", self.width, or_one=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
             return self.parts[0].products(queries)  # all rows where they lie, without a copy
-        requested, back = (self.ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
+        requested, back = (
+            (self.row_ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
+        )
         found = np.empty((len(requested), len(queries)), np.float32)
         for part, places, at in self._placed(requested):
             found[at] = part.products(queries, places)
         return found if back is None else found[back]
 
     def rows(self, ids: Any) -> Matrix:
-        """Return the rows of images, in the order of their ids."""
+        """Return the rows of images, in the order of their ids; of a video that of its first frame."""
         requested, back = np.unique(np.asarray(ids, np.int64).ravel(), return_inverse=True)
         placed = self._placed(requested)
         if not placed:
@@ -98,7 +174,7 @@ class CurrentRows:
             places = part.places(requested)
             placed.append((part, places, np.searchsorted(requested, part.ids[places])))
         if sum(len(at) for _, _, at in placed) < len(requested):
-            missing = np.setdiff1d(requested, self.ids)
+            missing = np.setdiff1d(requested, self.row_ids)
             raise DataError(f"The image {missing[0]} has no row of the current run ({len(missing)} have none).")
         return placed
 

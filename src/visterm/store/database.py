@@ -19,7 +19,7 @@ from visterm.core.errors import CorruptFileError, DiskError, InUseError, Replace
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import disk_error, why_refused
 
-FORMAT = 5  # Version of the tables, kept in ``meta``
+FORMAT = 6  # Version of the tables, kept in ``meta``
 
 
 def _add_table_versions(connection: sqlite3.Connection) -> None:
@@ -46,11 +46,31 @@ def _add_connection(connection: sqlite3.Connection) -> None:
     _run_script(connection, "connected.sql")
 
 
+def _add_frames(connection: sqlite3.Connection) -> None:
+    """Let images be frames of videos; a check of values can only be changed with its column."""
+    for statement in (
+        "DROP INDEX images_here_by_path",
+        "DROP INDEX images_gone",
+        "ALTER TABLE images ADD COLUMN new_state TEXT NOT NULL DEFAULT 'here' "
+        "CHECK (new_state IN ('here', 'gone', 'frame'))",
+        "UPDATE images SET new_state = state WHERE state != 'here'",
+        "ALTER TABLE images DROP COLUMN state",
+        "ALTER TABLE images RENAME COLUMN new_state TO state",
+        "CREATE UNIQUE INDEX images_here_by_path ON images (path) WHERE state = 'here'",
+        "CREATE INDEX images_gone ON images (id) WHERE state = 'gone'",
+        "CREATE TABLE IF NOT EXISTS frames (image_id INTEGER PRIMARY KEY REFERENCES images (id) ON DELETE CASCADE, "
+        "video_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE, at REAL NOT NULL) STRICT",
+        "CREATE INDEX IF NOT EXISTS frames_by_video ON frames (video_id, at)",
+    ):
+        connection.execute(statement)
+
+
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _add_table_versions,
     2: _add_row_sums,
     3: _add_tag_keys,
     4: _add_connection,
+    5: _add_frames,
 }
 """From version n to n + 1, each run in one transaction with the change of the number."""
 

@@ -26,6 +26,7 @@ COLUMNS = (
     "reviewed"
 )
 AMONG = "id IN (SELECT value FROM json_each(?))"
+FRAME = "frame"  # The state of moments of videos, and their type in place of a file's
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class ImageRecord:
     added: str
     seen: str
     phash: int | None  # Perceptual hash, 64 bits, signed
-    state: str  # "here" or "gone"
+    state: str  # "here", "gone", or "frame" for a moment of a video
     reviewed: str | None  # When a person last reviewed its tags
 
 
@@ -89,15 +90,27 @@ class Images(Table):
     def move(self, image_id: int, path: str | os.PathLike[str], name: str, mtime_ns: int) -> None:
         """Set where an image lies now, and its name; it is there (again)."""
         folder = os.path.dirname(os.fspath(path))
-        self._database.write(
-            "UPDATE images SET path = CAST(? AS TEXT), name = CAST(? AS TEXT), folder = CAST(? AS TEXT), mtime_ns = ?, "
-            "seen = ?, state = 'here' WHERE id = ?",
-            (as_text(path), as_text(name), as_text(folder), mtime_ns, now(), image_id),
-        )
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE images SET path = CAST(? AS TEXT), name = CAST(? AS TEXT), folder = CAST(? AS TEXT), "
+                "mtime_ns = ?, seen = ? WHERE id = ?",
+                (as_text(path), as_text(name), as_text(folder), mtime_ns, now(), image_id),
+            )
+            self.mark([image_id], "here")
 
     def mark(self, image_ids: Iterable[int], state: str) -> None:
-        """Mark images as "here" or "gone"; use `StoredCatalogue.mark`, which tells searches too."""
-        self._database.write(f"UPDATE images SET state = ? WHERE {AMONG}", (state, as_list(image_ids)))
+        """Mark images as "here" or "gone", videos with their frames.
+
+        Use `StoredCatalogue.mark`, which tells searches too.
+        """
+        listed = as_list(image_ids)
+        with self._database.transaction() as connection:
+            connection.execute(f"UPDATE images SET state = ? WHERE {AMONG}", (state, listed))
+            connection.execute(
+                "UPDATE images SET state = ? WHERE id IN (SELECT image_id FROM frames WHERE image_id != video_id AND "
+                "video_id IN (SELECT value FROM json_each(?)))",
+                (FRAME if state == "here" else state, listed),
+            )
 
     def mark_seen(self, image_ids: Iterable[int]) -> None:
         """Note that images were found unchanged just now."""
@@ -157,8 +170,9 @@ class Images(Table):
         return [row[0] for row in found]
 
     def count(self, state: str = "here") -> int:
-        """Count the images of a state."""
-        return int(self._database.value("SELECT count(*) FROM images WHERE state = ?", (state,)))
+        """Count the images of a state, a video once."""
+        statement = "SELECT count(*) FROM images WHERE state = ? AND file_type != ?"
+        return int(self._database.value(statement, (state, FRAME)))
 
     def _select(self, where: str, *values: Any) -> list[ImageRecord]:
         return [ImageRecord(*row) for row in self._database.rows(f"SELECT {COLUMNS} FROM images {where}", values)]

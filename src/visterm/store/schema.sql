@@ -1,4 +1,4 @@
--- The tables of a catalogue, version 5. Times are UTC in ISO 8601, so that they sort as text.
+-- The tables of a catalogue, version 6. Times are UTC in ISO 8601, so that they sort as text.
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -29,12 +29,19 @@ CREATE TABLE images (
   added TEXT NOT NULL,
   seen TEXT NOT NULL,
   phash INTEGER,                           -- 64 bits, signed
-  state TEXT NOT NULL DEFAULT 'here' CHECK (state IN ('here', 'gone')),
+  state TEXT NOT NULL DEFAULT 'here' CHECK (state IN ('here', 'gone', 'frame')), -- frame: a moment of a video
   reviewed TEXT                            -- when; NULL: never
 ) STRICT;
 CREATE UNIQUE INDEX images_here_by_path ON images (path) WHERE state = 'here';
 CREATE INDEX images_by_hash ON images (sha256);
 CREATE INDEX images_gone ON images (id) WHERE state = 'gone';
+
+CREATE TABLE frames (                      -- the moments of videos that have rows, each an image
+  image_id INTEGER PRIMARY KEY REFERENCES images (id) ON DELETE CASCADE,
+  video_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE, -- its own first frame
+  at REAL NOT NULL                         -- seconds
+) STRICT;
+CREATE INDEX frames_by_video ON frames (video_id, at);
 
 CREATE TABLE tags (
   id INTEGER PRIMARY KEY,

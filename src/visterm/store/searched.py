@@ -18,8 +18,9 @@ from visterm.core.types import Matrix, Ranking
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
 from visterm.store.filters import Filter, conditions_of, image_ids
+from visterm.store.frames import Frames
 from visterm.store.images import Images, as_list
-from visterm.store.rows import row_lengths, stack_rows
+from visterm.store.rows import stack_rows
 from visterm.store.stored_rows import VERSION, StoredRows
 from visterm.store.tags import NOT_REJECTED, Tags
 
@@ -27,7 +28,6 @@ Ids: TypeAlias = NDArray[np.int64]
 SearchedRows: TypeAlias = "CurrentRows | ShardedRows"  # Rows that are searched, under the ids of their images
 Searched: TypeAlias = "SearchedCatalogue | SearchedUnion"  # One catalogue, or several as one; ids are those of its rows
 
-BLOCK = 65536  # Rows whose lengths are measured at a time
 ONE_BY_ONE = 50  # Images below which it is quicker to ask for their names one after another
 APART = 2**40  # Ids that each catalogue has room for: images come while others search, and the ids of no other move
 
@@ -61,6 +61,7 @@ class Where(NamedTuple):
     path: str | None
     id: int  # In its catalogue
     catalogue: str | None = None  # The catalogue, where there are several
+    at: float | None = None  # Of a video: the moment that was found, in seconds
 
 
 class SearchedCatalogue:
@@ -71,7 +72,7 @@ class SearchedCatalogue:
     tags: Tags
     _rows: StoredRows
     _current: CurrentRows | None = None
-    _lengths: tuple[str, Ids, NDArray[np.float32]] | None = None
+    frames: Frames
 
     def __len__(self) -> int:
         """Return how many images can be searched: here, and with a row of the current run."""
@@ -104,12 +105,13 @@ class SearchedCatalogue:
         """
         return self.current_rows().search(q, k, among=among)
 
-    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
+    def products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
         """Return the dot products of images (None: of `searchable()`) with query rows, in their order, unsorted.
 
-        They are float32, shape (n_images, n_queries). Raises DataError if an image has no row of the current run.
+        They are float32, shape (n_images, n_queries); with `unit`, rows count as if their length were 1.
+        Raises DataError if an image has no row of the current run.
         """
-        return self.current_rows().products(q, ids)
+        return self.current_rows().products(q, ids, unit=unit)
 
     def rows(self, ids: Any) -> Matrix:
         """Return the current run's rows of some images, array or CSR: what "like this image" searches by.
@@ -127,15 +129,6 @@ class SearchedCatalogue:
         conditions, values = conditions_of(among)
         key = ("find", *conditions, *values)
         return self.database.keep(key, lambda: image_ids(self.database, conditions, values))
-
-    def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
-        """Return the lengths of rows, measured once, until rows change."""
-        rows = self.current_rows()
-        if self._lengths is None or self._lengths[0] != rows.version:
-            ids = rows.ids
-            parts = [row_lengths(rows.rows(ids[at : at + BLOCK])) for at in range(0, len(ids), BLOCK)]
-            self._lengths = rows.version, ids, np.concatenate([np.empty(0, np.float32), *parts])
-        return self._lengths[1:]
 
     def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
         """Return what people said of some tags, each meant by the keys of all its spellings."""
@@ -162,8 +155,8 @@ class SearchedCatalogue:
         )
         return dict(found)
 
-    def where(self, ids: Sequence[int]) -> list[Where]:
-        """Return which images some ids are."""
+    def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:
+        """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
         there = self.database.kept()
         missing = [int(i) for i in ids if i not in there]
         if len(missing) < ONE_BY_ONE:
@@ -174,7 +167,20 @@ class SearchedCatalogue:
                 "SELECT name, path, id FROM images WHERE id IN (SELECT value FROM json_each(?))", (as_list(missing),)
             )
         there.update((row[2], Where(*row)) for row in found)
-        return [there[i] for i in ids]
+        if not self.frames.known:
+            return [there[i] for i in ids]
+        moments = self._moments(ids, q)
+        return [there[i]._replace(at=moments.get(int(i))) for i in ids]
+
+    def _moments(self, ids: Sequence[int], q: Any) -> dict[int, float]:
+        """Return the moment of those of some images that are videos: the best for a row, or the first."""
+        found = self.frames.by_video(ids)
+        if q is None or not found:
+            return {video: frames[0].at for video, frames in found.items()}
+        every = [frame for frames in found.values() for frame in frames]
+        products = self.current_rows().row_products(q, [frame.image_id for frame in every])[:, 0].tolist()
+        by_product = sorted(zip(products, every, strict=True), key=lambda pair: (pair[0], -pair[1].at))
+        return {frame.video_id: frame.at for _, frame in by_product}  # the last of each counts: the best
 
     def at_path(self, path: str) -> int | None:
         """Return the image that lies at a path now."""
@@ -226,14 +232,14 @@ class ShardedRows:
         best = merged([nothing, *under], k)
         return Ranking(best.ids[:, :k], best.scores[:, :k])
 
-    def products(self, q: Any, ids: Any = None) -> NDArray[np.float32]:
+    def products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
         """Return the products of images (None: of all) with query rows, shape (n_images, n_queries)."""
         Q = as_rows(q, "q", or_one=True)
         if ids is None:
-            return np.concatenate(self.of_all("products", q=Q))
+            return np.concatenate(self.of_all("products", q=Q, unit=unit))
         requested = np.asarray(ids, np.int64).ravel()
         found = np.empty((len(requested), Q.shape[0]), np.float32)
-        for places, products in self.of_some("products", requested, q=Q):
+        for places, products in self.of_some("products", requested, q=Q, unit=unit):
             found[places] = products
         return found
 
@@ -280,11 +286,6 @@ class SearchedUnion:
         """Return the ids of the images that pass a filter."""
         return self._rows.joined(self._rows.of_all("find", among=among))
 
-    def lengths(self) -> tuple[Ids, NDArray[np.float32]]:
-        """Return the lengths of rows; each catalogue measures its own, once."""
-        found = self._rows.of_all("lengths")
-        return self._rows.joined([ids for ids, _ in found]), np.concatenate([lengths for _, lengths in found])
-
     def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
         """Return what people said of some tags."""
         found: list[list[Said]] = self._rows.of_all("said", words=words)
@@ -295,10 +296,10 @@ class SearchedUnion:
         found: list[dict[str, str]] = self._rows.of_all("by_hand", keys=keys)
         return {key: name for names in reversed(found) for key, name in names.items()}
 
-    def where(self, ids: Sequence[int]) -> list[Where]:
+    def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:
         """Return which images some ids are."""
         found: dict[int, Where] = {}
-        answers = self._rows.of_some("where", np.asarray(ids, np.int64))
+        answers = self._rows.of_some("where", np.asarray(ids, np.int64), q=q)
         for name, (places, these) in zip(self._names, answers, strict=True):
             found |= {int(at): one._replace(catalogue=name) for at, one in zip(places, these, strict=True)}
         return [found[place] for place in range(len(ids))]

@@ -50,6 +50,12 @@ HIDDEN = (
 )
 """The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows."""
 
+FRAMES = (
+    "SELECT image_id, video_id FROM frames JOIN images ON images.id = image_id AND state = 'frame' "
+    "WHERE EXISTS (SELECT 1 FROM rows WHERE run_id = ? AND rows.image_id = frames.image_id) ORDER BY video_id, at"
+)
+"""The frames that searches look at, but for the first of each video, which is its own image, and their videos."""
+
 COPIED = 65536  # Rows written anew at a time
 BLOCK_BYTES = 2**20  # Bytes of rows, about, under one checksum: little enough that a few are read at every opening
 SAMPLED = 4  # Blocks of a segment that are checked when a catalogue is opened
@@ -113,7 +119,8 @@ class StoredRows:
                         f"as the catalogue has no others. {RESTORE}"
                     )
                 parts.append(part)
-        return CurrentRows(version, parts, width)
+            frames = np.array(self.database.rows(FRAMES, (run_id,)), np.int64).reshape(-1, 2)
+        return CurrentRows(version, parts, width, frames)
 
     def have_changed(self) -> None:
         """Tell searches, of other processes too; drawn and not counted, so that it is new after a rollback as well."""

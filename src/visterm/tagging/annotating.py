@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import groupby, islice
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -15,8 +17,10 @@ from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
+from visterm.data.file_kinds import is_video
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
+from visterm.features.video_rows import encode_all
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
@@ -94,8 +98,12 @@ class ChunkTags:
             best = zip(*run.model.annotate(X, k), strict=True)
         if self._wanted.added and run.words.added:
             best = rank_with_added(best, run.model, X, run.words, k)
-        for name, tags in zip(chunk.names, _named(run, list(best)), strict=True):
-            yield Annotated(name, tags)
+        tagged = zip(chunk.names, _named(run, list(best)), strict=True)
+        for name, rows in groupby(tagged, key=itemgetter(0)):
+            if is_video(name):  # a row for each frame
+                yield Annotated(name, reduce(best_of, (tags for _, tags in rows))[: k or None])
+            else:
+                yield from (Annotated(name, tags) for _, tags in rows)
 
 
 def annotate_each(
@@ -111,14 +119,23 @@ def annotate_each(
             for chunk in stored_chunks(run.encoder, cast("str | list[str]", images), progress):
                 yield from tags.of(chunk)
             return
-        names, items = as_images([images] if is_name(run.encoder, images) else images)
+        with_videos = run.encoder.reads != "names"
+        names, items = as_images([images] if is_name(run.encoder, images) else images, videos=with_videos)
         run.encoder.refuse_unknown(items, only_if_all=True)
         progress.start("tag photos", len(items))
         for start in range(0, len(items), CHUNK):
-            X, kept, skipped = run.encoder.encode(items[start : start + CHUNK], progress=Steps(progress))
+            X, kept, skipped = encode_all(run.encoder, items[start : start + CHUNK], Steps(progress))
             yield from tags.of(Chunk([names[start + place] for place in kept], X, skipped))
     finally:
         progress.finish()
+
+
+def best_of(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+    """Join the tags (`Tag` or `Prediction`) of two frames of a video, each with its best score; best first."""
+    best: dict[str, Any] = {}
+    for tag in sorted([*one, *other], key=attrgetter("score"), reverse=True):
+        best.setdefault(tag.tag, tag)
+    return [*best.values()]
 
 
 def _named(run: Run, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:

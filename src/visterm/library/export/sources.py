@@ -21,6 +21,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Predicted
 from visterm.library.export.writing import CatalogueNotes, not_written
 from visterm.models.confidence.calibration import Calibration
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import PREDICTED_FROM
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
@@ -119,7 +120,7 @@ class CatalogueSource:
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
                 images = stored.images.get_many(some.tolist())
-                for image, scores in zip(images, _scores(tagger, stored.rows(some)), strict=True):
+                for image, scores in zip(images, _best_scores(tagger, stored, some), strict=True):
                     progress.advance()
                     if image.path is None or not (is_remote(image.path) or Path(image.path).is_file()):
                         yield Skipped(image.name, GONE)
@@ -158,6 +159,17 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
         min_confidence = PREDICTED_FROM
     cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
     return None if cutoff is None else cutoff.least
+
+
+def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
+    """Yield the scores of all tags of some images, of a video the best of its frames."""
+    frames = stored.current_rows().frames_of(ids)
+    best: dict[int, NDArray[np.float32]] = {}
+    if len(frames):
+        for video, scores in zip(frames[:, 1].tolist(), _scores(tagger, stored.rows(frames[:, 0])), strict=True):
+            best[video] = np.maximum(scores, best.get(video, scores))
+    for image_id, scores in zip(ids.tolist(), _scores(tagger, stored.rows(ids)), strict=True):
+        yield np.maximum(scores, best.get(image_id, scores))
 
 
 def _scores(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:

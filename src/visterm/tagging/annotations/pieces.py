@@ -17,6 +17,7 @@ from visterm.data.image_folders import find_images, no_images
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import cut, is_features
 from visterm.features.training_rows import is_name
+from visterm.features.video_rows import encode_all
 
 if TYPE_CHECKING:
     from visterm.features.streaming.shards import Shards
@@ -67,7 +68,8 @@ def find(encoder: AnyEncoder, given: Sequence[str]) -> Found:
         raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
     if stored:
         return Found(stored, [])
-    images = [*named, *map(os.fspath, find_images(image for image in given if image not in named))]
+    others = find_images((image for image in given if image not in named), videos=encoder.reads != "names")
+    images = [*named, *map(os.fspath, others)]
     if not images:
         raise UserError(no_images(given[0]))
     return Found([], images)
@@ -132,7 +134,7 @@ class PieceReader:
             progress.advance(piece.n)
             return chunk_of(self._shards, piece.shards)
         paths = [self.path(image) for image in piece.images]
-        X, kept, skipped = self._encoder.encode(paths, progress=progress)
+        X, kept, skipped = encode_all(self._encoder, paths, progress)
         names = dict(zip(paths, piece.images, strict=True))
         return Chunk([piece.images[i] for i in kept], X, [Skipped(names[each.image], each.reason) for each in skipped])
 

@@ -1,0 +1,83 @@
+"""Videos of a catalogue: each read as a record and the frames that are encoded for it, which the catalogue keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from visterm.core.errors import ImageError
+from visterm.core.persist import file_hash
+from visterm.core.threads import Team, resolve_jobs
+from visterm.core.types import Skipped
+from visterm.data.contents import file_state
+from visterm.data.videos import VideoFrames, video_facts
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.images import FRAME, ImageRecord, Record, file_type_of
+
+FRAMES = "frames"  # The folder of a catalogue that keeps the frames of its videos
+NEEDS_FOLDER = "a video: a catalogue in memory takes photos only; save it first"
+
+
+class ReadVideo(NamedTuple):
+    """A video that could be read, and its frames."""
+
+    record: Record
+    moments: list[float]  # Seconds
+    files: list[Path]  # Of the frames, side by side with the moments
+
+
+class CatalogueVideos:
+    """The videos of a catalogue; one in memory takes none."""
+
+    def __init__(self, stored: StoredCatalogue, n_jobs: int | None = None) -> None:
+        self._stored, self._n_jobs = stored, n_jobs
+        self._frames = None if stored.folder is None else VideoFrames(stored.folder / FRAMES)
+
+    def read(
+        self, paths: Sequence[str], names: Sequence[str], tags: Sequence[Iterable[str]]
+    ) -> list[ReadVideo | Skipped]:
+        """Read some videos, as many at a time as threads may be used; one that cannot be read comes with the reason."""
+        with Team(resolve_jobs(self._n_jobs)) as team:
+            return team.run(lambda i: self._read(paths[i], names[i], tuple(tags[i])), len(paths))
+
+    def _read(self, path: str, name: str, tags: tuple[str, ...]) -> ReadVideo | Skipped:
+        if self._frames is None:
+            return Skipped(path, NEEDS_FOLDER)
+        try:
+            facts = video_facts(path)
+            n_bytes, mtime_ns = file_state(path) or (0, 0)
+            sha256 = file_hash(path)
+            moments = self._frames.moments(path, sha256)
+            files = [self._frames.file(path, sha256, at) for at in moments]
+        except ImageError as error:
+            return Skipped(path, error.reason)
+        except OSError as error:
+            return Skipped(path, error.strerror or "it cannot be read")
+        record = Record(
+            name, path, n_bytes, facts.width, facts.height, sha256, tags,
+            mtime_ns=mtime_ns, file_type=file_type_of(path), taken=facts.taken,
+        )  # fmt: skip
+        return ReadVideo(record, moments, files)
+
+    def picture_of(self, image: ImageRecord, at: float | None = None) -> str | None:
+        """Return the file that shows an image: of a photo its own, of a video or a frame that of the frame.
+
+        `at` is a moment of a video, in seconds, to which the nearest frame is chosen; None: the first. It is extracted
+        again if it is not there. None of an image without a file. Raises ImageError if that cannot be done.
+        """
+        frame = self._stored.frames.get(image.id)
+        if frame is None or self._frames is None:
+            return image.path
+        video = image if image.file_type != FRAME else self._stored.images.get(frame.video_id)
+        if video is None or video.path is None:
+            return None
+        if at is not None:
+            frame = min(self._stored.frames.of([video.id]), key=lambda other: abs(other.at - at))
+        return str(self._frames.file(video.path, video.sha256, frame.at))
+
+    def sweep(self) -> None:
+        """Remove the frames of videos that the catalogue does not have; whoever calls it writes."""
+        if self._frames is not None:
+            known = self._stored.database.rows("SELECT sha256 FROM images WHERE id IN (SELECT video_id FROM frames)")
+            self._frames.sweep({sha256 for (sha256,) in known})
