@@ -88,6 +88,7 @@ class NotRead:
     """How many files among the photos are not read, by kind and suffix."""
 
     suffixes: dict[str, dict[str, int]] = field(default_factory=dict)  # Of each kind: files by suffix
+    videos: bool = False  # Whether videos would be read if what reads them were installed
 
     def count(self, kind: str) -> int:
         """Return the number of files of a kind."""
@@ -100,7 +101,9 @@ class NotRead:
     def line(self) -> str:
         """Return the counts as a sentence; empty where there are none."""
         found = [
-            (kind.name, kind.noun, "" if kind.is_readable() else kind.advice) for kind in KINDS if self.count(kind.name)
+            (kind.name, kind.noun, kind.advice if kind.name != VIDEOS or self.videos else "")
+            for kind in KINDS
+            if self.count(kind.name)
         ]
         found += [(OTHER, OTHER, "")] if self.count(OTHER) else []
         counts = [f"{count_of(self.count(name), noun)} ({self._named(name, advice)})" for name, noun, advice in found]
@@ -128,4 +131,4 @@ def count_by_kind(names: Iterable[str], *, videos: bool = False) -> NotRead:
         if suffix not in read:
             by_suffix = found.setdefault(kinds.get(suffix, OTHER), {})
             by_suffix[suffix] = by_suffix.get(suffix, 0) + 1
-    return NotRead(found)
+    return NotRead(found, videos)
