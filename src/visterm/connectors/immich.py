@@ -294,9 +294,15 @@ class Immich:
             return dict.fromkeys(photos, ())
         held: dict[str, tuple[str, ...]] = {}
         if len(photos) > 1:
-            for items, _ in self._pages(replace(search, untagged=True), place):
-                held |= dict.fromkeys(photos.intersection(item.id for item in items), ())
+            held |= dict.fromkeys(self._having(replace(search, untagged=True), place, photos), ())
         rest = photos - set(held)
+        ours = [tag for tag in tags if f"{tag.value}/".startswith(f"{OWN}/")]
+        theirs = tuple(tag.id for tag in tags if not tag.parent and tag not in ours)
+        if self._new() and theirs and len(rest) > len(ours):
+            alone = rest - self._having(replace(search, tags=theirs), place, rest)
+            if len(alone) > len(ours):  # they changed because visterm tagged them
+                held |= self._by_tags(search, place, alone, ours)
+                rest -= set(held)
         if len(rest) > len(tags):
             held |= self._by_tags(search, place, rest, tags)
         for photo in sorted(rest - set(held)):
@@ -304,6 +310,10 @@ class Immich:
             if values is not None:
                 held[photo] = values
         return held
+
+    def _having(self, search: Search, place: Place, photos: set[str]) -> set[str]:
+        """Return those of some photos that a search finds."""
+        return photos.intersection(item.id for items, _ in self._pages(search, place) for item in items)
 
     def _by_tags(
         self, search: Search, place: Place, photos: set[str], tags: Sequence[_Tag]
@@ -315,15 +325,11 @@ class Immich:
         sure: dict[str, list[str]] = defaultdict(list)
         unsure: set[str] = set()
 
-        def having(*some: _Tag) -> set[str]:
-            every = self._pages(replace(search, tags=tuple(tag.id for tag in some)), place)
-            return photos.intersection(item.id for items, _ in every for item in items)
-
         def look(level: list[_Tag], deep: int = 0) -> set[str]:
             """Return the photos that have one of some tags, or one under them."""
             every: set[str] = set()
             for tag in level:
-                found = having(tag)
+                found = self._having(replace(search, tags=(tag.id,)), place, photos)
                 if found and deep == DEEPEST:
                     unsure.update(found)
                 below = look(under[tag.id], deep + 1) if found and deep < DEEPEST else set()
@@ -334,11 +340,7 @@ class Immich:
                 every |= found
             return every
 
-        top = under[""]
-        peoples = [tag for tag in top if tag.value != OWN]
-        if self._new() and len(peoples) > 2 and not having(*peoples):
-            top = [tag for tag in top if tag.value == OWN]  # what has changed is what visterm has written
-        look(top)
+        look(under[""])
         return {photo: tuple(sorted(values)) for photo, values in sure.items() if photo not in unsure}
 
 
