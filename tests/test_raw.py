@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 import shutil
 import struct
 from importlib.util import find_spec
@@ -11,10 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from command_line import visterm
+from visterm.core.errors import ImageError
 from visterm.core.types import Skipped
 from visterm.data import file_kinds, raw
 from visterm.data.image_folders import count_not_read, find_images
 from visterm.data.images import Decoded, decode_images, image_size, read_image
+from visterm.web.decoding_process import JPEG, JPEG_OF_FILE, answer
 
 COLOURS = [(250, 10, 10), (10, 250, 10), (10, 10, 250), (250, 250, 250)]
 
@@ -87,6 +93,19 @@ def dng(preview, orientation=1):
     return b"II*\0" + number(8) + front(below, picture) + sensor_part(below, values) + sensor + jpeg
 
 
+HEIC = (
+    "AAAAHGZ0eXBoZWljAAAAAG1pZjFoZWljbWlhZgAAAaFtZXRhAAAAAAAAACFoZGxyAAAAAAAAAABwaWN0AAAAAAAAAAAAAAAAAAAAADRpbG9jAA"
+    "AAAERAAAIAAQAAAAABxQABAAAAAAAAAOcAAgAAAAACrAABAAAAAAAAACQAAAA4aWluZgAAAAAAAgAAABVpbmZlAgAAAAABAABodmMxAAAAABVp"
+    "bmZlAgAAAQACAABFeGlmAAAAAA5waXRtAAAAAAABAAAA4GlwcnAAAADAaXBjbwAAAHhodmNDAQNwAAAAkAAAAAAAHvAA/P34+AAADwNgAAEAGE"
+    "ABDAH//wNwAAADAJAAAAMAAAMAHroCQGEAAQArQgEBA3AAAAMAkAAAAwAAAwAeoCCBhZbqSSmubgIaDAgAAAMAyAAAAwAIQGIAAQAHRAHBcrAi"
+    "QAAAABNjb2xybmNseAABAA0ABoAAAAAUaXNwZQAAAAAAAABAAAAAYAAAABBwaXhpAAAAAAMICAgAAAAJaXJvdAMAAAAYaXBtYQAAAAAAAAABAA"
+    "EFgQIDBIUAAAAaaXJlZgAAAAAAAAAOY2RzYwACAAEAAQAAARNtZGF0AAAA4ygBrwngIzaiPvH12T//9iAn//nfJ0px/tKSPv6KkW/9pya/Qwf/"
+    "yyIgPX0jv+Qa0lCCQQLLAtfzjbSUF1+TVo7a8hPpwZ9oy2TfWvDta6T/d7+9Z3J3wSsLKeXO4gkPXcSA0fMae0gN8uVnOsNiUR5y1Nq2EkaXYw"
+    "wxTzJSsjmj//hYQz9vnG/b479hIyKk7y5XDdqznYbI9GVoF3Cq+e7rhdHum7lTZ3ZJve6FdIb7WX2v0AvwJMbZx9rUXCN/AWWqP1Z3AKfyai8A"
+    "6rAzO4NjD3GCRe3jC3NIwbg+pClyf/YwAAAABkV4aWYAAE1NACoAAAAIAAEBEgADAAAAAQAGAAAAAAAA"
+)
+"""`drawn()` turned to the left, with the EXIF orientation 6, as pillow-heif 1.8 writes it."""
+
 READERS = ["rawpy", "exiftool"]
 
 
@@ -136,6 +155,19 @@ def test_what_is_no_raw_file_or_has_no_preview_is_skipped_with_the_reason(tmp_pa
     assert all("RAW" in one.reason for one in found[:2])
 
 
+def test_heic_photos_are_read_upright_where_a_reader_is_installed(tmp_path):
+    if not file_kinds.reads_heic():
+        pytest.skip("neither pi-heif nor pillow-heif is installed")
+    path = tmp_path / "a.heic"
+    path.write_bytes(base64.b64decode(HEIC))
+    found = read_image(path)
+    assert (found.shape, image_size(path)) == (drawn().shape, (96, 64))
+    assert np.abs(np.array(corners(found)) - COLOURS).max() < 12
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ImageError):
+        read_image(path)
+
+
 def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monkeypatch):
     without(monkeypatch, "rawpy", "pi_heif", "pillow_heif")
     monkeypatch.setenv("PATH", "/nowhere")
@@ -170,3 +202,36 @@ def test_what_can_be_read_is_listed_and_not_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(file_kinds, "KINDS", tuple(kind._replace(is_readable=lambda: True) for kind in kinds))
     assert count_not_read([tmp_path]).line() == ""
     assert [path.name for path in find_images(tmp_path)] == ["a.CR2", "a.heic", "a.jpg"]
+
+
+@pytest.fixture(scope="module")
+def camera(tmp_path_factory):
+    """Photos of a camera that writes RAW files only, a list of them, and a run of the same tags."""
+    folder = tmp_path_factory.mktemp("camera")
+    (folder / "photos").mkdir()
+    rng, rows = np.random.default_rng(3), ["file_name,tags"]
+    for number in range(24):
+        pixels = rng.integers(0, 60, (48, 64, 3), np.uint8)
+        pixels[..., number % 2 * 2] += 180
+        (folder / "photos" / f"{number:02}.dng").write_bytes(dng(pixels))
+        rows.append(f"{number:02}.dng,{'blue' if number % 2 else 'red'}")
+    (folder / "photos" / "list.txt").write_text("of photos")
+    (folder / "tags.csv").write_text("\n".join(rows))
+    return folder
+
+
+def test_raw_photos_are_learned_from_indexed_and_shown(camera):
+    if not file_kinds.reads_raw():
+        pytest.skip("neither rawpy nor exiftool is installed")
+    fit = "fit photos --tags tags.csv -o run --encoder histograms --model ridge --jobs 1"
+    for line in (fit, "index run photos -o catalogue --jobs 1"):
+        code, _, err = visterm(line, camera)
+        assert code == 0, err
+        assert "Not read: 1 other (.txt)." in err
+    code, out, _ = visterm("search catalogue blue -k 12 --json", camera)
+    assert code == 0
+    found = [json.loads(line)["image"] for line in out.splitlines()]
+    assert sum(int(name[:2]) % 2 for name in found) > 9
+    code, out, _ = visterm("info catalogue", camera)
+    assert "not read: 1 other (.txt)" in out
+    assert answer(JPEG_OF_FILE, 32, os.fsencode(camera / "photos" / "00.dng"))[:3] == (JPEG, 24, 32)

@@ -100,6 +100,10 @@ class NotRead:
 
     def line(self) -> str:
         """Return the counts as a sentence; empty where there are none."""
+        return f"Not read: {text}." if (text := self.text()) else ""
+
+    def text(self) -> str:
+        """Return the counts as a list: ``12 RAW files (.cr2), 4 others (.txt)``."""
         found = [
             (kind.name, kind.noun, kind.advice if kind.name != VIDEOS or self.videos else "")
             for kind in KINDS
@@ -107,7 +111,7 @@ class NotRead:
         ]
         found += [(OTHER, OTHER, "")] if self.count(OTHER) else []
         counts = [f"{count_of(self.count(name), noun)} ({self._named(name, advice)})" for name, noun, advice in found]
-        return f"Not read: {', '.join(counts)}." if counts else ""
+        return ", ".join(counts)
 
     def _named(self, kind: str, advice: str) -> str:
         by_suffix = self.suffixes[kind]

@@ -12,8 +12,10 @@ import numpy as np
 
 from visterm.core.jsonlines import write_skipped
 from visterm.core.progress import SILENT, Progress, Steps, reported
+from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
 from visterm.data.contents import file_state, is_there
+from visterm.data.image_folders import count_not_read
 from visterm.library.files import Comparison, compare, full_paths
 from visterm.library.job import CatalogueJob
 from visterm.library.photos import LEADS_OUT, Listed, named_by_folder
@@ -102,7 +104,7 @@ class Indexing:
                 speed_up(self._tagger, self._stored)
             counts = {name: value for name, value in done.as_dict().items() if value}
             tags = {"tags": photos.tags_from} if photos.tags_from else {}
-            self._stored.history.note("index", folder=photos.root or "", **tags, **counts)
+            self._stored.history.note("index", folder=photos.root or "", **tags, **counts, **_not_read(photos.root))
             job.message = ", ".join(f"{value:,} {name}" for name, value in counts.items() if name != "cancelled")
         if self._stored.folder is not None:
             write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
@@ -181,3 +183,9 @@ class Indexing:
             )
             job.advance(start + len(chunk), len(work))
         return done
+
+
+def _not_read(root: str | None) -> dict[str, str]:
+    """Return what of a folder is not read, by kind, as `visterm info` shows it; object stores are not listed again."""
+    text = "" if root is None or is_remote(root) else count_not_read([root]).text()
+    return {"not read": text} if text else {}

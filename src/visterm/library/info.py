@@ -16,6 +16,7 @@ from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE
+from visterm.library.photos import EVENTS
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
@@ -243,6 +244,7 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "jobs": {
             f"{job.id} {job.kind}": _in_words(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)
         },
+        **({"not read": not_read} if (not_read := _not_read(stored)) else {}),
         "history": {f"{event.at} {event.what}": _of_event(event.details) for event in stored.history.latest(SHOWN)},
     }
 
@@ -260,6 +262,15 @@ def _connection(stored: StoredCatalogue) -> dict[str, Any]:
         "tags written there": stored.connected.count_pairs(WRITTEN),
         "tags taken off there": stored.connected.count_pairs(OFF),
     }
+
+
+def _not_read(stored: StoredCatalogue) -> str:
+    """Return how many files of the indexed folders were not read, by kind, as of the last time; empty if none."""
+    found: dict[str, str] = {}
+    for event in stored.history.latest(EVENTS):
+        if event.what == "index":
+            found.setdefault(event.details.get("folder", ""), event.details.get("not read", ""))
+    return "; ".join(text for text in found.values() if text)
 
 
 def _of_event(details: dict[str, Any]) -> str:
