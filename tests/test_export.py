@@ -455,6 +455,20 @@ def test_the_command_plans_writes_and_takes_back(command, run, tmp_path):
     assert files(tmp_path / "photos") == before
 
 
+def test_the_command_writes_for_a_program_and_says_what_to_do_there(command, run, tmp_path):
+    before = files(tmp_path / "photos")
+    code, planned, err = command(f"export {run}/run photos --for immich --dry-run --jobs 1")
+    assert (code, files(tmp_path / "photos")) == (0, before)
+    assert len(planned.splitlines()) == 40
+    assert "In Immich" not in err
+    code, _, err = command(f"export {run}/run photos --for immich --jobs 1")
+    assert code == 0
+    assert "Added 40 tags to 40 files for 40 photos. In Immich, run the jobs" in " ".join(err.split())
+    assert b"<rdf:li>blue/red</rdf:li>" in (tmp_path / "photos" / "001.png.xmp").read_bytes()
+    assert command(f"export {run}/run photos --for immich --undo")[0] == 0
+    assert files(tmp_path / "photos") == before
+
+
 def test_the_command_writes_a_table(command, run, tmp_path):
     code, _, err = command(f"export {run}/run photos --to csv -o tags.csv -k 1 --min-confidence 0.9 --jobs 1")
     assert code == 0
@@ -483,6 +497,9 @@ def test_an_export_replaces_an_earlier_export_and_no_other_table(command, run, t
         ("--to csv", "say where by -o FILE"),
         ("--to csv --undo --dry-run", "--undo is for"),
         ("--to xmp -o x", "-o is for --to csv and jsonl"),
+        ("--for picasa", "--for is 'picasa'; expected lightroom, digikam, darktable, immich or photoprism."),
+        ("--for immich --to embed", "which is --to xmp, and --to is 'embed'. Leave one of them out."),
+        ("--for darktable --overwrite", "--overwrite is for tags inside of photos"),
         ("--min-confidence 1.5", "--min-confidence is 1.5; expected a number from 0 to 1."),
     ],
 )

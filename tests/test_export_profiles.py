@@ -197,17 +197,26 @@ def test_lightroom_gets_an_xmp_file_for_raw_photos_and_photoprism_none(tmp_path)
     assert "several RAW files" in skipped.reason
 
 
-def test_digikam_gets_its_own_name_and_immich_the_file_that_is_there(tmp_path):
+@pytest.mark.parametrize(
+    ("program", "there", "expected"),
+    [
+        ("darktable", ["1.xmp"], "1.jpg.xmp"),
+        ("digikam", ["1.xmp"], "1.xmp"),
+        ("immich", ["1.xmp"], "1.xmp"),
+        ("digikam", ["1.jpg.xmp", "1.xmp"], "1.xmp"),
+        ("immich", ["1.jpg.xmp", "1.xmp"], "1.jpg.xmp"),
+    ],
+)
+def test_of_two_names_that_one_is_written_which_the_program_reads(program, there, expected, tmp_path):
     image = photo(tmp_path / "1.jpg")
-    (tmp_path / "1.xmp").write_bytes(LIGHTROOM_FIELDS)
-    item = ExportItem(image, ("Rome",), (Predicted("sea", 0.9),))
-    assert [one.target for one in export("immich", item, dry_run=True)] == [str(tmp_path / "1.xmp")]
-    (change,) = export("digikam", item)
-    assert change.target == str(tmp_path / "1.jpg.xmp")
-    assert shown(tmp_path / "1.jpg.xmp")["XMP-dc:Subject"] == ["Italy", "Rome", "sea"]
-    undo("digikam", image)
-    assert sorted(contents(tmp_path)) == ["1.jpg", "1.xmp"]
-    assert (tmp_path / "1.xmp").read_bytes() == LIGHTROOM_FIELDS
+    for name in there:
+        (tmp_path / name).write_bytes(LIGHTROOM_FIELDS)
+    before = contents(tmp_path)
+    (change,) = export(program, ExportItem(image, ("Rome",), (Predicted("sea", 0.9),)))
+    assert change.target == str(tmp_path / expected)
+    assert shown(tmp_path / expected)["XMP-dc:Subject"] == ["Italy", "Rome", "sea"]
+    undo(program, image)
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "tif"])

@@ -16,7 +16,7 @@ from visterm.data.file_kinds import DNG, IMAGES, RAW
 from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
 
 SUFFIX = ".xmp"
-FOUND, FULL, STEM = "found", "full", "stem"  # How `Sidecars.target` names the file
+FOUND, STEM_FOUND, FULL, STEM = "found", "stem found", "full", "stem"  # How `Sidecars.target` names the file
 MOST_BYTES = GB  # Bytes of a file that is read whole, to be written again with changes
 _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGNORECASE | re.DOTALL)
 """Names of what `replace_file` writes first, with the number of its process."""
@@ -41,8 +41,9 @@ class Sidecars:
         """Return the XMP file to write for an image.
 
         By default that is the one that is there, else a new ``photo.jpg.xmp``; ``photo.xmp`` is not written where two
-        images may mean it (``photo.jpg`` and ``photo.nef``). With `naming` "full" it is always ``photo.jpg.xmp``, with
-        "stem" always ``photo.xmp``, there or not. Raises DataError if several RAW files would have the same.
+        images may mean it (``photo.jpg`` and ``photo.nef``). If both are there it is ``photo.jpg.xmp``, with `naming`
+        "stem found" the other. With "full" it is always ``photo.jpg.xmp``, with "stem" always ``photo.xmp``, there or
+        not. Raises DataError if several RAW files would have the same.
         """
         names, stems = self._list(image.parent)
         if naming == FULL:
@@ -55,6 +56,7 @@ class Sidecars:
             return image.with_name(names.get(image.stem, f"{image.stem}{SUFFIX}"))
         shared = self.shares_stem(image)
         there = [path for path in self.of(image) if not shared or path.stem == image.name]
+        there = there[::-1] if naming == STEM_FOUND else there
         return there[0] if there else image.with_name(f"{image.name}{SUFFIX}")
 
     def shares_stem(self, image: Path) -> bool:

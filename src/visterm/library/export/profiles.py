@@ -10,7 +10,7 @@ from visterm.core.errors import UserError
 from visterm.core.wording import one_of
 from visterm.data.file_kinds import DNG, suffix_of
 from visterm.data.raw import is_raw
-from visterm.data.sidecars import FOUND, FULL, STEM
+from visterm.data.sidecars import FOUND, FULL, STEM, STEM_FOUND
 from visterm.data.xmp.keywords import Mark
 from visterm.library.export.items import Change, ExportItem
 from visterm.library.export.xmp_targets import EmbeddedTarget, SidecarTarget
@@ -37,14 +37,14 @@ PROFILES = {
             then="In Lightroom Classic, select the photos and choose Metadata > Read Metadata from Files.",
         ),
         Profile(
-            "digikam", "digiKam", "xmp", FULL,
+            "digikam", "digiKam", "xmp", STEM_FOUND,
             then="In digiKam, switch on 'Read from sidecar files' (Settings > Configure digiKam > Metadata > "
             "Sidecars), then read the photos' metadata again.",
         ),
         Profile(
             "darktable", "darktable", "xmp", FULL,
-            then="darktable reads the files as it imports photos. For photos that it has, switch on 'look for "
-            "updated XMP files on startup' (preferences > storage).",
+            then="darktable reads the files as it imports photos. Photos that it has: switch on 'look for updated XMP "
+            "files on startup'; first let it write its own XMP files, as it takes a photo's edits from them, too.",
         ),
         Profile(
             "immich", "Immich", "xmp",
