@@ -16,7 +16,6 @@ from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE
-from visterm.library.photos import EVENTS
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
@@ -266,11 +265,8 @@ def _connection(stored: StoredCatalogue) -> dict[str, Any]:
 
 def _not_read(stored: StoredCatalogue) -> str:
     """Return how many files of the indexed folders were not read, by kind, as of the last time; empty if none."""
-    found: dict[str, str] = {}
-    for event in stored.history.latest(EVENTS):
-        if event.what == "index":
-            found.setdefault(event.details.get("folder", ""), event.details.get("not read", ""))
-    return "; ".join(text for text in found.values() if text)
+    latest = {run.get("folder", ""): run.get("not read", "") for run in stored.history.details_of("index")}
+    return "; ".join(filter(None, latest.values()))
 
 
 def _of_event(details: dict[str, Any]) -> str:
