@@ -36,6 +36,19 @@ class FakeImmich(Searches, FakeServer):
     guarded: ClassVar = {"asset.read": "changes", "tag.read": "changes", "asset.view": "preview",
                          "asset.statistics": "count", "tag.create": "add", "tag.asset": "add"}  # fmt: skip
     """What of a connector fails without a permission."""
+    ours = ("visterm/cat", "visterm/dog")
+    scripts = (
+        "猫/三毛猫",
+        "Überraschung",
+        "e\u0301tude",
+        "🐈\u200d⬛",
+        "שלום",
+        "a, b; c",
+        'say "cheese"',
+        "50 % & more",
+        "C#",
+    )
+    pictures = "GET .*/thumbnail"
 
     def __init__(self, version: tuple[int, int, int] = (3, 1, 0), log: Path | None = None, seed: int = 0) -> None:
         super().__init__(log)

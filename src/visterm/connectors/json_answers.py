@@ -46,16 +46,20 @@ class JsonServer(NamedTuple):
         answer = ask(url, method=method, body=content, headers=headers, patience=self.patience, most=most)
         if 200 <= answer.status < 300 or answer.status in also:
             return answer
+        raise self.refused(method, path, answer, needs)
+
+    def refused(self, method: str, path: str, answer: Answer, needs: str = "") -> ServiceError:
+        """Return the error for an answer that is not a good one."""
         said = f"{self.program} answers {method} {path} with {answer.status}: {self._shown(answer)}"
         if answer.status == 401:
-            raise ServiceError(f"{said}. Its key is wrong or was taken back: make a new one there.")
+            return ServiceError(f"{said}. Its key is wrong or was taken back: make a new one there.")
         if answer.status == 403:
-            raise ServiceError(f"{said}. The key lacks a permission{f': {needs}' if needs else ''}.")
+            return ServiceError(f"{said}. The key lacks a permission{f': {needs}' if needs else ''}.")
         if answer.status == 404:
-            raise ServiceError(f"{said}. Check the address {self.address}, and that it is {self.program}'s.")
+            return ServiceError(f"{said}. Check the address {self.address}, and that it is {self.program}'s.")
         if 300 <= answer.status < 400:
-            raise ServiceError(f"{said}. Redirections are not followed: pass the address that it leads to.")
-        raise ServiceError(f"{said}.")
+            return ServiceError(f"{said}. Redirections are not followed: pass the address that it leads to.")
+        return ServiceError(f"{said}.")
 
     def json(self, method: str, path: str, body: object = None, *, needs: str = "") -> Any:
         """Return what a good answer holds. Raises ServiceError, too, where it is no JSON."""

@@ -1,0 +1,303 @@
+"""PhotoPrism's library: photos, what people said about their labels, and labels written one by one, as its API does."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import urlencode
+
+from visterm.connectors.contract import Page, Pair, Refused
+from visterm.connectors.json_answers import JsonServer, checked, field, optional
+from visterm.connectors.photoprism_photos import (
+    GONE,
+    UID,
+    Mark,
+    Photo,
+    is_shown,
+    read_photo,
+    time_text,
+    uid_of,
+    updated_at,
+)
+from visterm.core.errors import DataError, ServiceError
+from visterm.core.web_client import Answer, Patience, server_address
+
+LISTED, DETAILED = 1000, 500  # Photos of a page of the search, and of a page that is yielded
+MOST_RESTARTS = 20  # Of a list of photos that changes while it is read
+MOST_PREVIEW = 2**25  # Bytes
+AT_ONCE = 4  # Photos that are asked for at a time
+SETTLED = 60  # Seconds after which no change can have a time any more, also where a proxy's clock differs a bit
+MOST_KNOWN = 5000  # Photos whose preview's name is kept
+NOBODY = "ps00000000000000"
+SEES, CHANGES = "to view photos (scope 'photos')", "to edit photos (scope 'photos', and a user who may)"
+PICTURES = (b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF")
+_TOKEN = re.compile("[0-9A-Za-z_-]{1,128}")
+
+
+class _Listed(NamedTuple):
+    """A list of photos."""
+
+    photos: dict[str, int]  # By id: the time of the last change
+    first: list[int]  # Such times on the first page: none is later than when the list was begun
+    clock: int  # The server's, or a proxy's, at that time; 0: unknown
+
+
+class PhotoPrism:
+    """The photos that a user of PhotoPrism sees, through its API.
+
+    What was checked against PhotoPrism's sources: searches return no labels, so that each photo that changed is asked
+    for. A label that comes by the API is "manual"; removing such a label deletes it, while one of PhotoPrism's own
+    models stays with an uncertainty of 100, as a "no". A label that a person adds or confirms has an uncertainty of 0.
+    So labels that are written here have one of 1 to 99, and only such labels are taken out again: neither a person's
+    labels nor the models' are ever touched. Names begin with capitals there; names that differ by accents or signs only
+    are one label.
+
+    Parameters
+    ----------
+    address : str
+        ``http://host:2342``, with or without ``/api/v1``.
+    key : str
+        An app password or access token with the scope "photos", of a user who may edit photos.
+    patience : Patience
+        How long the server is waited for.
+    """
+
+    kind: ClassVar[str] = "photoprism"
+    title: ClassVar[str] = "PhotoPrism"
+    nested: ClassVar[bool] = False
+    key_variable: ClassVar[str] = "PHOTOPRISM_ACCESS_TOKEN"
+
+    def __init__(self, address: str, key: str, patience: Patience = Patience()) -> None:  # noqa: B008
+        self.address = server_address(address, "The address").removesuffix("/api/v1")
+        headers = {"Authorization": f"Bearer {key}"}
+        self._server = JsonServer(self.title, f"{self.address}/api/v1", key, headers, patience)
+        self._preview_token = ""
+        self._hashes: OrderedDict[str, str] = OrderedDict()
+
+    def check(self) -> str:
+        """Ask for the version, for a photo, and to change one that is not there. Raises ServiceError if one fails."""
+        self._search(count=1)
+        config = self._config()
+        path = f"/photos/{NOBODY}/label/0"  # 404 comes after the key was checked
+        self._ask("PUT", path, {"Uncertainty": GONE}, needs=CHANGES)
+        return f"PhotoPrism {field(config, 'version', str)}"
+
+    def count(self) -> int:
+        """Return how many photos there are now, without videos."""
+        counts = field(self._config(), "count", dict)
+        return field(counts, "photos", int) + field(counts, "live", int)
+
+    def ids(self) -> Iterator[list[str]]:
+        """Yield the ids of all photos that are there now, those in the archive left out."""
+        found = list(self._listed().photos)
+        yield from (found[start : start + LISTED] for start in range(0, len(found), LISTED))
+
+    def changes(self, since: str = "") -> Iterator[Page]:
+        """Yield changed photos, by the time of their last change.
+
+        A mark is a time by the server's clock, in seconds, and the last photo of that second where no more changes can
+        have it. No mark is later than the last change that there was when the list was begun: what changes while it is
+        read comes again.
+        """
+        mark = Mark.read(since)
+        newest = self._search(count=1, order="updated")
+        query = {"updated": time_text(mark.time)} if mark.time else {}
+        listed = self._listed(**query)
+        begun = max((*map(updated_at, newest), *listed.first, mark.time), default=0)
+        settled = min(begun, listed.clock - SETTLED)
+        found = sorted((time, uid) for uid, time in listed.photos.items() if (time, uid) > mark)
+        for start in range(0, len(found), DETAILED):
+            some = found[start : start + DETAILED]
+            photos = self._photos([uid for _, uid in some])
+            time, uid = some[-1]
+            mark = Mark(time, uid) if time <= settled else Mark(min(time, begun))
+            yield Page([photo.remote() for photo in photos.values()], mark.text())
+
+    def preview(self, photo: str) -> bytes:
+        """Return PhotoPrism's preview of at most 1,920 by 1,200 pixels. Raises DataError if there is none (yet)."""
+        name = self._hashes.get(photo)
+        if name is None:
+            found = self._photo(photo)
+            name = "" if found is None else found.hash
+        if name:
+            for _ in range(2):  # tokens change, and are asked for again
+                token = self._preview_token or self._new_token()
+                try:
+                    answer = self._server.ask(
+                        "GET", f"/t/{name}/{token}/fit_1920", needs=SEES, most=MOST_PREVIEW, also=(403, 404)
+                    )
+                except ServiceError as error:
+                    raise ServiceError(str(error).replace(token, "(the token)")) from None
+                if answer.status != 403:
+                    break
+                self._preview_token = ""
+            else:
+                raise ServiceError(
+                    f"PhotoPrism answers 403 when previews are asked for. The key lacks a permission: {SEES}."
+                )
+            if answer.status == 200 and answer.content.startswith(PICTURES):  # else a drawing that stands for it
+                return answer.content
+        raise DataError(f"PhotoPrism has no preview of the photo {photo[:40]!r}: it was deleted, or cannot be shown.")
+
+    def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
+        """Return those of some pairs that a person or the API gave, by a request for each photo."""
+        photos = self._photos({pair.photo for pair in pairs})
+        labels = {pair[:2]: photos[pair.photo].label(pair.tag) for pair in pairs if pair.photo in photos}
+        return {pair for pair, label in labels.items() if label is not None and label.given}
+
+    def add(self, pairs: Collection[Pair]) -> list[Refused]:
+        """Write labels, each with its uncertainty; what somebody removed, and what a model gave, stays as it is."""
+        refused = []
+        photos = self._photos({pair.photo for pair in pairs})
+        for pair in pairs:
+            reason = "the photo is not there any more"
+            if pair.photo in photos:
+                photos[pair.photo], reason = self._add(photos[pair.photo], pair)
+            if reason:
+                refused.append(Refused(pair, reason))
+        return refused
+
+    def take(self, pairs: Collection[Pair]) -> list[Refused]:
+        """Take labels out that the API wrote. A person's labels are refused, a model's are not counted as there."""
+        refused = []
+        photos = self._photos({pair.photo for pair in pairs})
+        for pair in pairs:
+            label = photos[pair.photo].label(pair.tag) if pair.photo in photos else None
+            if label is None or not label.given:
+                continue
+            if label.uncertainty == 0:
+                refused.append(Refused(pair, "a person gave or confirmed it in PhotoPrism"))
+            else:
+                self._ask("DELETE", f"/photos/{pair.photo}/label/{label.id}", needs=CHANGES)
+        return refused
+
+    def _add(self, photo: Photo, pair: Pair) -> tuple[Photo, str]:
+        """Write one label; return the photo as it is then, and why the label was not taken."""
+        label = photo.label(pair.tag)
+        if label is not None and label.given:
+            return photo, ""
+        if label is not None:
+            why = "somebody removed it in PhotoPrism" if label.uncertainty >= GONE else "PhotoPrism's own model gave it"
+            return photo, why
+        near = photo.near(pair.tag)
+        if near is not None:
+            return photo, f"PhotoPrism takes it for {near.name!r}, which the photo has"
+        body = {"Name": pair.tag, "Uncertainty": uncertainty_of(pair.confidence), "Priority": 0}
+        answer = self._ask("POST", f"/photos/{photo.id}/label", body, needs=CHANGES, also=(400, 404))
+        if answer.status != 200:
+            gone = answer.status == 404
+            return photo, "the photo is not there any more" if gone else "PhotoPrism accepts no label of this name"
+        now = read_photo(self._server.parsed(answer, "POST label"))
+        if now.label(pair.tag) is not None:
+            return now, ""
+        known = {each.id for each in photo.labels}
+        written = [each for each in now.labels if each.id not in known and each.given and each.uncertainty > 0]
+        for each in written:  # under another name than was meant
+            self._ask("DELETE", f"/photos/{now.id}/label/{each.id}", needs=CHANGES)
+        names = ", ".join(repr(each.name) for each in written)
+        return photo, f"PhotoPrism would keep it as {names or 'another label'}"
+
+    def _photos(self, uids: Collection[str]) -> dict[str, Photo]:
+        """Return the photos that are there, asked for by a few threads: one that is not was deleted or archived."""
+        if not uids:
+            return {}
+        with ThreadPoolExecutor(min(AT_ONCE, len(uids)), thread_name_prefix="visterm-photoprism") as pool:
+            found = list(pool.map(self._photo, uids))
+        return {photo.id: photo for photo in found if photo is not None}
+
+    def _photo(self, uid: str) -> Photo | None:
+        if not UID.fullmatch(uid):
+            raise DataError(f"{uid[:60]!r} is no id of a photo in PhotoPrism.")
+        answer = self._ask("GET", f"/photos/{uid}", needs=SEES)
+        if answer.status == 404:
+            return None
+        record = self._server.parsed(answer, "GET photo")
+        if optional(record, "DeletedAt", str):
+            return None
+        photo = read_photo(record)
+        if photo.id != uid:
+            raise ServiceError(f"PhotoPrism answers with the photo {photo.id}; {uid} was asked for.")
+        self._hashes[uid] = photo.hash
+        if len(self._hashes) > MOST_KNOWN:
+            self._hashes.popitem(last=False)
+        return photo
+
+    def _listed(self, **query: Any) -> _Listed:
+        """List photos, those added last first.
+
+        Pages are counted by rows, so each begins with the last row of the page before: if that is another one by now,
+        a photo came or went meanwhile, and the list is read again.
+        """
+        for _ in range(MOST_RESTARTS):
+            found: dict[str, int] = {}
+            first: list[int] = []
+            last, offset, clock = "", 0, 0
+            while True:
+                answer = self._answered(count=LISTED, offset=offset, order="added", **query)
+                records = self._records(answer, LISTED)
+                if offset and (not records or uid_of(records[0]) != last):
+                    break
+                if not offset:
+                    first, clock = [updated_at(record) for record in records], _clock(answer)
+                found.update((uid_of(record), updated_at(record)) for record in records if is_shown(record))
+                if len(records) < LISTED:
+                    if not query and not found and self.count():  # else all photos would be taken for deleted
+                        raise ServiceError("PhotoPrism counts photos, but lists none.")
+                    return _Listed(found, first, clock)
+                last, offset = uid_of(records[-1]), offset + LISTED - 1
+        raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
+
+    def _search(self, *, count: int, **query: Any) -> list[Any]:
+        """Return the first photos of a search, one record for each."""
+        return self._records(self._answered(count=count, **query), count)
+
+    def _answered(self, **query: Any) -> Answer:
+        path = f"/photos?{urlencode({'primary': 'true', 'photo': 'true', **query})}"
+        return self._server.ask("GET", path, needs=SEES)
+
+    def _records(self, answer: Answer, most: int) -> list[Any]:
+        records = checked(self._server.parsed(answer, "GET /photos"), "photos", list)
+        if len(records) > most:
+            raise ServiceError(f"PhotoPrism answers with {len(records):,} photos; {most:,} were asked for.")
+        return records
+
+    def _ask(
+        self, method: str, path: str, body: object = None, *, needs: str, also: tuple[int, ...] = (404,)
+    ) -> Answer:
+        """Return an answer; a status in `also` has to be PhotoPrism's own: a proxy's 404 says nothing of a photo."""
+        sent = {} if method == "DELETE" else body
+        answer = self._server.ask(method, path, sent, needs=needs, also=also)
+        if answer.status in also:
+            try:
+                field(self._server.parsed(answer, f"{method} {path}"), "error", str)
+            except ServiceError as error:
+                raise self._server.refused(method, path, answer) from error
+        return answer
+
+    def _config(self) -> Any:
+        return self._server.json("GET", "/config", needs=SEES)
+
+    def _new_token(self) -> str:
+        """Return the token that addresses of previews have."""
+        token = field(self._config(), "previewToken", str)
+        if not _TOKEN.fullmatch(token):
+            raise ServiceError("PhotoPrism answers with a preview token that no address can have.")
+        self._preview_token = token
+        return token
+
+
+def uncertainty_of(confidence: float) -> int:
+    """Return what PhotoPrism stores for a confidence (0-1): 0 is a person's, and 100 is not there."""
+    return min(max(round(100 - 100 * confidence), 1), GONE - 1)
+
+
+def _clock(answer: Answer) -> int:
+    """Return the time that an answer's header says; 0 if it says none."""
+    try:
+        return int(parsedate_to_datetime(answer.date).timestamp())
+    except ValueError:
+        return 0

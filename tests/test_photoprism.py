@@ -1,0 +1,205 @@
+"""PhotoPrism's labels: whose they are, what a "no" is, names that it changes, and answers that are none of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes import served
+from fakes.photoprism import FakePhotoPrism
+from visterm.connectors.contract import Pair
+from visterm.connectors.photoprism import PhotoPrism, uncertainty_of
+from visterm.core.errors import DataError, ServiceError
+from visterm.core.web_client import Patience
+
+
+@pytest.fixture(params=[True, False], ids=["new", "2024"])
+def fake(request):
+    with FakePhotoPrism(new=request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def library(fake):
+    return PhotoPrism(fake.url, fake.key, Patience(20.0, 2, 0.01))
+
+
+def only(library, since=""):
+    (page,) = library.changes(since)
+    (photo,) = page.photos
+    return photo
+
+
+def test_labels_that_people_gave_are_tags_and_removed_ones_are_rejections(fake, library):
+    photo = fake.add_photo("a.jpg", tags=("snow tree",))
+    fake.give(photo, "beach", "batch")
+    fake.give(photo, "dog", "image", 30)
+    fake.give(photo, "Berlin", "location", 10)
+    fake.give(photo, "cat", "image", 5)
+    fake.person_untags(photo, "cat")
+    found = only(library)
+    assert set(found.tags) == {"Snow Tree", "Beach"}
+    assert found.rejected == ("Cat",)
+
+
+def test_a_label_has_the_uncertainty_of_its_confidence_but_never_a_persons(fake, library):
+    photo = fake.add_photo("a.jpg")
+    pairs = [Pair(photo, "sea", 0.874), Pair(photo, "sky", 1.0), Pair(photo, "sand", 0.0)]
+    assert library.add(pairs) == []
+    stored = {fake.tags[number].name: (on.source, on.uncertainty) for number, on in fake.photos[photo].labels.items()}
+    assert stored == {"Sea": ("manual", 13), "Sky": ("manual", 1), "Sand": ("manual", 99)}
+    assert [uncertainty_of(each) for each in (-1.0, 0.5, 2.0)] == [99, 50, 1]
+
+
+def test_what_is_taken_back_is_no_rejection(fake, library):
+    photo = fake.add_photo("a.jpg")
+    pair = Pair(photo, "sea", 0.9)
+    library.add([pair])
+    assert only(library).tags == ("Sea",)
+    assert library.take([pair]) == []
+    found = only(library)
+    assert (found.tags, found.rejected) == ((), ())
+    assert fake.photos[photo].labels == {}
+    assert library.add([pair]) == []
+
+
+def test_a_persons_label_is_never_taken(fake, library):
+    photo = fake.add_photo("a.jpg", tags=("sea",))
+    (refused,) = library.take([Pair(photo, "Sea")])
+    assert "a person gave or confirmed it" in refused.reason
+    assert fake.tags_of(photo) == {"Sea"}
+
+
+def test_a_label_of_ours_that_a_person_confirmed_stays(fake, library):
+    photo = fake.add_photo("a.jpg")
+    library.add([Pair(photo, "sea", 0.9)])
+    fake.person_tags(photo, "sea")
+    assert len(library.take([Pair(photo, "sea")])) == 1
+    assert fake.tags_of(photo) == {"Sea"}
+
+
+def test_what_somebody_removed_is_not_written_again(fake, library):
+    photo = fake.add_photo("a.jpg")
+    fake.give(photo, "sea", "image", 20)
+    fake.person_untags(photo, "sea")
+    (refused,) = library.add([Pair(photo, "sea", 0.99)])
+    assert "somebody removed it" in refused.reason
+    assert fake.rejected(photo) == {"Sea"}
+    assert library.there([Pair(photo, "sea")]) == set()
+
+
+def test_a_guess_of_photoprism_stays_as_it_is(fake, library):
+    photo = fake.add_photo("a.jpg")
+    fake.give(photo, "sea", "image", 60)
+    before = dict(fake.photos[photo].labels)
+    (refused,) = library.add([Pair(photo, "sea", 0.99)])
+    assert "own model" in refused.reason
+    assert library.take([Pair(photo, "sea")]) == []
+    assert library.there([Pair(photo, "sea")]) == set()
+    assert fake.photos[photo].labels == before
+
+
+@pytest.mark.parametrize(("there", "tag"), [("Cafe", "café"), ("Sea side", "sea-side")], ids=["accent", "sign"])
+def test_names_that_are_one_label_there_are_refused(fake, library, there, tag):
+    photo = fake.add_photo("a.jpg", tags=(there,))
+    other = fake.add_photo("b.jpg")
+    first, second = library.add([Pair(photo, tag, 0.9), Pair(other, tag, 0.9)])
+    assert "which the photo has" in first.reason
+    assert "would keep it as" in second.reason
+    assert fake.tags_of(photo) == {fake.label(there).name}
+    assert fake.photos[other].labels == {}
+
+
+def test_a_name_with_slashes_is_refused_as_photoprism_rewrites_it(fake, library):
+    photo = fake.add_photo("a.jpg")
+    (refused,) = library.add([Pair(photo, "visterm/cat", 0.9)])
+    assert "'Visterm / Cat'" in refused.reason
+    assert fake.photos[photo].labels == {}
+
+
+def test_a_name_that_is_none_is_refused_and_the_others_are_written():
+    with FakePhotoPrism() as fake:
+        photo = fake.add_photo("a.jpg")
+        library = PhotoPrism(fake.url, fake.key)
+        (refused,) = library.add([Pair(photo, "!?", 0.9), Pair(photo, "sea", 0.9)])
+        assert "accepts no label of this name" in refused.reason
+        assert fake.tags_of(photo) == {"Sea"}
+
+
+def test_photos_in_the_archive_and_deleted_ones_are_gone(fake, library):
+    photos = [fake.add_photo(f"{i}.jpg") for i in range(3)]
+    fake.trash(photos[0])
+    fake.delete(photos[1])
+    assert [id for page in library.ids() for id in page] == photos[2:]
+    pairs = [Pair(photo, "sea", 0.9) for photo in photos]
+    assert [refused.pair for refused in library.add(pairs)] == pairs[:2]
+    assert library.there(pairs) == {(photos[2], "sea")}
+    assert library.take(pairs) == []
+
+
+def test_videos_and_photos_that_cannot_be_shown_are_left_out(fake, library):
+    fake.add_photo("a.mp4", type="video")
+    fake.add_photo("broken.jpg", quality=-1)
+    photo = fake.add_photo("a.jpg")
+    assert only(library).id == photo
+    assert list(library.ids()) == [[photo]]
+    assert library.count() == 1
+
+
+def test_a_404_of_a_proxy_deletes_nothing(fake, library):
+    photo = fake.add_photo("a.jpg")
+    fake.fail(served.status(404, content=b"<html>no such site</html>"), times=100)
+    for call in (lambda: list(library.changes()), lambda: library.add([Pair(photo, "sea")]),
+                 lambda: library.there([Pair(photo, "sea")]), lambda: library.preview(photo)):  # fmt: skip
+        with pytest.raises(ServiceError, match=r"404.*Check the address"):
+            call()
+
+
+def test_an_empty_list_is_doubted(fake, library):
+    fake.add_photo("a.jpg")
+    fake.fail(served.other(b"[]"), times=2, where="GET /api/v1/photos")
+    with pytest.raises(ServiceError, match="counts photos, but lists none"):
+        list(library.ids())
+
+
+def test_a_photo_without_a_preview_has_none_and_new_tokens_are_asked_for(fake, library):
+    photo = fake.add_photo("a.jpg", b"\xff\xd8 picture")
+    none = fake.add_photo("b.jpg", None)
+    assert library.preview(photo) == b"\xff\xd8 picture"
+    fake.preview_token = "another1"
+    assert library.preview(photo) == b"\xff\xd8 picture"
+    with pytest.raises(DataError, match="no preview"):
+        library.preview(none)
+    fake.fail(served.status(403, content=b"<svg/>"), times=100, where="GET /api/v1/t/.*")
+    with pytest.raises(ServiceError, match="to view photos") as raised:
+        library.preview(photo)
+    assert fake.preview_token not in str(raised.value)
+
+
+def test_tokens_are_in_no_message(fake, library):
+    photo = fake.add_photo("a.jpg", b"\xff\xd8 picture")
+    for fault in (served.status(500), served.reset):
+        fake.fail(fault, times=100, where="GET /api/v1/t/.*")
+        with pytest.raises(ServiceError, match="the token") as raised:
+            library.preview(photo)
+        assert fake.preview_token not in f"{raised.value}{raised.value.__cause__}"
+        fake.forget_faults()
+
+
+def test_a_public_configuration_is_no_login(fake):
+    with pytest.raises(ServiceError, match="401"):
+        PhotoPrism(fake.url, "another-key").check()
+
+
+@pytest.mark.parametrize("mark", ["yesterday", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z ps1"])
+def test_a_mark_that_is_none_is_refused(library, mark):
+    with pytest.raises(DataError, match="no time of a change"):
+        list(library.changes(mark))
+
+
+def test_a_library_that_rests_is_asked_twice(fake, library):
+    for i in range(1200):
+        fake.add_photo(f"{i}.jpg")
+    *_, last = library.changes()
+    fake.traffic.clear()
+    assert list(library.changes(last.mark)) == []
+    assert len(fake.traffic) <= 3
