@@ -69,7 +69,7 @@ class PhotoPrism:
     kind: ClassVar[str] = "photoprism"
     title: ClassVar[str] = "PhotoPrism"
     nested: ClassVar[bool] = False
-    key_variable: ClassVar[str] = "PHOTOPRISM_ACCESS_TOKEN"
+    key_variable: ClassVar[str] = "PHOTOPRISM_TOKEN"
 
     def __init__(self, address: str, key: str, patience: Patience = Patience()) -> None:  # noqa: B008
         self.address = server_address(address, "The address").removesuffix("/api/v1")

@@ -176,8 +176,8 @@ def _apply(
             )
             if image_id is None:
                 continue  # stopped before it was its turn
-            pairs, there = ours.get(photo.id, ()), set(photo.tags)
-            gone = [pair for pair in pairs if pair.state == WRITTEN and pair.text not in there]
+            pairs, there = ours.get(photo.id, ()), set(map(tag_key, photo.tags))
+            gone = [pair for pair in pairs if pair.state == WRITTEN and tag_key(pair.text) not in there]
             stored.connected.set_state(OFF, [(photo.id, pair.text) for pair in gone])
             taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
             no = [text for text in photo.rejected if tag_key(text) not in taken_back]
@@ -233,11 +233,19 @@ class PeoplesTags:
         self._spelled: dict[str, str | None] = {}
 
     def of(self, photo_id: int, tags: Iterable[str]) -> list[str]:
-        """Return people's tags of a photo, without those that visterm wrote or that lie under its own parent."""
-        ours = self._ours.get(photo_id, ())
+        """Return people's tags of a photo, without those that visterm wrote or that lie under its own parent.
+
+        A program may write ours in capitals of its own; where ours is there as it was written, others are people's.
+        """
+        there, ours = tuple(tags), self._ours.get(photo_id, set())
+        rewritten = {tag_key(text) for text in ours.difference(there)}
         under = self._under
         return self.usable(
-            tag for tag in tags if tag not in ours and not (under and f"{tag_key(tag)}/".startswith(under))
+            tag
+            for tag in there
+            if tag not in ours
+            and tag_key(tag) not in rewritten
+            and not (under and f"{tag_key(tag)}/".startswith(under))
         )
 
     def usable(self, tags: Iterable[str]) -> list[str]:
