@@ -112,6 +112,16 @@ def test_ids_that_are_dropped_without_a_word_are_not_there(fake):
     assert library.there(pairs) == {(mine, "visterm/cat")}
 
 
+def test_partners_photos_are_read_but_take_no_tags(fake):
+    mine = fake.add_photo("a.jpg", tags=("sky",))
+    partners = [fake.add_photo(f"{i}.jpg", tags=("theirs",), partner=True) for i in range(3)]
+    before = fake.asked("GET /api/assets/.*")
+    (page,) = connected(fake).changes()
+    assert {photo.id: (photo.tags, photo.ready) for photo in page.photos} == {
+        mine: (("sky",), True), **dict.fromkeys(partners, ((), False))}  # fmt: skip
+    assert fake.asked("GET /api/assets/.*") - before <= 1
+
+
 def test_few_requests_for_many_pairs(fake):
     photos = [fake.add_photo(f"{i}.jpg") for i in range(60)]
     library = connected(fake)

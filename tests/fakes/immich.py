@@ -20,12 +20,12 @@ import uuid
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fakes.immich_search import BOTH, FLAT, NEW, Photo, RefusedError, Searches, Tag, iso
+from fakes.immich_search import BOTH, FLAT, NEW, Photo, RefusedError, Searches, Tag, iso, owner_id
 from fakes.served import Asked, FakeServer, Reply, reply
 
 KEY = "immich-key-of-the-tests"
 PERMISSIONS = ("asset.read", "asset.view", "asset.update", "asset.statistics",
-               "tag.create", "tag.read", "tag.asset", "tag.delete")  # fmt: skip
+               "tag.create", "tag.read", "tag.asset", "tag.delete", "user.read")  # fmt: skip
 
 
 class FakeImmich(Searches, FakeServer):
@@ -34,7 +34,8 @@ class FakeImmich(Searches, FakeServer):
     kind = "immich"
     key = KEY
     guarded: ClassVar = {"asset.read": "changes", "tag.read": "changes", "asset.view": "preview",
-                         "asset.statistics": "count", "tag.create": "add", "tag.asset": "add"}  # fmt: skip
+                         "asset.statistics": "count", "user.read": "changes", "tag.create": "add",
+                         "tag.asset": "add"}  # fmt: skip
     """What of a connector fails without a permission."""
     ours = ("visterm/cat", "visterm/dog")
     scripts = (
@@ -192,6 +193,15 @@ class FakeImmich(Searches, FakeServer):
                 now = iso(self.now())
                 return reply({"id": str(uuid.UUID(int=2**76 * 4 + 2**63)), "name": "visterm", "createdAt": now,
                               "updatedAt": now, "permissions": list(held)})  # fmt: skip
+            case ("GET", "api", "users", "me"):
+                self._needs(asked, "user.read")
+                now = iso(self.now())
+                return reply({
+                    "id": owner_id(partner=False), "name": "Me", "email": "me@example.com", "avatarColor": "pink",
+                    "profileImagePath": "", "profileChangedAt": now, "createdAt": now, "updatedAt": now,
+                    "license": None, "deletedAt": None, "isAdmin": False, "oauthId": "", "quotaSizeInBytes": None,
+                    "status": "active", "quotaUsageInBytes": 0, "shouldChangePassword": False, "storageLabel": None,
+                })  # fmt: skip
             case ("GET", "api", "tags"):
                 self._needs(asked, "tag.read")
                 return reply([self._tag_shown(tag) for tag in sorted(self.tags.values(), key=lambda tag: tag.value)])

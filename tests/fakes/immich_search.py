@@ -167,13 +167,18 @@ class Searches:
         taken, digest = iso(photo.taken), hashlib.sha1(photo.id.encode()).digest()
         thumbhash = None if photo.preview is None else base64.b64encode(b"%d" % photo.picture + digest[:20]).decode()
         return {
-            "id": photo.id, "ownerId": str(uuid.UUID(int=2**76 * 4 + 2**63 + photo.partner)), "type": photo.type,
+            "id": photo.id, "ownerId": owner_id(partner=photo.partner), "type": photo.type,
             "originalFileName": photo.name, "originalPath": f"/data/{photo.name}", "visibility": photo.visibility,
             "checksum": base64.b64encode(digest).decode(), "thumbhash": thumbhash, "createdAt": iso(photo.created),
             "fileCreatedAt": taken, "fileModifiedAt": taken, "localDateTime": taken, "updatedAt": iso(photo.updated),
             "isArchived": photo.visibility == "archive", "isEdited": False, "isFavorite": False, "isOffline": False,
             "isTrashed": photo.trashed, "hasMetadata": True, "duration": None, "width": 640, "height": 480,
         }  # fmt: skip
+
+
+def owner_id(*, partner: bool) -> str:
+    """Return the id of the user, or of a partner."""
+    return str(uuid.UUID(int=2**76 * 4 + 2**63 + partner))
 
 
 def iso(seconds: float) -> str:

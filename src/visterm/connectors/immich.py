@@ -17,7 +17,8 @@ from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Answer, Patience, server_address
 
-NEEDED = ("asset.read", "asset.view", "asset.update", "asset.statistics", "tag.create", "tag.read", "tag.asset")
+NEEDED = ("asset.read", "asset.view", "asset.update", "asset.statistics", "tag.create", "tag.read", "tag.asset",
+          "user.read")  # fmt: skip
 OLDEST, NESTED = (3, 0), (3, 2)
 """The first version that is spoken with, and the first one whose searches are of the new shape."""
 YOUNG = timedelta(minutes=5)
@@ -100,6 +101,7 @@ class Immich:
         self.address = server_address(address, "The address").removesuffix("/api")
         self._server = JsonServer(self.title, f"{self.address}/api", key, {"x-api-key": key}, patience)
         self._version: tuple[int, int, int] | None = None
+        self._user = ""
 
     def check(self) -> str:
         """Ask for the version, and whether the key has all permissions. Raises ServiceError if not."""
@@ -247,6 +249,13 @@ class Immich:
             self._version = (major, minor, patch)
         return self._version
 
+    def _me(self) -> str:
+        """Return the id of the key's user, asked for once."""
+        if not self._user:
+            answer = self._server.json("GET", "/users/me", needs="user.read")
+            self._user = checked_id(json_answers.field(answer, "id", str))
+        return self._user
+
     def _new(self) -> bool:
         return self._spoken() >= (*NESTED, 0)
 
@@ -274,16 +283,18 @@ class Immich:
         place = START
         if bounded and listed:
             search, place = search.before(listed[-1].taken), Place(listed[0].taken)
-        held = self._held(search, place, {item.id for item in listed}, tags)
-        ready_from = _time(mark.begun) - YOUNG
+        theirs = {item.id for item in listed if item.owner != self._me()}  # partners', which take no tags of ours
+        held = self._held(search, place, {item.id for item in listed} - theirs, tags) | dict.fromkeys(theirs, ())
+        old = _time(mark.begun) - YOUNG
         for items, after in read:
             photos = [
-                RemotePhoto(item.id, item.name, item.version, held[item.id], ready=_time(item.created) < ready_from)
+                RemotePhoto(item.id, item.name, item.version, held[item.id],
+                            ready=item.id not in theirs and _time(item.created) < old)
                 for item in items
                 if item.id in held and item.pictured  # without a preview it comes again: making one changes it
-            ]
+            ]  # fmt: skip
             if after == START:
-                until = replace(mark, since=_text(ready_from), begun="", taken="", token="")
+                until = replace(mark, since=_text(old), begun="", taken="", token="")
             else:
                 until = replace(mark, taken=after.taken, token=after.token)
             yield Page(photos, until.text())

@@ -84,6 +84,7 @@ class Item:
     version: str
     taken: str
     created: str
+    owner: str
     pictured: bool  # Whether its preview was made, which comes after its metadata was read
 
 
@@ -136,5 +137,6 @@ def _item(record: Any) -> Item:
         f"{field(record, 'checksum', str)} {hashed}",
         field(record, "fileCreatedAt", str),
         field(record, "createdAt", str),
+        checked_id(field(record, "ownerId", str)),
         hashed is not None,
     )
