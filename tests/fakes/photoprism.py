@@ -8,8 +8,8 @@ Made from PhotoPrism's own sources (`photo_label.go`, `photos_search.go`, `searc
 * a label that comes by the API is "manual", keeps the lower of two uncertainties, and finds an older label by its slug:
   names that differ by capitals, accents or signs only are one label; names get capitals;
 * removing a manual label deletes it; another one stays with an uncertainty of 100 (and is manual from 2026 on: `new`);
-* the configuration is answered without a key, too; a wrong token for previews gets a drawing and 403, a photo without a
-  preview a drawing and 200;
+* the configuration is answered without a key or its permission, too, as that of the login page; a wrong token for
+  previews gets a drawing and 403, a photo without a preview a drawing and 200;
 * a body must be JSON by its type, too; a key without the scope gets 403.
 """
 
@@ -87,7 +87,7 @@ class FakePhotoPrism(FakeServer):
 
     kind = "photoprism"
     key = KEY
-    guarded: ClassVar = {"view": "changes", "edit": "add"}
+    guarded: ClassVar = {"view": "changes", "edit": "add", "config": "count"}
     """What of a connector fails without a permission."""
     ours = ("striped cat", "dog")
     scripts = ("猫 三毛猫", "Überraschung", "e\u0301tude", "שלום", "a, b; c", 'say "cheese"', "50 % & more", "C#")
@@ -96,7 +96,7 @@ class FakePhotoPrism(FakeServer):
     def __init__(self, log: Path | None = None, seed: int = 0, *, new: bool = True) -> None:
         super().__init__(log)
         self.new = new
-        self.permissions = {"view", "edit"}
+        self.permissions = {"view", "edit", "config"}
         self.preview_token = "1234abcd"
         self.photos: dict[str, Photo] = {}
         self.tags: dict[int, Label] = {}
@@ -220,8 +220,9 @@ class FakePhotoPrism(FakeServer):
         raise _RefusedError(404, "Not found")
 
     def _config(self, key: str | None) -> dict[str, Any]:
-        if key is None:  # that of the page where people log in
-            return {"mode": "public", "name": "PhotoPrism", "version": "260101-0123456-Linux-AMD64", "count": {},
+        if key is None or "config" not in self.permissions:
+            counts = dict.fromkeys(("all", "photos", "live", "videos"), 0)
+            return {"mode": "public", "name": "PhotoPrism", "version": "260101-0123456-Linux-AMD64", "count": counts,
                     "previewToken": "public"}  # fmt: skip
         shown = [photo for photo in self.photos.values() if not photo.trashed and photo.quality >= 0]
         videos = sum(photo.type == "video" for photo in shown)

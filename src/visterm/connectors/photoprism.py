@@ -33,7 +33,9 @@ AT_ONCE = 4  # Photos that are asked for at a time
 SETTLED = 60  # Seconds after which no change can have a time any more, also where a proxy's clock differs a bit
 MOST_KNOWN = 5000  # Photos whose preview's name is kept
 NOBODY = "ps00000000000000"
-SEES, CHANGES = "to view photos (scope 'photos')", "to edit photos (scope 'photos', and a user who may)"
+SCOPES = "photos config"
+SEES, CHANGES = f"to view photos (scope {SCOPES!r})", f"to edit photos (scope {SCOPES!r}, and a user who may)"
+READS = f"to read the config (scope {SCOPES!r})"
 PICTURES = (b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _TOKEN = re.compile("[0-9A-Za-z_-]{1,128}")
 
@@ -61,7 +63,7 @@ class PhotoPrism:
     address : str
         ``http://host:2342``, with or without ``/api/v1``.
     key : str
-        An app password or access token with the scope "photos", of a user who may edit photos.
+        An app password or access token with the scopes `SCOPES`, of a user who may edit photos.
     patience : Patience
         How long the server is waited for.
     """
@@ -279,7 +281,13 @@ class PhotoPrism:
         return answer
 
     def _config(self) -> Any:
-        return self._server.json("GET", "/config", needs=SEES)
+        """Return the configuration; PhotoPrism answers with that of the login page where the key may not see it."""
+        config = self._server.json("GET", "/config", needs=READS)
+        if field(config, "mode", str) == "public":
+            raise ServiceError(
+                f"PhotoPrism answers GET /config as if there was no key, which lacks a permission: {READS}."
+            )
+        return config
 
     def _new_token(self) -> str:
         """Return the token that addresses of previews have."""
