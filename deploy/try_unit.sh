@@ -18,7 +18,8 @@ chroot "$root" bash -euc '
   useradd --system --home-dir /var/lib/visterm --shell /usr/sbin/nologin visterm
   install -d -o visterm -g visterm -m 750 /var/lib/visterm
   install -d -o visterm -g visterm -m 700 /etc/visterm
-  echo a-token-only-for-this-try | install -o visterm -g visterm -m 600 /dev/stdin /etc/visterm/token
+  install -o visterm -g visterm -m 600 /dev/null /etc/visterm/token
+  echo a-token-only-for-this-try >/etc/visterm/token
   echo "OPTIONS=/var/lib/visterm/catalogue --host 0.0.0.0 --token-file /etc/visterm/token" >/etc/visterm/serve.conf
 ' >"$work/systemd.log" 2>&1 || { cat "$work/systemd.log"; exit 1; }
 cp --archive "$work/data/demo/catalogue" "$root/var/lib/visterm/catalogue"
