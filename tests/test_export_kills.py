@@ -16,6 +16,12 @@ from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
 
 PHOTOS = 4
+OTHERS = (
+    '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+    '<rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag><rdf:li>beach'
+    "</rdf:li></rdf:Bag></dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>"
+)
+"""Keywords as another program writes them, into one field only."""
 
 
 @pytest.fixture
@@ -32,6 +38,7 @@ def start(tmp_path):
     stored.add(records, np.ones((PHOTOS, 2), np.float32))
     stored.close()
     (folder / "photos" / "0.txt").write_text("beach\n", encoding="utf-8")
+    (folder / "photos" / "0.xmp").write_text(OTHERS, encoding="utf-8")
     return folder
 
 
