@@ -18,6 +18,7 @@ from command_line import visterm
 from visterm.core.errors import ImageError
 from visterm.core.types import Skipped
 from visterm.data import file_kinds, raw
+from visterm.data.contents import taken_of
 from visterm.data.image_folders import count_not_read, find_images
 from visterm.data.images import Decoded, decode_images, image_size, read_image
 from visterm.web.decoding_process import JPEG, JPEG_OF_FILE, answer
@@ -33,11 +34,13 @@ def drawn(height=64, width=96):
     return pixels
 
 
-def dng(preview, orientation=1):
+def dng(preview, orientation=1, **how):
     """The bytes of a small DNG: a JPEG preview in front, and 32 × 32 values of a sensor (DNG 1.4, TIFF 6.0)."""
     made = BytesIO()
-    Image.fromarray(preview).save(made, "JPEG", quality=95)
+    Image.fromarray(preview).save(made, "JPEG", quality=95, **how)
     jpeg = made.getvalue()
+    if how:  # cameras put EXIF first, without JFIF
+        jpeg = jpeg[:2] + jpeg[4 + int.from_bytes(jpeg[4:6], "big") :]
     sensor = np.full((32, 32), 700, "<u2").tobytes()
     text, short, long, byte, rational = 2, 3, 4, 1, 5
 
@@ -143,6 +146,18 @@ def test_a_raw_file_is_read_upright_through_its_preview(tmp_path, reader, orient
     assert np.abs(np.array(corners(found)) - COLOURS).max() < 12
     assert image_size(path) == (96, 64)
     assert read_image(path, max_side=48).shape == (32, 48, 3)
+
+
+@pytest.mark.parametrize("reader", READERS, indirect=True)
+def test_a_preview_says_when_the_photo_was_taken_and_which_way_up_it_is_before_the_raw_file_does(tmp_path, reader):
+    exif = Image.Exif()
+    exif[274], exif[306] = 8, "2024:05:31 10:20:30"
+    path = tmp_path / "a.dng"
+    path.write_bytes(dng(np.ascontiguousarray(np.rot90(drawn(), 3)), 6, exif=exif))
+    assert taken_of(path) == "2024-05-31T10:20:30"
+    assert np.abs(np.array(corners(read_image(path))) - COLOURS).max() < 12
+    path.write_bytes(dng(drawn()))
+    assert taken_of(path) is None
 
 
 @pytest.mark.parametrize("reader", READERS, indirect=True)

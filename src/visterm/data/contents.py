@@ -10,12 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
 from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.threads import resolve_jobs
 from visterm.data.fetching import READERS
 
 T = TypeVar("T")
+
+FIRST_RAW = "1990"  # The year, before which no camera wrote RAW files
 
 _MOMENT = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d))?)?")
 
@@ -79,14 +82,29 @@ def is_there(path: str | os.PathLike[str]) -> bool:
 def taken_of(path: str | os.PathLike[str]) -> str | None:
     """Return when a photo was taken by its camera's clock, from EXIF, in ISO 8601 without a zone; None if not known.
 
-    ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``.
+    ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``. Of a RAW file that Pillow cannot open,
+    those of its preview count.
     """
+    from visterm.data.raw import is_raw, raw_preview
+
+    found = _exif_time(path)
+    if found is not None or not is_raw(path):
+        return found
+    try:
+        found = _exif_time(path, raw_preview(path))
+    except (ImageError, OSError):  # that a file cannot be read is told where it is decoded
+        return None
+    return None if found is not None and found < FIRST_RAW else found  # LibRaw writes 1970 where it knows no date
+
+
+def _exif_time(path: str | os.PathLike[str], content: bytes | None = None) -> str | None:
+    """Return when an image file, or the content of one, says that it was taken."""
     from PIL import ExifTags
 
     from visterm.data.pillow import opened_image
 
     try:
-        with opened_image(path) as image:
+        with opened_image(path, content) as image:
             exif = image.getexif()
             shot = exif.get_ifd(ExifTags.IFD.Exif)
     except Exception:  # whatever hostile bytes lead Pillow to: that a file cannot be read is told where it is decoded
