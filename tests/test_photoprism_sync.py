@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import random
+import shutil
 
 import pytest
 
+from command_line import visterm
 from fakes import served
 from fakes.photoprism import FakePhotoPrism
 from remembered_library import N_PHOTOS, N_TAGGED, colour_of, connected, picture, tags_of
+from tiny_catalogues import ENCODER as SETTINGS
+from visterm import Catalogue
+from visterm.connectors import json_answers
 from visterm.connectors.photoprism import PhotoPrism
 from visterm.connectors.sync import Settings, sync, undo
+from visterm.core import web_client
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience
 from visterm.store.connected import OFF
@@ -22,13 +30,16 @@ LOW = Settings(parent=None, precision=0.6)
 def opened(tmp_path):
     """A server of photos, most of them tagged by a person, and a catalogue of them."""
     with FakePhotoPrism() as fake:
-        for number in range(N_PHOTOS):
-            fake.add_photo(
-                f"{number}.jpg", picture(colour_of(number), number), tuple(tags_of(number) if number < N_TAGGED else ())
-            )
+        fill(fake)
         catalogue = connected(tmp_path / "catalogue", library_of(fake))
         yield catalogue, fake
         catalogue.stored.close()
+
+
+def fill(fake):
+    for number in range(N_PHOTOS):
+        tags = tags_of(number) if number < N_TAGGED else ()
+        fake.add_photo(f"{number}.jpg", picture(colour_of(number), number), tuple(tags))
 
 
 def library_of(fake, retries=3):
@@ -103,28 +114,130 @@ def test_a_name_that_photoprism_writes_in_capitals_is_still_ours(opened):
     assert given(fake) == before
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_faults_and_deaths_lose_nothing_and_write_nothing_twice(opened, seed):
-    catalogue, fake = opened
-    rng = random.Random(seed)
-    before = given(fake)
-    wanted = None
-    for _ in range(30):
-        fake.fail(rng.choice([served.lost, served.cut, served.reset]), times=1, where="(POST|GET|DELETE) .*")
-        fake.dies_in = rng.randrange(2, 60)
-        try:
-            wanted = sync(catalogue, library_of(fake, retries=0), LOW)
-        except ServiceError:
-            wanted = None
-        fake.kill()
-        fake.forget_faults()
-        fake.start()
-        if wanted is not None:
-            break
-    fake.dies_in = None
-    assert sync(catalogue, library_of(fake), LOW).pulled.taken_off == 0
-    assert len(set(written(fake))) == len(written(fake))
-    after = given(fake)
-    assert all(set(before[name]) <= set(after[name]) for name in before)
-    undo(catalogue, library_of(fake))
-    assert given(fake) == before
+class Killed(BaseException):
+    """The end of a process, as far as one that goes on can show it."""
+
+
+def break_off(fake, patch, rng):
+    """Let one of the next requests fail: the client or the server is killed, or an answer is cut or lost."""
+    what, nth = rng.choice(("client before", "client after", "server", "lost", "cut", "reset")), rng.randrange(1, 80)
+    if what.startswith("client"):
+        left = [nth]
+
+        def ask(*arguments, **more):
+            left[0] -= 1
+            if left[0] == 0 and what == "client before":
+                raise Killed
+            answer = web_client.ask(*arguments, **more)
+            if left[0] == 0:
+                raise Killed
+            return answer
+
+        patch.setattr(json_answers, "ask", ask)
+    elif what == "server":
+        fake.dies_in = nth
+    else:
+        count = itertools.count(1)
+
+        def fault(handler, work):
+            (getattr(served, what) if next(count) == nth else answer)(handler, work)
+
+        def answer(handler, work):
+            handler.send(work())
+
+        fake.fail(fault, times=10_000)
+
+
+def people(fake):
+    """Change photos in PhotoPrism: the same ones each time."""
+    photos = list(fake.photos)
+    fake.person_untags(photos[0], "Red")
+    fake.person_tags(photos[155], "Sea")
+    fake.give(photos[7], "Green", "image", 30)
+    fake.person_untags(photos[7], "Green")
+    fake.person_untags(*min(written(fake)))
+    fake.trash(photos[9])
+
+
+def rounds(catalogue, fake, folder, disturb):
+    """Sync, let people change photos, and sync, each disturbed some times before; returns the catalogue."""
+    for change in (lambda there: None, people):
+        change(fake)
+        for _ in range(disturb[1] if disturb else 0):
+            with pytest.MonkeyPatch.context() as patch:
+                break_off(fake, patch, disturb[0])
+                try:
+                    sync(catalogue, library_of(fake, retries=0), LOW)
+                except (Killed, ServiceError):
+                    catalogue.stored.close()
+                    catalogue = Catalogue.load(folder, n_jobs=1)
+            fake.kill()
+            fake.forget_faults()
+            fake.dies_in = None
+            fake.start()
+        sync(catalogue, library_of(fake), LOW)
+    return catalogue
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """A server, a catalogue of it, its state then, and after rounds that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("calm")
+    with FakePhotoPrism() as fake:
+        fill(fake)
+        connected(folder / "before", library_of(fake)).stored.close()
+        before = copy.deepcopy((fake.photos, fake.tags))
+        shutil.copytree(folder / "before", folder / "after")
+        rounds(Catalogue.load(folder / "after", n_jobs=1), fake, folder / "after", None).stored.close()
+        yield fake, folder / "before", before, given(fake), sorted(written(fake))
+
+
+def hold_after_kills(calm, folder, seed):
+    fake, catalogue, before, wanted, writes = calm
+    fake.photos, fake.tags = copy.deepcopy(before)
+    fake.writes.clear()
+    shutil.copytree(catalogue, folder / "catalogue")
+    opened = Catalogue.load(folder / "catalogue", n_jobs=1)
+    opened = rounds(opened, fake, folder / "catalogue", (random.Random(seed), 4))
+    assert given(fake) == wanted
+    assert sorted(written(fake)) == writes
+    undo(opened, library_of(fake))
+    left = {name: [label for label in labels if 0 < label[2] < 100] for name, labels in given(fake).items()}
+    assert not any(left.values())
+    opened.stored.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_after_kills_all_is_as_if_there_had_been_none(calm, tmp_path, seed):
+    hold_after_kills(calm, tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4, 29))
+def test_after_a_hundred_kills_and_faults_all_is_as_if_there_had_been_none(calm, tmp_path, seed):
+    hold_after_kills(calm, tmp_path, seed)  # 25 · 2 · 4 = 200 rounds are disturbed; 3 in 4 break off
+
+
+def test_the_commands(tmp_path, monkeypatch):
+    monkeypatch.setenv("VISTERM_CONNECTED", str(tmp_path / "connected.json"))
+    with FakePhotoPrism() as fake:
+        fill(fake)
+        before = given(fake)
+        key = tmp_path / "key"
+        key.write_text(fake.key)
+        key.chmod(0o600)
+        settings = " ".join(f"--encoder-set {name}={value}" for name, value in SETTINGS.items())
+        line = f"connect photoprism {fake.url} --key-file key -o catalogue --encoder visterms {settings} --model ridge"
+        code, out, err = visterm(line, tmp_path)
+        assert code == 0, (out, err)
+        code, out, err = visterm("sync catalogue --dry-run --precision 0.6", tmp_path)
+        assert (code, given(fake) == before) == (0, True), (out, err)
+        code, out, err = visterm("sync catalogue --precision 0.6", tmp_path)
+        assert code == 0, (out, err)
+        assert written(fake)
+        code, out, err = visterm("sync catalogue --parent auto", tmp_path)
+        assert code == 2
+        assert "PhotoPrism has no tags under others" in err
+        code, out, err = visterm("sync catalogue --undo", tmp_path)
+        assert (code, given(fake) == before) == (0, True), (out, err)
+        assert fake.key not in out + err
