@@ -65,6 +65,17 @@ def test_looks_at_all_photos_once_a_day_for_changes_without_a_trace(fake):
     assert read(library, mark)[0] == {photo: {"sky"}}
 
 
+def test_looks_at_all_photos_where_the_servers_clock_was_set_back(fake):
+    fake.offset = 10 * 3600
+    photos = [fake.add_photo(f"{i}.jpg", age=86_400) for i in range(3)]
+    library = connected(fake)
+    mark = read(library)[1]
+    fake.offset = 0
+    fake.set_clock()
+    fake.person_tags(photos[0], "sky")
+    assert read(library, mark)[0] == {photos[0]: {"sky"}, photos[1]: set(), photos[2]: set()}
+
+
 def test_photos_that_came_just_now_are_not_ready_and_come_again(fake):
     photo = fake.add_photo("a.jpg", age=0)
     library = connected(fake)

@@ -309,6 +309,10 @@ class FakeImmich(Searches, FakeServer):
     def _uuid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
+    def set_clock(self) -> None:
+        """Let changes have the clock's time, though it was set back."""
+        self._last = 0.0
+
     def _tick(self) -> float:
         """Return the time by the server's clock, later than at the last change."""
         self._last = max(self.now(), self._last + 1e-6)

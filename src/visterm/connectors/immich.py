@@ -25,6 +25,7 @@ YOUNG = timedelta(minutes=5)
 """Immich may still read the metadata of photos that came this lately, and replaces their tags as it does so."""
 LOOK_AT_ALL = timedelta(days=1)
 """How late tags are found that were changed without a trace in their photo: where Immich cannot write sidecars."""
+SKEW = timedelta(minutes=1)  # By which the server's clock may go back without a reason to look at all photos
 AT_ONCE = 10  # Pages whose tags are asked for together
 MOST_PREVIEW = 2**25  # Bytes
 DEEPEST = 50  # Tags under each other, from where on photos are asked for themselves
@@ -131,7 +132,8 @@ class Immich:
         answer, tags = self._tags()
         now = _clock(answer)
         known = [tag.id[:8] for tag in tags]
-        if not mark.full or set(mark.tags) - set(known) or now - _time(mark.full) > LOOK_AT_ALL:
+        set_back = bool(mark.since) and now + SKEW < _time(mark.since) + YOUNG
+        if not mark.full or set_back or set(mark.tags) - set(known) or now - _time(mark.full) > LOOK_AT_ALL:
             mark = _Mark(begun=_text(now), full=_text(now))
         elif not mark.taken and not mark.token:
             mark = replace(mark, begun=_text(now))
