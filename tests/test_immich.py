@@ -168,3 +168,22 @@ def test_few_requests_where_only_our_own_tags_moved_photos(fake):
     assert read(library, mark)[0] == {photo: fake.tags_of(photo) for photo in [*photos[:40], photos[150]]}
     most = {(3, 1, 0): 41 + 3, (3, 2, 1): 12}[fake.version]  # 3.1 has no search for one of many tags
     assert fake.asked() - before <= most
+
+
+def test_what_was_written_to_new_photos_is_not_looked_for_among_all():
+    """A tag of ours may have many photos; a search for it is bounded by the time of the photos that were written to."""
+    with FakeImmich((3, 1, 0)) as fake:
+        old = [fake.add_photo(f"{i}.jpg", age=10 * 86_400) for i in range(1500)]
+        library = connected(fake)
+        library.add([Pair(photo, "visterm/cat") for photo in old])
+        mark = read(library)[1]
+        new = [fake.add_photo(f"new {i}.jpg", age=200 - i) for i in range(20)]
+        read(library, mark)
+        pairs = [Pair(photo, "visterm/cat") for photo in new]
+        library.add(pairs)
+        before = fake.asked()
+        assert library.there(pairs) == {pair[:2] for pair in pairs}
+        assert fake.asked() - before == 2
+        fake.photos[new[3]].taken -= 10 * 365 * 86_400
+        for other in (library, connected(fake)):
+            assert other.there(pairs) == {pair[:2] for pair in pairs}

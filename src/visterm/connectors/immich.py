@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import ClassVar, NamedTuple, TypeVar
 
 from visterm.connectors import json_answers
 from visterm.connectors.contract import Page, Pair, Refused, RemotePhoto
-from visterm.connectors.immich_search import START, Item, Place, Search, checked_id, pages
+from visterm.connectors.immich_search import START, Item, Mark, Place, Search, as_text, as_time, checked_id, pages
 from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Answer, Patience, server_address
@@ -41,37 +40,6 @@ class _Tag(NamedTuple):
     id: str
     value: str
     parent: str
-
-
-@dataclass(frozen=True)
-class _Mark:
-    """How far a reader has come; in catalogues it is JSON."""
-
-    since: str = ""  # Photos whose `updatedAt` is not before this time are listed; empty: all
-    begun: str = ""  # The server's time when this list was begun
-    full: str = ""  # The same of the last list of all photos
-    taken: str = ""
-    token: str = ""
-    tags: list[str] = field(default_factory=list)  # First letters of the ids of all tags: those that vanish are noticed
-
-    @classmethod
-    def read(cls, text: str) -> _Mark:
-        """Return a mark from what a catalogue holds. Raises DataError if it is none."""
-        if not text:
-            return cls()
-        try:
-            made = cls(**json.loads(text))
-            for time in (made.since, made.begun, made.full):
-                _time(time or "2000-01-01T00:00:00Z")
-            if not isinstance(made.taken, str) or not isinstance(made.token, str) or not isinstance(made.tags, list):
-                raise TypeError("a field of another kind")
-        except (ValueError, TypeError, ServiceError) as error:
-            raise DataError(f"{text[:60]!r} is no mark of Immich's changes; ask for all photos.") from error
-        return made
-
-    def text(self) -> str:
-        """Return what a catalogue holds."""
-        return json.dumps({name: value for name, value in asdict(self).items() if value}, separators=(",", ":"))
 
 
 class Immich:
@@ -103,6 +71,7 @@ class Immich:
         self._server = JsonServer(self.title, f"{self.address}/api", key, {"x-api-key": key}, patience)
         self._version: tuple[int, int, int] | None = None
         self._user = ""
+        self._taken: dict[str, str] = {}  # When photos were taken that have changed, for searches of these
 
     def check(self) -> str:
         """Ask for the version, and whether the key has all permissions. Raises ServiceError if not."""
@@ -128,15 +97,15 @@ class Immich:
 
     def changes(self, since: str = "") -> Iterator[Page]:
         """Yield changed photos, by the time they were taken; marks lead on from any page."""
-        mark = _Mark.read(since)
+        mark = Mark.read(since)
         answer, tags = self._tags()
         now = _clock(answer)
         known = [tag.id[:8] for tag in tags]
-        set_back = bool(mark.since) and now + SKEW < _time(mark.since) + YOUNG
-        if not mark.full or set_back or set(mark.tags) - set(known) or now - _time(mark.full) > LOOK_AT_ALL:
-            mark = _Mark(begun=_text(now), full=_text(now))
+        set_back = bool(mark.since) and now + SKEW < as_time(mark.since) + YOUNG
+        if not mark.full or set_back or set(mark.tags) - set(known) or now - as_time(mark.full) > LOOK_AT_ALL:
+            mark = Mark(begun=as_text(now), full=as_text(now))
         elif not mark.taken and not mark.token:
-            mark = replace(mark, begun=_text(now))
+            mark = replace(mark, begun=as_text(now))
         mark = replace(mark, tags=known)
         search, start = Search(updated=mark.since), Place(mark.taken, mark.token)
         read: list[tuple[list[Item], Place]] = []
@@ -181,9 +150,13 @@ class Immich:
                     unsure.difference_update(item.id for item in items)
             found = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
         elif len(by_photo) > len(plain):
+            times = [self._taken.get(photo, "") for photo in by_photo]
+            near = Search().before(max(times)) if all(times) else Search()
             for value in plain:
-                for items, _ in self._pages(Search(tags=(ids[value],))):
-                    found |= {(item.id, value) for item in items} & {(photo, value) for photo in by_tag[value]}
+                left = by_tag[value] - self._having(replace(near, tags=(ids[value],)), Place(min(times)), by_tag[value])
+                if left and near != Search():  # a date was changed, or the tag is not there
+                    left -= self._having(Search(tags=(ids[value],)), START, left)
+                found |= {(photo, value) for photo in by_tag[value] - left}
         else:
             unsure = set(by_photo)
         for photo in sorted(unsure):
@@ -278,25 +251,26 @@ class Immich:
         return tuple(sorted(tag.value for tag in _read_tags(json_answers.field(record, "tags", list))))
 
     def _with_tags(
-        self, mark: _Mark, search: Search, read: list[tuple[list[Item], Place]], tags: list[_Tag], *, bounded: bool
+        self, mark: Mark, search: Search, read: list[tuple[list[Item], Place]], tags: list[_Tag], *, bounded: bool
     ) -> Iterator[Page]:
         """Yield pages whose tags are asked for together; where there are others, only for the time of these."""
         listed = [item for items, _ in read for item in items]
+        self._taken = {item.id: item.taken for item in listed}
         place = START
         if bounded and listed:
             search, place = search.before(listed[-1].taken), Place(listed[0].taken)
         theirs = {item.id for item in listed if item.owner != self._me()}  # partners', which take no tags of ours
         held = self._held(search, place, {item.id for item in listed} - theirs, tags) | dict.fromkeys(theirs, ())
-        old = _time(mark.begun) - YOUNG
+        old = as_time(mark.begun) - YOUNG
         for items, after in read:
             photos = [
                 RemotePhoto(item.id, item.name, item.version, held[item.id],
-                            ready=item.id not in theirs and _time(item.created) < old)
+                            ready=item.id not in theirs and as_time(item.created) < old)
                 for item in items
                 if item.id in held and item.pictured  # without a preview it comes again: making one changes it
             ]  # fmt: skip
             if after == START:
-                until = replace(mark, since=_text(old), begun="", taken="", token="")
+                until = replace(mark, since=as_text(old), begun="", taken="", token="")
             else:
                 until = replace(mark, taken=after.taken, token=after.token)
             yield Page(photos, until.text())
@@ -384,17 +358,3 @@ def _clock(answer: Answer) -> datetime:
         return parsedate_to_datetime(answer.date)
     except ValueError as error:
         raise ServiceError("Immich's answers have no Date: a proxy before it may take it out.") from error
-
-
-def _text(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _time(text: str) -> datetime:
-    try:
-        made = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ServiceError(f"The server answers with {text[:60]!r} for a time.") from error
-    if made.tzinfo is None:
-        raise ServiceError(f"The server answers with {text[:60]!r} for a time; expected one with its zone.")
-    return made

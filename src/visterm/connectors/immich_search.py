@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from visterm.connectors.json_answers import JsonServer, checked, field, optional
-from visterm.core.errors import ServiceError
+from visterm.core.errors import DataError, ServiceError
 
 PAGE = 1000  # Photos of a page: as many as Immich allows
 MOST_PAGES = 100_000  # Of one search: a server that never ends is none
@@ -91,6 +92,37 @@ class Item:
 START = Place()
 
 
+@dataclass(frozen=True)
+class Mark:
+    """How far a reader has come; in catalogues it is JSON."""
+
+    since: str = ""  # Photos whose `updatedAt` is not before this time are listed; empty: all
+    begun: str = ""  # The server's time when this list was begun
+    full: str = ""  # The same of the last list of all photos
+    taken: str = ""
+    token: str = ""
+    tags: Sequence[str] = ()  # First letters of the ids of all tags: those that vanish are noticed
+
+    @classmethod
+    def read(cls, text: str) -> Mark:
+        """Return a mark from what a catalogue holds. Raises DataError if it is none."""
+        if not text:
+            return cls()
+        try:
+            made = cls(**json.loads(text))
+            for time in (made.since, made.begun, made.full):
+                as_time(time or "2000-01-01T00:00:00Z")
+            if not isinstance(made.taken, str) or not isinstance(made.token, str) or isinstance(made.tags, (str, dict)):
+                raise TypeError("a field of another kind")
+        except (ValueError, TypeError, ServiceError) as error:
+            raise DataError(f"{text[:60]!r} is no mark of Immich's changes; ask for all photos.") from error
+        return made
+
+    def text(self) -> str:
+        """Return what a catalogue holds."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value}, separators=(",", ":"))
+
+
 def pages(server: JsonServer, search: Search, nested: bool, place: Place = START) -> Iterator[tuple[list[Item], Place]]:
     """Yield the photos of a search, oldest first, with the place after each page; the last page's place is empty.
 
@@ -140,3 +172,19 @@ def _item(record: Any) -> Item:
         checked_id(field(record, "ownerId", str)),
         hashed is not None,
     )
+
+
+def as_text(time: datetime) -> str:
+    """Return a time as Immich writes it."""
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_time(text: str) -> datetime:
+    """Return the time of an answer. Raises ServiceError if it is none."""
+    try:
+        made = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ServiceError(f"The server answers with {text[:60]!r} for a time.") from error
+    if made.tzinfo is None:
+        raise ServiceError(f"The server answers with {text[:60]!r} for a time; expected one with its zone.")
+    return made
