@@ -20,6 +20,7 @@ from visterm.core.types import Skipped
 from visterm.data import file_kinds, raw
 from visterm.data.contents import taken_of
 from visterm.data.image_folders import count_not_read, find_images
+from visterm.data.image_names import ImageNames
 from visterm.data.images import Decoded, decode_images, image_size, read_image
 from visterm.web.decoding_process import JPEG, JPEG_OF_FILE, answer
 
@@ -181,6 +182,11 @@ def test_heic_photos_are_read_upright_where_a_reader_is_installed(tmp_path):
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ImageError):
         read_image(path)
+
+
+def test_a_name_without_ending_means_the_jpeg_beside_a_raw_file(tmp_path):
+    paths = [tmp_path / name for name in ("1.dng", "1.jpg", "2.nef")]
+    assert [match.path.name for match in ImageNames(tmp_path, paths).match(["1", "2"])] == ["1.jpg", "2.nef"]
 
 
 def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 from visterm.core.errors import TagFileError
-from visterm.data.file_kinds import IMAGES
+from visterm.data.file_kinds import IMAGES, RAW, suffix_of
 
 CAPITALS: Final = "capitals"
 ENDING: Final = "the file's ending"
@@ -35,7 +35,8 @@ class ImageNames:
         """Return the file of each name, or None where there is none.
 
         A name is the path of a file, or the end of one file's path, or goes on before it. A name for which there is no
-        such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means.
+        such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means; of a
+        RAW file and its JPEG, the JPEG is meant.
         Raises TagFileError if a name fits several files.
         """
         keys = [name_key(self._inside(name)) for name in names]
@@ -59,7 +60,8 @@ class ImageNames:
             fit = self._only(name, folded.ending_as(key.casefold()))
             differ = CAPITALS
             if fit is None and _without_ending(key.casefold()) == key.casefold():
-                fit = self._only(name, bare.ending_as(key.casefold()))
+                fits = bare.ending_as(key.casefold())
+                fit = self._only(name, [one for one in fits if suffix_of(one) not in RAW] or fits)
                 differ = ENDING
             if fit is not None:
                 found[i] = Match(self._by_path[fit], differ)
