@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -43,6 +44,18 @@ def test_beyond_this_machine_it_wants_a_token(tmp_path):
     short.write_text("secret\n")
     with pytest.raises(UserError, match="has 6 letters; expected 16 or more"):
         command.serve(tmp_path, host="0.0.0.0", token_file=short)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
+@pytest.mark.parametrize("mode", [0o640, 0o604])
+def test_a_token_that_others_can_read_is_refused(mode, tmp_path):
+    token = tmp_path / "token.txt"
+    token.write_text("a token of many letters\n")
+    token.chmod(mode)
+    with pytest.raises(UserError, match=r"can be used by others than its owner\. Run: chmod 600 .*token\.txt"):
+        command.serve(tmp_path, host="0.0.0.0", token_file=token)
+    token.chmod(0o600)
+    assert command._read_token(token) == "a token of many letters"
 
 
 def test_without_its_packages_it_names_the_extra(tmp_path, monkeypatch):

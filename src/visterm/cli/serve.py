@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli.output import say
+from visterm.connectors.keys import check_private
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.files import KB, read_regular_text
 
@@ -27,7 +28,10 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8080,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="File with a token of at least 16 letters, required in every request.", show_default=False),
+        typer.Option(
+            help="File that only you can read, with a token of at least 16 letters, required in every request.",
+            show_default=False,
+        ),
     ] = None,
     name: Annotated[
         list[str] | None,
@@ -78,7 +82,7 @@ def serve(
     if not token and not is_loopback(host):
         raise UserError(
             f"--host {host} can be reached from other machines, so it needs a token. Make one and pass its file: "
-            "python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
+            "umask 077; python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
     access = Access.of(host, token, name or (), vision_host or ())
@@ -100,7 +104,7 @@ def serve(
 
 def _read_token(file: Path) -> str:
     try:
-        token = read_regular_text(file, MOST_TOKEN).strip()
+        token, mode = read_regular_text(file, MOST_TOKEN).strip(), file.stat().st_mode
     except FileNotFoundError as error:
         raise UserError(f"There is no file {file} (--token-file).") from error
     except OSError as error:
@@ -109,4 +113,5 @@ def _read_token(file: Path) -> str:
         raise UserError(f"The token file {file} is not text in UTF-8; expected one line of letters.") from error
     if len(token) < FEWEST_LETTERS:
         raise UserError(f"The token in {file} has {len(token)} letters; expected {FEWEST_LETTERS} or more.")
+    check_private("token", file, mode)
     return token

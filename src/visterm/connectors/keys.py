@@ -38,12 +38,17 @@ def read_key(file: Path | None, variable: str) -> str:
                 mode, content = os.fstat(opened.fileno()).st_mode, opened.read(LONGEST + 1)
         except OSError as error:
             raise UserError(f"The key file {file} cannot be read: {error.strerror or error}.") from error
-        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise UserError(f"The key file {file} can be used by others than its owner. Run: chmod 600 {file}")
+        check_private("key", file, mode)
         where, key = f"The key file {file}", content.decode("utf-8", "replace").strip()
     if len(key) > LONGEST or not _KEY.fullmatch(key):
         raise UserError(f"{where} holds no key; expected one line of letters, digits and signs without spaces.")
     return key
+
+
+def check_private(what: str, file: Path, mode: int) -> None:
+    """Raise UserError if others than its owner can use a file with a secret."""
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UserError(f"The {what} file {file} can be used by others than its owner. Run: chmod 600 {file}")
 
 
 def allow(address: str, key_file: str | None) -> None:
