@@ -14,7 +14,7 @@ import typer
 from visterm.cli import options
 from visterm.cli.connect import KeyFile, say_unusable
 from visterm.cli.output import emit, list_skipped, say, show
-from visterm.cli.progress import Bars
+from visterm.cli.progress import Bars, duration
 from visterm.core.errors import ServiceError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.wording import count_of
@@ -181,7 +181,7 @@ def _serve(work: Callable[[], Round], seconds: float, *, json: bool) -> None:
             try:
                 done = work()
             except (ServiceError, StorageError) as error:
-                say(f"{at} {error} Next try in {seconds / 60:.3g} min.")
+                say(f"{at} {error} Next try in {duration(seconds)}.")
             else:
                 say(f"{at} {'; '.join([done.line(), *done.remarks])}")
                 if json:

@@ -1,0 +1,224 @@
+"""Kills of `visterm sync` by seed: of the client (SIGKILL), of the server, and answers that are cut.
+
+The client is a process of its own that speaks HTTP with the fake of Immich. After each seed's kills a calm round ends
+the work; then the server holds what it holds after rounds without any kill, nothing was written twice, no person's tag
+is lost, and undo leaves what was there before.
+
+    python tests/sync_kills.py --seeds 100 --json kills.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fakes import served
+from fakes.immich import KEY, FakeImmich
+from remembered_library import N_PHOTOS, N_TAGGED, REQUEST, colour_of, picture, tags_of
+from visterm.connectors import keys
+from visterm.connectors.connect import connect
+from visterm.connectors.immich import Immich
+from visterm.connectors.sync import Settings, connection_of, library_of, sync, undo
+from visterm.core.errors import ServiceError
+from visterm.library.catalogue import Catalogue
+from visterm.store.connected import WRITTEN
+
+SETTINGS = Settings(precision=0.6)
+LONGEST = 120.0  # Seconds that a round may take on a busy machine before something is wrong
+UNREACHED = 3  # The exit code of a client that gave up
+KINDS = ("client at a request", "client after an answer", "client at a moment", "server", "answer cut")
+FAULTS = (served.cut, served.lost, served.reset, served.half_json)
+SLOW_TO_IMPORT = (
+    "visterm.library.learn", "visterm.models.linear.ridge", "visterm.encoders.visterms", "visterm.encoders.codebook",
+    "visterm.tagging.calibrating", "visterm.data.held_tags", "visterm.metrics.report", "sklearn.base", "pi_heif",
+    "pyarrow.parquet", "visterm.kernels.histograms", "visterm.kernels.word_groups", "visterm.kernels.texture",
+)  # fmt: skip
+"""What a process would else import in the middle of a round: a second on a quiet machine."""
+STATE = ("photos", "tags", "jobs", "writes", "_random", "_last")
+
+
+def one_round(folder: str) -> None:
+    """Do a round, in a process of its own."""
+    catalogue = Catalogue.load(folder, n_jobs=1)
+    try:
+        sync(catalogue, library_of(connection_of(catalogue)), SETTINGS)
+    except ServiceError:
+        sys.exit(UNREACHED)
+
+
+class Kills:
+    """A server, a catalogue of it as it was connected, and what calm rounds make of both."""
+
+    def __init__(self, folder: Path, fake: FakeImmich) -> None:
+        self.folder, self.fake = folder, fake
+        self.counts: Counter[str] = Counter()
+        self._processes = multiprocessing.get_context("forkserver")
+        self._processes.set_forkserver_preload(["sync_kills", *SLOW_TO_IMPORT])
+        for number in range(N_PHOTOS):
+            tags = tuple(tags_of(number)) if number < N_TAGGED else ()
+            fake.add_photo(f"p{number:03d}.jpg", picture(colour_of(number), number), tags)
+        connect(folder / "connected", Immich(fake.url, KEY), key_file=folder / "key", run=None, request=REQUEST)
+        self._before = self._kept()
+        shutil.copytree(folder / "connected", folder / "calm")
+        began = time.monotonic()
+        for change in (self._nothing, self._people):
+            change()
+            self._calm_round(folder / "calm")
+        self.seconds = (time.monotonic() - began) / 2
+        self.state = fake.state()
+        self.people = {
+            (name, tag) for name, tags in self.state.items() for tag in tags if not tag.startswith("visterm/")
+        }
+
+    def seed(self, seed: int) -> None:
+        """Disturb both rounds by a seed, and check what came of it. Raises AssertionError."""
+        rng, fake, catalogue = random.Random(seed), self.fake, self.folder / f"seed{seed}"
+        self._put_back()
+        shutil.copytree(self.folder / "connected", catalogue)
+        for change in (self._nothing, self._people):
+            change()
+            for _ in range(rng.randrange(1, 4)):
+                self._disturbed_round(catalogue, rng)
+            self._calm_round(catalogue)
+        assert fake.state() == self.state
+        assert max(Counter(fake.writes).values()) == 1, "a pair was written or taken twice"
+        opened = Catalogue.load(catalogue, n_jobs=1)
+        ours = {(pair.name, pair.text) for pair in opened.stored.connected.pairs(WRITTEN)}
+        assert ours == {(name, tag) for name, tags in self.state.items() for tag in tags} - self.people
+        undo(opened, library_of(connection_of(opened)))
+        assert {(name, tag) for name, tags in fake.state().items() for tag in tags} == self.people
+        opened.stored.close()
+        shutil.rmtree(catalogue)
+
+    def _nothing(self) -> None:
+        """Let people do nothing, before the first round."""
+
+    def _people(self) -> None:
+        """Let people tag and take off tags, one of ours too, throw a photo away and bring new ones."""
+        by_name = {photo.name: photo.id for photo in self.fake.photos.values()}
+        self.fake.person_untags(by_name["p000.jpg"], "red")
+        self.fake.person_tags(by_name["p155.jpg"], "blue")
+        self.fake.person_tags(by_name["p155.jpg"], "été/mer")
+        name, tag = min((name, tag) for name, tags in self.fake.state().items() for tag in tags if "visterm/" in tag)
+        self.fake.person_untags(by_name[name], tag)
+        self.fake.trash(by_name["p010.jpg"])
+        for number in range(6):
+            photo = self.fake.add_photo(f"new{number}.jpg", picture("red", 900 + number))
+            self.fake.photos[photo].updated = self.fake.now()
+
+    def _disturbed_round(self, catalogue: Path, rng: random.Random) -> None:
+        """Run a client, and kill it, or its server, or cut its answers, at a place that the seed chooses."""
+        kind, fake = rng.choice(KINDS), self.fake
+        process = self._processes.Process(target=one_round, args=(str(catalogue),))
+        at = rng.randrange(1, 30)
+        if kind in KINDS[:2]:
+            left = [at]
+
+            def kill(handler: served.Handler, work: Any) -> None:
+                left[0] -= 1
+                if left[0] or process.pid is None:
+                    handler.send(work())
+                    return
+                if kind.startswith("client after"):
+                    work()
+                os.kill(process.pid, signal.SIGKILL)
+                handler.break_off()
+
+            fake.fail(kill, times=at)
+        elif kind == "server":
+            fake.dies_in = at
+        elif kind == "answer cut":
+            left = [at]
+            fault = rng.choice(FAULTS)
+
+            def cut(handler: served.Handler, work: Any) -> None:
+                left[0] -= 1
+                if left[0]:
+                    handler.send(work())
+                else:
+                    fault(handler, work)
+
+            fake.fail(cut, times=at)
+        process.start()
+        if kind == "client at a moment":
+            process.join(rng.uniform(0.0, 1.5 * self.seconds))
+            process.kill()
+        away, until = rng.uniform(0.0, 0.5), time.monotonic() + LONGEST
+        while process.is_alive():
+            assert time.monotonic() < until, f"a round after a kill ({kind}) does not end"
+            if fake.died.is_set():
+                time.sleep(away)
+                fake.start()
+            process.join(0.02)
+        if fake.died.is_set():
+            fake.start()
+        ended = {0: "went on", UNREACHED: "gave up", -signal.SIGKILL: "killed"}
+        assert process.exitcode in ended, f"a round ends with {process.exitcode}"
+        self.counts[f"{kind}: {ended[process.exitcode]}"] += 1
+        fake.dies_in = None
+        fake.forget_faults()
+
+    def _calm_round(self, catalogue: Path) -> None:
+        process = self._processes.Process(target=one_round, args=(str(catalogue),))
+        process.start()
+        process.join(LONGEST)
+        assert process.exitcode == 0, f"a calm round ends with {process.exitcode}"
+
+    def _kept(self) -> dict[str, Any]:
+        with self.fake.lock:
+            return {name: copy.deepcopy(getattr(self.fake, name)) for name in STATE}
+
+    def _put_back(self) -> None:
+        with self.fake.lock:
+            for name, value in self._before.items():
+                setattr(self.fake, name, copy.deepcopy(value))
+
+
+@contextmanager
+def killing(folder: Path) -> Iterator[Kills]:
+    """Start a server, and connect a catalogue to it."""
+    os.environ[keys.VARIABLE] = str(folder / "connected.json")
+    (folder / "key").write_text(KEY)
+    (folder / "key").chmod(0o600)
+    with FakeImmich() as fake:
+        keys.allow(fake.url, str(folder / "key"))
+        yield Kills(folder, fake)
+
+
+def main() -> None:
+    """Kill by many seeds, and say what was killed how often."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    began, failed = time.monotonic(), {}
+    with tempfile.TemporaryDirectory() as folder, killing(Path(folder)) as kills:
+        for seed in range(chosen.seeds):
+            try:
+                kills.seed(seed)
+            except AssertionError as error:
+                failed[seed] = str(error)[:500]
+            print(seed, dict(kills.counts), failed, flush=True)
+        figures = {"seeds": chosen.seeds, "kills": dict(sorted(kills.counts.items())), "failed": failed,
+                   "seconds": time.monotonic() - began}  # fmt: skip
+    if chosen.json is not None:
+        chosen.json.write_text(json.dumps(figures, indent=1) + "\n")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
