@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -114,10 +113,9 @@ def main() -> None:
             visterm("sync", catalogue)  # reads what was written now, so that each turn begins alike
     write(
         {
-            "machine": machine(), "immich": ".".join(map(str, fake.version)), "photos": n_photos, "new": n_new, "tags": len(used), "connect": connect,
-            "seconds": spread([each["seconds"] for each in rounds]),
+            "machine": machine(), "immich": ".".join(map(str, fake.version)), "photos": n_photos, "new": n_new,
+            "tags": len(used), "connect": connect, "seconds": spread([each["seconds"] for each in rounds]),
             "other_requests": spread([each["other_requests"] for each in rounds]), "rounds": rounds,
-            "own_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         },
         chosen.json,
     )  # fmt: skip

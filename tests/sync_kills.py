@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,14 @@ class Kills:
         connect(folder / "connected", Immich(fake.url, KEY), key_file=folder / "key", run=None, request=REQUEST)
         self._before = self._kept()
         shutil.copytree(folder / "connected", folder / "calm")
-        began = time.monotonic()
-        for change in (self._nothing, self._people):
+        self._run(len, "")  # starts the server of processes
+        self._changes = {"nothing": lambda: None, "people": self._people}
+        self.seconds: dict[str, float] = {}  # Of calm rounds
+        for name, change in self._changes.items():
             change()
-            self._calm_round(folder / "calm")
-        self.seconds = (time.monotonic() - began) / 2
+            began = time.monotonic()
+            self._run(one_round, str(folder / "calm"))
+            self.seconds[name] = time.monotonic() - began
         self.state = fake.state()
         self.people = {
             (name, tag) for name, tags in self.state.items() for tag in tags if not tag.startswith("visterm/")
@@ -89,11 +92,11 @@ class Kills:
         rng, fake, catalogue = random.Random(seed), self.fake, self.folder / f"seed{seed}"
         self._put_back()
         shutil.copytree(self.folder / "connected", catalogue)
-        for change in (self._nothing, self._people):
+        for name, change in self._changes.items():
             change()
             for _ in range(rng.randrange(1, 4)):
-                self._disturbed_round(catalogue, rng)
-            self._calm_round(catalogue)
+                self._disturbed_round(catalogue, rng, self.seconds[name])
+            self._run(one_round, str(catalogue))
         assert fake.state() == self.state
         assert max(Counter(fake.writes).values()) == 1, "a pair was written or taken twice"
         opened = Catalogue.load(catalogue, n_jobs=1)
@@ -103,9 +106,6 @@ class Kills:
         assert {(name, tag) for name, tags in fake.state().items() for tag in tags} == self.people
         opened.stored.close()
         shutil.rmtree(catalogue)
-
-    def _nothing(self) -> None:
-        """Let people do nothing, before the first round."""
 
     def _people(self) -> None:
         """Let people tag and take off tags, one of ours too, throw a photo away and bring new ones."""
@@ -120,7 +120,7 @@ class Kills:
             photo = self.fake.add_photo(f"new{number}.jpg", picture("red", 900 + number))
             self.fake.photos[photo].updated = self.fake.now()
 
-    def _disturbed_round(self, catalogue: Path, rng: random.Random) -> None:
+    def _disturbed_round(self, catalogue: Path, rng: random.Random, seconds: float) -> None:
         """Run a client, and kill it, or its server, or cut its answers, at a place that the seed chooses."""
         kind, fake = rng.choice(KINDS), self.fake
         process = self._processes.Process(target=one_round, args=(str(catalogue),))
@@ -155,7 +155,7 @@ class Kills:
             fake.fail(cut, times=at)
         process.start()
         if kind == "client at a moment":
-            process.join(rng.uniform(0.0, 1.5 * self.seconds))
+            process.join(rng.uniform(0.0, 1.2 * seconds))
             process.kill()
         away, until = rng.uniform(0.0, 0.5), time.monotonic() + LONGEST
         while process.is_alive():
@@ -172,8 +172,9 @@ class Kills:
         fake.dies_in = None
         fake.forget_faults()
 
-    def _calm_round(self, catalogue: Path) -> None:
-        process = self._processes.Process(target=one_round, args=(str(catalogue),))
+    def _run(self, work: Callable[[str], object], folder: str) -> None:
+        """Run a process to its end."""
+        process = self._processes.Process(target=work, args=(folder,))
         process.start()
         process.join(LONGEST)
         assert process.exitcode == 0, f"a calm round ends with {process.exitcode}"
