@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from drawn_videos import draw_video, needs_ffmpeg
 from tiny_catalogues import COLOURS, draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
 from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
 from visterm.core.errors import MissingExtraError, UserError
+from visterm.store.connected import Connection
 
 LONGEST = 120.0  # Seconds until something that must happen counts as never
 N_PHOTOS = 24
@@ -378,6 +380,22 @@ def test_folders_on_the_network_are_known_by_their_file_system(tmp_path):
     assert [is_on_network(folder, mounted) for folder in on_network] == [True] * 6
     assert [is_on_network(f, mounted) for f in ("/home/you", "/srv/share/local", "/home/me/far2")] == [False] * 3
     assert mounts(tmp_path / "none") == {}
+
+
+@needs_ffmpeg
+def test_a_video_is_taken_up_too(library):
+    catalogue, photos = library
+    with watching(catalogue, photos):
+        film = draw_video(photos / "film.mp4", "red", seconds=2)
+        wait_until(lambda: str(film) in paths_of(catalogue))
+
+
+def test_a_catalogue_of_another_programs_library_is_followed_by_sync(library):
+    catalogue, photos = library
+    catalogue.stored.connected.put(Connection("immich", "http://nas:2283", None, {}))
+    with pytest.raises(UserError, match=r"those of http://nas:2283.*visterm sync CATALOGUE --every 1h"):
+        folders_to_watch(catalogue.stored)
+    assert folders_to_watch(catalogue.stored, [photos]) == [str(photos)]
 
 
 def test_folders_are_those_that_were_indexed_or_those_named(library, made, tmp_path):

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
-from visterm.core.errors import DataError, InUseError, TagFileError, UserError
+from visterm.core.errors import DataError, InUseError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote, real_path
 from visterm.core.wording import count_of
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
-from visterm.data.file_kinds import readable_suffixes, suffix_of
+from visterm.data.file_kinds import is_video, readable_suffixes, suffix_of
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import SUFFIX as XMP
 from visterm.data.tag_files import KEYWORDS, read_keyword_tags
@@ -57,6 +57,11 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLik
     for folder, given in zip(chosen, folders, strict=True):
         if is_remote(folder) or not os.path.isdir(folder):
             raise UserError(f"{given} cannot be watched; expected a folder of this machine that is there.")
+    if not chosen and (connection := stored.connected.get()) is not None:
+        raise UserError(
+            f"The photos of this catalogue are those of {connection.address}, and lie in no folder to watch. Follow "
+            "them with: visterm sync CATALOGUE --every 1h"
+        )
     if not chosen:
         known = stored.images.files()
         chosen = [
@@ -117,7 +122,7 @@ class Watching:
         check_has_photos(catalogue.tagger.encoder)
         self._catalogue, self._stored, self._folders = catalogue, catalogue.stored, list(folders)
         self._tags, self._poll, self._stop, self._say, self._progress = tags, poll, stop, say, progress
-        self._photos = readable_suffixes()
+        self._photos = readable_suffixes(videos=True)
         self._suffixes = self._photos | ({XMP} if tags else set()) | (TEXTS if tags not in (None, KEYWORDS) else set())
         self._settling = Settling(settle)
         self._away: dict[str, str] = {}  # Why a folder is waited for
@@ -186,7 +191,7 @@ class Watching:
         if not os.path.isdir(folder):
             return "is not there"
         try:
-            n_photos = len(find_images(folder))
+            n_photos = len(find_images(folder, videos=True))
         except DataError as error:
             return f"cannot be read: {error}"
         n_known = _n_inside(self._stored.images.files(), folder)
@@ -222,11 +227,11 @@ class Watching:
 
     def _all_of(self, folder: str) -> Listed:
         encoder = self._catalogue.tagger.encoder
-        photos: Any = find_images(folder)
+        photos: Any = find_images(folder, videos=True)
         if self._tags is not None and photos:
             try:
                 photos = Corpus.read(folder, self._tags)
-            except TagFileError as error:  # of files that are being written, and where no photo has a tag yet
+            except DataError as error:  # of a file that is being written, and where no photo has a tag yet
                 self._say(f"Photos are taken without new tags for now: {error}")
         listed = photos_of(encoder, photos, None, folder)
         return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_spared(path))
@@ -240,7 +245,8 @@ class Watching:
             these = [path for path in these if path.is_file()]
             inside += these
             if self._tags == KEYWORDS:
-                found = read_keyword_tags(Path(folder), [path for path in these if is_inside(str(path), folder)])
+                readable = [path for path in these if is_inside(str(path), folder) and not is_video(path)]
+                found = read_keyword_tags(Path(folder), readable)
                 given |= {os.path.join(folder, row.image): row.tags for row in found.records}
         listed = photos_of(self._catalogue.tagger.encoder, inside)
         return replace(
@@ -256,7 +262,7 @@ class Watching:
 
     def _photos_in(self, folder: str) -> list[str]:
         try:
-            return [str(path) for path in find_images(folder)]
+            return [str(path) for path in find_images(folder, videos=True)]
         except DataError as error:
             self._say(str(error))
             return []
