@@ -1,0 +1,82 @@
+"""The story of docs/connect.md with 500 photos of Corel5k: connect, learn, write, a person corrects 20, sync, undo.
+
+The servers are the tests' own, which answer as the programs do. The person is Corel5k: of 200 photos all its words are
+given at the start, and of all it says which of visterm's tags are right. Without Corel5k the photos are the demo's.
+
+    python benchmarks/connected_story.py ../shared --json docs/figures/connected_story.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from harness.runs import machine, say, write
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from connected_story import Picture, Told, corel_pictures, drawn_pictures, tell
+from fakes.immich import FakeImmich
+from visterm.connectors import keys
+
+FAKES: dict[str, Any] = {"immich": FakeImmich}
+COREL, NETWORK = Path("data/corel5k"), Path("models/mobilenet_v2.onnx")
+QUICK = "--encoder visterms --encoder-set max_side=64 --encoder-set codebook=100 --model ridge"
+PARTS = ("connected", "tried", "synced", "corrected", "synced again", "nothing new", "undone")
+
+
+def figures(told: Told) -> dict[str, Any]:
+    """Return what was written, how much of it was right, and what it took."""
+    counts = {}
+    for part in ("synced", "synced again"):
+        ours = told.written(part)
+        counts[part] = {"tags of visterm": len(ours), "right": sum(map(told.is_right, ours))}
+    people = {photo: set(tags) for photo, tags in told.states["tagged"].items()}
+    for photo, tag in told.added:
+        people[photo].add(tag)
+    return {
+        **counts,
+        "taken off by the person": len(told.removed),
+        "of these written again": len(told.written("synced again") & set(told.removed)),
+        "given by the person": len(told.added),
+        "differences after undo": sum(len(tags ^ people[photo]) for photo, tags in told.states["undone"].items()),
+        "requests": {part: told.requests[part] for part in PARTS},
+        "seconds": {part: round(told.seconds[part], 2) for part in PARTS},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shared", type=Path, nargs="?", help="has data/corel5k and models/mobilenet_v2.onnx")
+    parser.add_argument("--json", type=Path, metavar="PATH")
+    parser.add_argument("--program", choices=FAKES, action="append", help="only this one")
+    parser.add_argument("--quick", action="store_true", help="200 drawn photos: shows that it works, no figures")
+    chosen = parser.parse_args()
+    corel = None if chosen.quick or chosen.shared is None else chosen.shared / COREL
+    options = QUICK
+    if not chosen.quick and chosen.shared is not None and (chosen.shared / NETWORK).exists():
+        options = f"--encoder onnx:{(chosen.shared / NETWORK).resolve()} --encoder-set output=features"
+    result: dict[str, Any] = {
+        "machine": machine(),
+        "photos": "drawn" if corel is None else "Corel5k",
+        "encoder": "visterms" if options == QUICK else NETWORK.stem,
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder, n, n_tagged = Path(name), 200 if chosen.quick else 500, 130 if chosen.quick else 200
+        os.environ[keys.VARIABLE] = str(folder / "connected.json")
+        pictures: list[Picture] = drawn_pictures(folder / "drawn", n) if corel is None else corel_pictures(corel, n)
+        for kind in chosen.program or FAKES:
+            (folder / kind).mkdir()
+            with FAKES[kind]() as fake:
+                told = tell(fake, folder / kind, pictures, n_tagged=n_tagged, options=options)
+            result[kind] = figures(told)
+            say(kind, result[kind])
+    write(result, chosen.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The story of docs/connect.md, on photos that are drawn: what a person did stays, what visterm wrote is taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from connected_story import drawn_pictures, tell
+from fakes.immich import FakeImmich
+from visterm.connectors import keys
+
+FAKES = {"immich-3.1": lambda: FakeImmich((3, 1, 0)), "immich-3.2": lambda: FakeImmich((3, 2, 1))}
+N_PHOTOS, N_TAGGED, N_CORRECTED = 200, 130, 20
+QUICK = "--encoder visterms --encoder-set max_side=64 --encoder-set codebook=100 --model ridge"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return drawn_pictures(tmp_path_factory.mktemp("drawn"), N_PHOTOS)
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_the_whole_story_leaves_what_people_did_and_nothing_else(name, pictures, tmp_path, monkeypatch):
+    monkeypatch.setenv(keys.VARIABLE, str(tmp_path / "connected.json"))
+    with FAKES[name]() as fake:
+        told = tell(fake, tmp_path, pictures, n_tagged=N_TAGGED, n_corrected=N_CORRECTED, options=QUICK, precision=0.7)
+    assert len(told.removed) == len(told.added) == N_CORRECTED // 2
+    first, again = told.written("synced"), told.written("synced again")
+    assert len(first) > N_CORRECTED
+    assert sum(map(told.is_right, first)) > len(first) / 4
+
+    people = {photo: set(tags) for photo, tags in told.states["tagged"].items()}
+    for part in ("synced", "corrected", "synced again", "nothing new", "undone"):  # no person's tag is ever taken
+        assert all(people[photo] <= tags for photo, tags in told.states[part].items()), part
+    for photo, tag in told.added:
+        people[photo].add(tag)
+        assert f"visterm/{tag}" not in told.states["synced again"][photo]
+    assert again.isdisjoint(told.removed)
+    assert again
+    assert told.states["nothing new"] == told.states["synced again"]
+    assert told.states["undone"] == people
+    adds = [pair for what, *pair in fake.writes if what == "add" and pair[1].startswith("visterm/")]
+    assert len({tuple(pair) for pair in adds}) == len(adds)  # none was written twice
