@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from connected_story import Picture, Told, corel_pictures, drawn_pictures, tell
 from fakes.immich import FakeImmich
+from fakes.photoprism import FakePhotoPrism
 from visterm.connectors import keys
 
-FAKES: dict[str, Any] = {"immich": FakeImmich}
+FAKES: dict[str, Any] = {"immich": FakeImmich, "photoprism": FakePhotoPrism}
 COREL, NETWORK = Path("data/corel5k"), Path("models/mobilenet_v2.onnx")
 QUICK = "--encoder visterms --encoder-set max_side=64 --encoder-set codebook=100 --model ridge"
 PARTS = ("connected", "tried", "synced", "corrected", "synced again", "nothing new", "undone")

@@ -36,11 +36,16 @@ PARTS = {
 }
 QUALITY, SIZE, MOST = 85, {"width": 1280, "height": 400}, 11  # Tags of a photo that fit into its place
 STYLE = """
-body { font: 15px/1.5 sans-serif; margin: 12px; color: #222 } table { border-collapse: collapse }
-th { text-align: left; padding: 4px 10px; font-weight: 600 } td { vertical-align: top; padding: 8px 10px; width: 205px;
-border-top: 1px solid #ddd } img { max-width: 160px; max-height: 120px; border-radius: 4px } span { display: inline-block; margin: 1px 2px;
-padding: 0 7px; border-radius: 9px } .person { background: #cfe8cf } .ours { background: #d5e3f7 }
-.off { text-decoration: line-through; color: #a33; background: #f9e3e3 } p { margin: 6px 10px }
+body { font: 15px/1.5 sans-serif; margin: 12px; color: #222 }
+table { border-collapse: collapse }
+th { text-align: left; padding: 4px 10px; font-weight: 600 }
+td { vertical-align: top; padding: 8px 10px; width: 205px; border-top: 1px solid #ddd }
+img { max-width: 160px; max-height: 120px; border-radius: 4px }
+p { margin: 6px 10px }
+span { display: inline-block; margin: 1px 2px; padding: 0 7px; border-radius: 9px }
+.person { background: #cfe8cf }
+.ours { background: #d5e3f7 }
+.off { text-decoration: line-through; color: #a33; background: #f9e3e3 }
 """
 
 

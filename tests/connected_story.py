@@ -12,7 +12,7 @@ from command_line import visterm
 from visterm.data.corpus import Corpus
 from visterm.demo.drawn import draw_library
 
-State = dict[str, set[str]]  # The tags of each photo there, by its id
+State = dict[str, set[str]]  # The tags of each photo there, in small letters, by its id
 
 
 class Picture(NamedTuple):
@@ -76,7 +76,7 @@ def tell(
         photo = fake.add_photo(
             f"{i:03d} {picture.file.name}", picture.file.read_bytes(), picture.tags if i < n_tagged else ()
         )
-        told.truth[photo] = set(picture.tags)
+        told.truth[photo] = {tag.casefold() for tag in picture.tags}
     key = folder / "key.txt"
     key.touch(mode=0o600)
     key.write_text(fake.key)
@@ -86,7 +86,7 @@ def tell(
         if command:
             code, out, err = visterm(command, folder)
             assert code == 0, out + err
-        told.states[name] = {photo: set(fake.tags_of(photo)) for photo in told.truth}
+        told.states[name] = {photo: {tag.casefold() for tag in fake.tags_of(photo)} for photo in told.truth}
         told.seconds[name], told.requests[name] = time.perf_counter() - began, len(fake.traffic) - n_before
 
     part("tagged")
