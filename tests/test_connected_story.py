@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from connected_story import drawn_pictures, tell
@@ -10,6 +13,8 @@ from fakes.photoprism import FakePhotoPrism
 from visterm.connectors import keys
 
 FAKES = {"immich": FakeImmich, "photoprism": FakePhotoPrism}
+DOCS = Path(__file__).parents[1] / "docs"
+WROTE = ("synced", "synced again")
 N_PHOTOS, N_TAGGED, N_CORRECTED = 160, 110, 20
 QUICK = "--encoder visterms --encoder-set max_side=64 --encoder-set codebook=100 --model ridge"
 
@@ -42,3 +47,15 @@ def test_the_whole_story_leaves_what_people_did_and_nothing_else(name, pictures,
     adds = [(photo, tag.casefold()) for what, photo, tag in fake.writes if what == "add"]
     ours = [pair for pair in adds if pair not in told.added]
     assert len(set(ours)) == len(ours) >= len(first)  # none was written twice
+
+
+def test_the_page_has_the_figures_of_the_program():
+    found = json.loads((DOCS / "figures" / "connected_story.json").read_text(encoding="utf-8"))
+    page = (DOCS / "connect.md").read_text(encoding="utf-8")
+    for name, title in (("immich", "Immich"), ("photoprism", "PhotoPrism")):
+        figures = found[name]
+        assert figures["taken off by the person"] == figures["given by the person"] == 10
+        assert figures["of these written again"] == figures["differences after undo"] == 0
+        wrote = [f"{figures[part]['tags of visterm']:,}, {figures[part]['right']:,} right" for part in WROTE]
+        requests = [f"{figures['requests'][part]:,}" for part in ("connected", "synced", "synced again", "undone")]
+        assert f"| {title} | {' | '.join(wrote)} | none | none | {', '.join(requests)} |" in page
