@@ -102,7 +102,9 @@ class RememberedLibrary:
 
     def _described(self, photo: str) -> RemotePhoto:
         there = self.photos[photo]
-        return RemotePhoto(photo, there.name, str(there.version), tuple(there.tags), tuple(there.rejected), there.ready)
+        return RemotePhoto(
+            photo, there.name, str(there.version), tuple(there.tags), tuple(there.rejected), ready=there.ready
+        )
 
     def preview(self, photo: str) -> bytes:
         self._ask("preview")

@@ -114,6 +114,34 @@ def test_a_name_that_photoprism_writes_in_capitals_is_still_ours(opened):
     assert given(fake) == before
 
 
+def test_a_label_that_photoprisms_model_has_is_neither_written_nor_asked_for_again(opened):
+    catalogue, fake = opened
+    for number, photo in enumerate(fake.photos):
+        if number >= N_TAGGED:
+            fake.give(photo, colour_of(number), "image", 40)
+    before = given(fake)
+    assert not sync(catalogue, library_of(fake), LOW).pushed.reasons
+    colours = {"Red", "Green", "Blue", "Grey"}
+    assert not [label for _, label in written(fake) if label in colours]
+    fake.traffic.clear()
+    sync(catalogue, library_of(fake), LOW)
+    assert fake.asked("POST .*") == 0
+    undo(catalogue, library_of(fake))
+    assert given(fake) == before
+
+
+def test_a_label_of_ours_that_photoprisms_model_found_surer_was_not_taken_off_by_a_person(opened):
+    catalogue, fake = opened
+    sync(catalogue, library_of(fake), LOW)
+    photo, label = min(written(fake))
+    fake.give(photo, label, "image", 0)
+    done = sync(catalogue, library_of(fake), LOW)
+    assert (done.pulled.taken_off, done.pushed.written) == (0, 0)
+    undo(catalogue, library_of(fake))
+    assert label in fake.tags_of(photo)
+    assert fake.rejected(photo) == set()
+
+
 class Killed(BaseException):
     """The end of a process, as far as one that goes on can show it."""
 

@@ -24,6 +24,8 @@ class RemotePhoto:
     tags: tuple[str, ...]  # As the program writes them, each once: those that visterm wrote, too
     rejected: tuple[str, ...] = ()
     """Of which the program remembers that they are not there; tags that visterm took back may be among them."""
+    guessed: tuple[str, ...] = ()
+    """Tags that the program's own models gave: they are not read as people's, and ours need not be beside them."""
     ready: bool = True
     """Whether it takes tags already. One that is too young, so that the program would lose them, comes again in
     `RemoteLibrary.changes` until it is ready, though nothing of it changes."""

@@ -73,7 +73,8 @@ class Photo(NamedTuple):
         """Return what of it a catalogue reads: labels that people gave, and those that somebody removed."""
         tags = tuple(dict.fromkeys(label.name for label in self.labels if label.given))
         gone = (label.name for label in self.labels if label.uncertainty >= GONE)
-        return RemotePhoto(self.id, self.name, self.hash, tags, tuple(dict.fromkeys(gone)))
+        guessed = tuple(each.name for each in self.labels if not each.given and each.uncertainty < GONE)
+        return RemotePhoto(self.id, self.name, self.hash, tags, tuple(dict.fromkeys(gone)), guessed)
 
 
 def read_photo(record: Any) -> Photo:

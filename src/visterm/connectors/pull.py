@@ -176,7 +176,7 @@ def _apply(
             )
             if image_id is None:
                 continue  # stopped before it was its turn
-            pairs, there = ours.get(photo.id, ()), set(map(tag_key, photo.tags))
+            pairs, there = ours.get(photo.id, ()), set(map(tag_key, [*photo.tags, *photo.guessed]))
             gone = [pair for pair in pairs if pair.state == WRITTEN and tag_key(pair.text) not in there]
             stored.connected.set_state(OFF, [(photo.id, pair.text) for pair in gone])
             taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
@@ -270,7 +270,7 @@ class PeoplesTags:
 
 def _seen(photo: RemotePhoto) -> SeenPhoto:
     name = photo.name.encode("utf-8", "replace").decode()[:LONGEST_NAME] or photo.id
-    return SeenPhoto(photo.id, name, photo.version, photo.tags, photo.rejected, photo.ready)
+    return SeenPhoto(photo.id, name, photo.version, photo.tags, photo.rejected, photo.guessed, photo.ready)
 
 
 def _at_once(n: int, entries: Sequence[Any], work: Callable[[Any], None]) -> Iterator[tuple[Any, Future[None]]]:

@@ -165,7 +165,7 @@ def _wanted(catalogue: Catalogue, parent: str | None, precision: float, progress
             for pair in stored.connected.pairs(*OURS, photo_ids=[photo.id for photo in photos.values()])
         }
         for image_id, photo in photos.items():
-            there = set(map(tag_key, photo.tags))
+            there = set(map(tag_key, [*photo.tags, *photo.guessed]))
             for mark in of_image[image_id].wanted(None, Parents()):
                 if mark.confidence is None:
                     continue  # a person's

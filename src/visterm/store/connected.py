@@ -14,7 +14,7 @@ from visterm.store.images import as_list
 PLANNED, WRITTEN, LEAVING, TAKEN, OFF = "planned", "written", "leaving", "taken", "off"
 """States of a pair: about to be written, there and ours, about to be taken back, taken back, taken off by a person."""
 OURS = (PLANNED, WRITTEN, LEAVING)  # States in which a pair that is there is ours
-_PHOTO = "p.id, p.remote_id, p.name, p.tags, p.rejected, p.given, p.denied, p.ready, p.image_id"
+_PHOTO = "p.id, p.remote_id, p.name, p.tags, p.rejected, p.guessed, p.given, p.denied, p.ready, p.image_id"
 
 
 class Connection(NamedTuple):
@@ -37,6 +37,7 @@ class SeenPhoto(NamedTuple):
     version: str  # Of the picture
     tags: Sequence[str]
     rejected: Sequence[str]
+    guessed: Sequence[str]
     ready: bool
 
 
@@ -50,6 +51,7 @@ class ConnectedPhoto:
     # As last read
     tags: list[str]
     rejected: list[str]
+    guessed: list[str]
     # People's tags and rejections that the catalogue has taken over; None: not yet
     given: list[str] | None
     denied: list[str] | None
@@ -106,16 +108,16 @@ class Connected(Table):
         """Take in a page of what has changed, and how far that brings reading."""
         with self._database.transaction() as connection:
             connection.executemany(
-                "INSERT INTO remote_photos (remote_id, name, version, tags, rejected, ready) "
-                "VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?) ON CONFLICT (remote_id) DO UPDATE SET "
+                "INSERT INTO remote_photos (remote_id, name, version, tags, rejected, guessed, ready) "
+                "VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?) ON CONFLICT (remote_id) DO UPDATE SET "
                 "stale = stale OR state = 'gone' OR name != excluded.name OR version != excluded.version OR "
-                "tags != excluded.tags OR rejected != excluded.rejected, name = excluded.name, "
-                "version = excluded.version, tags = excluded.tags, rejected = excluded.rejected, "
-                "ready = excluded.ready, state = 'here'",
+                "tags != excluded.tags OR rejected != excluded.rejected OR guessed != excluded.guessed, "
+                "name = excluded.name, version = excluded.version, tags = excluded.tags, "
+                "rejected = excluded.rejected, guessed = excluded.guessed, ready = excluded.ready, state = 'here'",
                 (
                     (
                         photo.remote_id, as_text(photo.name), photo.version, json.dumps(list(photo.tags)),
-                        json.dumps(list(photo.rejected)), photo.ready,
+                        json.dumps(list(photo.rejected)), json.dumps(list(photo.guessed)), photo.ready,
                     )
                     for photo in photos
                 ),
@@ -224,13 +226,13 @@ class Connected(Table):
 
     def take_over(self, other: Connected) -> None:
         """Copy the connection and its photos from another database, before anything of them was indexed."""
-        names = "id, remote_id, name, version, fetched, tags, rejected, ready, state"
+        names = "id, remote_id, name, version, fetched, tags, rejected, guessed, ready, state"
         found = other.get()
         with self._database.transaction() as connection:
             if found is not None:
                 self.put(found)
             connection.executemany(
-                f"INSERT INTO remote_photos ({names}) VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO remote_photos ({names}) VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)",
                 (
                     (*row[:2], as_text(row[2]), *row[3:])
                     for row in other._database.rows(f"SELECT {names} FROM remote_photos ORDER BY id")
@@ -241,8 +243,8 @@ class Connected(Table):
         found = self._database.rows(f"SELECT {_PHOTO} FROM remote_photos AS p {where}", values)
         return [
             ConnectedPhoto(
-                number, remote_id, name, json.loads(tags), json.loads(rejected),
+                number, remote_id, name, json.loads(tags), json.loads(rejected), json.loads(guessed),
                 given and json.loads(given), denied and json.loads(denied), bool(ready), image_id,
             )
-            for number, remote_id, name, tags, rejected, given, denied, ready, image_id in found
+            for number, remote_id, name, tags, rejected, guessed, given, denied, ready, image_id in found
         ]  # fmt: skip

@@ -19,6 +19,7 @@ CREATE TABLE remote_photos (               -- as its server described each last;
   fetched TEXT,                            -- the version whose preview lies here
   tags TEXT NOT NULL CHECK (json_valid(tags)),
   rejected TEXT NOT NULL CHECK (json_valid(rejected)),
+  guessed TEXT NOT NULL CHECK (json_valid(guessed)),
   given TEXT CHECK (given IS NULL OR json_valid(given)), -- people's tags and rejections that the catalogue has taken over
   denied TEXT CHECK (denied IS NULL OR json_valid(denied)),
   ready INTEGER NOT NULL CHECK (ready IN (0, 1)),
