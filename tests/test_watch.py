@@ -254,6 +254,32 @@ def test_a_folder_with_most_photos_may_be_renamed_and_half_of_them_deleted(libra
     assert lines == []
 
 
+def test_a_photo_that_goes_to_another_drive_takes_what_people_said_with_it(library):
+    catalogue, photos = library
+    first, other = (paths_of(catalogue)[f"{photos}/a/{name}.png"] for name in ("000", "002"))
+    catalogue.give(first, ["mine"])
+    catalogue.judge(first, "warm", -1)
+    catalogue.give(other, ["first"])
+    with watching(catalogue, photos) as (_, lines):
+        for name in ("000", "002"):  # copied, and only then deleted
+            shutil.copy2(photos / "a" / f"{name}.png", photos / "b" / f"copy of {name}.png")
+        copies = [f"{photos}/b/copy of {name}.png" for name in ("000", "002")]
+        wait_until(lambda: set(copies) <= paths_of(catalogue).keys())
+        moved, reviewed = (paths_of(catalogue)[path] for path in copies)
+        catalogue.give(reviewed, ["another"])
+        assert catalogue.image(moved).tags == []
+        for name in ("000", "002"):
+            (photos / "a" / f"{name}.png").unlink()
+        wait_until(lambda: catalogue.image(moved).tags == ["mine"])
+        wait_until(lambda: lines)
+        catalogue.take(moved, ["mine"])
+        new = draw_photo(photos / "new.png", "red", 3)
+        wait_until(lambda: str(new) in paths_of(catalogue))
+    assert catalogue.image(moved).verdicts == {"warm": -1}
+    assert (catalogue.image(moved).tags, catalogue.image(reviewed).tags) == ([], ["another"])
+    assert lines == ["Tags and corrections of 1 photo went to copies elsewhere."]
+
+
 def test_a_process_that_writes_into_the_catalogue_is_waited_for(library):
     catalogue, photos = library
     with watching(catalogue, photos) as (_, lines):

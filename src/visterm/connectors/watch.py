@@ -22,6 +22,7 @@ from visterm.data.file_kinds import is_video, readable_suffixes, suffix_of
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import SUFFIX as XMP
 from visterm.data.tag_files import KEYWORDS, read_keyword_tags
+from visterm.library.feedback import hand_over
 from visterm.library.files import is_inside
 from visterm.library.index import Indexed, Indexing
 from visterm.library.photos import Listed, check_has_photos, indexed_folders, photos_of
@@ -217,7 +218,10 @@ class Watching:
                 with self._stored.writing():
                     self._catalogue.refresh()
                     work = Indexing(self._catalogue.tagger, self._stored)
-                    return work.run(listed(), chunk_size=CHUNK, stop=self._stop.is_set, progress=self._progress)
+                    done = work.run(listed(), chunk_size=CHUNK, stop=self._stop.is_set, progress=self._progress)
+                    if n_moved := hand_over(self._stored):
+                        self._say(f"Tags and corrections of {count_of(n_moved, 'photo')} went to copies elsewhere.")
+                    return done
             except InUseError as error:
                 if not waiting:
                     self._say(f"Waiting: {error}")

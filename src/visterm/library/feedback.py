@@ -119,6 +119,26 @@ def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
         stored.images.mark_reviewed([image_id])
 
 
+def hand_over(stored: StoredCatalogue) -> int:
+    """Give what people said of images that are gone to copies that came before they went; return of how many.
+
+    An image that moves to another drive is a copy first. Copies that people have reviewed keep what was said of them.
+    """
+    found = stored.database.rows(
+        "SELECT gone.id, min(copy.id) FROM images AS gone JOIN images AS copy ON copy.sha256 = gone.sha256 "
+        "AND copy.state = 'here' AND copy.id > gone.id AND copy.reviewed IS NULL "
+        "WHERE gone.state = 'gone' AND gone.reviewed IS NOT NULL GROUP BY gone.id"
+    )
+    with stored.database.transaction():
+        for gone, copy in found:
+            by_people = [tag.tag for tag in stored.tags.given(gone) if tag.source == "person"]
+            stored.tags.give(copy, by_people, "person")
+            for tag, verdict in stored.tags.verdicts(gone).items():
+                stored.tags.judge(copy, tag, verdict)
+            stored.images.mark_reviewed([copy])
+    return len(found)
+
+
 def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount]:
     """List the tags of a catalogue and of its run by name; see `Catalogue.tags`."""
     with stored.database.transaction(writes=False):
