@@ -120,7 +120,7 @@ def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
 
 
 def hand_over(stored: StoredCatalogue) -> int:
-    """Give what people said of images that are gone to copies that came before they went; return of how many.
+    """Copy what people said of images that are gone to copies that came before they went; return of how many.
 
     An image that moves to another drive is a copy first. Copies that people have reviewed keep what was said of them.
     """
