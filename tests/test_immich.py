@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.immich import KEY, FakeImmich
+from fakes.served import changed
 from visterm.connectors.contract import Pair
 from visterm.connectors.immich import Immich
 from visterm.core.errors import DataError, ServiceError
@@ -143,6 +144,24 @@ def test_few_requests_for_many_pairs(fake):
         work(pairs)
         assert fake.asked() - before <= 5, work
     assert sorted((photo, tag) for _, photo, tag in fake.writes) == sorted(pair[:2] for pair in pairs)
+
+
+def test_photos_of_years_with_five_digits(fake):
+    """Such dates stand in files; Immich lists them, but does not take them in a search."""
+    photos = [fake.add_photo(f"{i}.jpg", tags=("sky",), taken=1e9 + i) for i in range(1100)]
+
+    def last_is_far(answer):
+        for item in answer.get("assets", {}).get("items", []) if isinstance(answer, dict) else []:
+            if item["id"] == photos[-1]:
+                item["fileCreatedAt"] = "+010000-01-01T00:00:00.000Z"
+        return answer
+
+    fake.fail(changed(last_is_far), times=10_000)
+    library = connected(fake)
+    for page in library.changes():
+        read(library, page.mark)
+    pairs = [Pair(photo, "sky") for photo in photos[-3:]]
+    assert library.there(pairs) == {pair[:2] for pair in pairs}
 
 
 def test_old_versions_are_refused():

@@ -153,7 +153,9 @@ class Immich:
             times = [self._taken.get(photo, "") for photo in by_photo]
             near = Search().before(max(times)) if all(times) else Search()
             for value in plain:
-                left = by_tag[value] - self._having(replace(near, tags=(ids[value],)), Place(min(times)), by_tag[value])
+                left = by_tag[value] - self._having(
+                    replace(near, tags=(ids[value],)), Place.at(min(times)), by_tag[value]
+                )
                 if left and near != Search():  # a date was changed, or the tag is not there
                     left -= self._having(Search(tags=(ids[value],)), START, left)
                 found |= {(photo, value) for photo in by_tag[value] - left}
@@ -205,7 +207,7 @@ class Immich:
         if answer.status == 400:
             if tag not in {each.id for each in self._tags()[1]}:
                 return []  # it was deleted since, with all of its pairs
-            raise ServiceError(f"Immich answers DELETE {path} with 400: {answer.shown}.")
+            raise self._server.refused("DELETE", path, answer)
         kept: list[Refused] = []
         for each in json_answers.checked(self._server.parsed(answer, f"DELETE {path}"), "answer", list):
             error = json_answers.optional(each, "error", str)
@@ -258,7 +260,7 @@ class Immich:
         self._taken = {item.id: item.taken for item in listed}
         place = START
         if bounded and listed:
-            search, place = search.before(listed[-1].taken), Place(listed[0].taken)
+            search, place = search.before(listed[-1].taken), Place.at(listed[0].taken)
         theirs = {item.id for item in listed if item.owner != self._me()}  # partners', which take no tags of ours
         held = self._held(search, place, {item.id for item in listed} - theirs, tags) | dict.fromkeys(theirs, ())
         old = as_time(mark.begun) - YOUNG

@@ -24,6 +24,11 @@ class Place(NamedTuple):
     taken: str = ""
     token: str = ""
 
+    @classmethod
+    def at(cls, taken: str) -> Place:
+        """Return the place of a time; the beginning if it is of a year with more digits, which searches do not take."""
+        return cls(taken if _PLAIN.fullmatch(taken) else "")
+
 
 @dataclass(frozen=True)
 class Search:
