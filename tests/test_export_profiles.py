@@ -147,7 +147,7 @@ def test_an_export_without_new_tags_still_puts_a_persons_into_all_fields(tmp_pat
     assert (tmp_path / "1.jpg.xmp").read_bytes() == LIGHTROOM_FIELDS
 
 
-@pytest.mark.parametrize("field", ["XMP-dc:Subject", "XMP-lr:HierarchicalSubject", "XMP-digiKam:TagsList"])
+@pytest.mark.parametrize("field", ["XMP-dc:Subject", "XMP-digiKam:TagsList"])
 def test_a_tag_that_a_program_took_out_of_the_one_field_that_it_knows_is_gone_and_not_written_again(field, tmp_path):
     image, target = photo(tmp_path / "1.jpg"), tmp_path / "1.jpg.xmp"
     target.write_bytes(LIGHTROOM_FIELDS)
@@ -162,6 +162,16 @@ def test_a_tag_that_a_program_took_out_of_the_one_field_that_it_knows_is_gone_an
     assert shown(target) == after
     undo("immich", image)
     assert shown(target)["XMP-dc:Subject"] == (["Italy"] if "dc:" in field else ["Italy", "Rome"])
+
+
+def test_a_program_that_leaves_flat_tags_out_of_paths_takes_none_away(tmp_path):
+    image, target = photo(tmp_path / "1.jpg"), tmp_path / "1.jpg.xmp"
+    item = ExportItem(image, ("Ann",), (Predicted("sea", 0.9),))
+    export("immich", item)
+    set_iptc(target, "-XMP-lr:HierarchicalSubject=")
+    assert Sidecars().keywords(image).tags == ["Ann", "sea"]
+    assert export("immich", item) == []
+    assert [set(one.removed) for one in undo("immich", image)] == [{"Ann", "sea"}]
 
 
 def test_a_file_of_an_earlier_visterm_gets_the_fields_that_it_lacks(tmp_path):

@@ -93,8 +93,8 @@ def read_keywords(content: bytes, where: str) -> Keywords:
 def keywords_of(document: Document) -> Keywords:
     """Return the keywords of a text that was read.
 
-    Of a tag that visterm wrote into several fields, all of them must still have it: a program that knows one field only
-    takes a tag out there alone.
+    A tag that visterm wrote into several fields must still be in dc:subject and digiKam:TagsList: a program that knows
+    one of them only takes it out there alone. Paths don't count, as some programs leave flat tags out of them.
     """
     found = texts_of(document)
     notes = [mark for item in _notes(document) if (mark := mark_of(item)) is not None]
@@ -111,7 +111,9 @@ def keywords_of(document: Document) -> Keywords:
                 if (name, folded(tag)) not in copied:
                     own.setdefault(key, clean_tag(tag))
     removed = {
-        tag_key(mark.tag) for mark in notes if not lies_in.get(folded(mark.tag), set()).issuperset(mark.lies_in())
+        tag_key(mark.tag)
+        for mark in notes
+        if not lies_in.get(folded(mark.tag), set()).issuperset({*mark.lies_in()} - {HIERARCHICAL})
     }
     return Keywords(
         [tag for key, tag in own.items() if key not in removed],
