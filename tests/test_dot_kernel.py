@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numba import njit
 
-from visterm.kernels.dot import dot
+from visterm.kernels.dot import add_at, dot, dot_at
 
 
 def slow_dot(a, b):
@@ -51,3 +52,26 @@ def test_what_is_not_finite_shows():
         a = ones.copy()
         a[33] = value
         assert not np.isfinite(dot(a, ones))
+
+
+@njit
+def rows_multiplied(a, i, b, j):
+    """Multiply two rows through `dot_at`, which only compiled loops can call."""
+    return dot_at(a, i * a.shape[1], b, j * a.shape[1], a.shape[1])
+
+
+@njit
+def row_added(a, i, b, j, factor):
+    """Add a row through `add_at`."""
+    add_at(a, i * a.shape[1], b, j * a.shape[1], a.shape[1], factor)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 33, 100, 101])
+def test_rows_named_by_their_numbers_are_those_that_are_meant(width):
+    rng = np.random.default_rng(width)
+    a, b = rng.standard_normal((2, 5, width)).astype(np.float32)
+    assert rows_multiplied(a, 3, b, 1) == dot(a[3], b[1])
+    expected = a.copy()
+    expected[2] += np.float32(0.3) * b[4]
+    row_added(a, 2, b, 4, np.float32(0.3))
+    assert np.array_equal(a, expected)

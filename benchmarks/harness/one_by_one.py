@@ -6,6 +6,7 @@ threads read and write the same weights without locks, so no two runs give the s
 
 from __future__ import annotations
 
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from visterm.kernels.dot import dot
+from visterm.kernels.dot import add_at, dot_at
 from visterm.kernels.prefetch import AHEAD, prefetch_row
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm
@@ -32,7 +33,12 @@ class OneByOne:
         As in `Wsabie`, for features that are taken as they are.
     threads : int
     ahead : bool
-        Whether it asks memory for the rows of later pairs, as the blocks do.
+        Whether it asks memory for the rows and the lists of tags of later pairs, as the blocks do.
+
+    Raises
+    ------
+    ValueError
+        If the rows of features and of tags are not of one width, as with a bias.
     """
 
     def __init__(
@@ -48,6 +54,8 @@ class OneByOne:
         threads: int,
         ahead: bool = False,
     ) -> None:
+        if V.shape[1] != W.shape[1]:
+            raise ValueError(f"V is {V.shape[1]} wide and W {W.shape[1]}: expected one width. Train without a bias.")
         self._X = X.indptr.astype(np.int64), X.indices, X.data
         self._own = own.indptr.astype(np.int64), own.indices
         self._images = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr))
@@ -59,20 +67,24 @@ class OneByOne:
         self._threads = threads
 
     def epoch(self, number: int, n_pairs: int | None = None) -> float:
-        """Visit all pairs in random order (or some of them), each thread its share, and give the seconds."""
+        """Visit all pairs in random order, or some of them, each thread its share; return the seconds.
+
+        `processor` is set to the seconds of all threads together.
+        """
         rng = np.random.default_rng(number)
 
-        def part(share: np.ndarray) -> int:
-            found: int = _visit(
+        def part(share: np.ndarray) -> tuple[int, int]:
+            found: tuple[int, int] = _visit(
                 share, self._images, self._tags, *self._X, *self._own, *self._weights, self._rank_weights,
                 *self._settings, number,
             )  # fmt: skip
             return found
 
         with ThreadPoolExecutor(self._threads) as pool:
-            start = time.perf_counter()
+            start, clock = time.perf_counter(), time.process_time()
             order = rng.permutation(self._tags.size)[:n_pairs]
             list(pool.map(part, np.array_split(order, self._threads)))
+            self.processor = time.process_time() - clock
             return time.perf_counter() - start
 
 
@@ -95,12 +107,18 @@ def _visit(
     ahead,
     epoch,
 ):
-    """Take the step of each pair as soon as it is drawn; give the number of draws."""
+    """Take the step of each pair as soon as it is drawn.
+
+    Returns the number of draws, and what keeps the compiler from leaving `touched` out.
+    """
     n_tags, dim = W.shape
     u = np.empty(dim, np.float32)
     step = np.empty(dim, np.float32)
-    n_draws = 0
+    n_draws = touched = 0
     for place, example in enumerate(order):
+        if place + 4 * ahead < order.shape[0] and ahead > 0:
+            later = order[place + 4 * ahead]
+            touched ^= own_tags[own_start[images[later]]] ^ tags[later]
         if place + ahead < order.shape[0] and ahead > 0:
             later = order[place + ahead]
             i = images[later]
@@ -111,31 +129,34 @@ def _visit(
         i, y = images[example], tags[example]
         u[:] = 0.0
         for e in range(start[i], start[i + 1]):
-            row, value = V[cols[e]], vals[e]
-            for c in range(dim):
-                u[c] += value * row[c]
+            add_at(u, 0, V, cols[e] * dim, dim, vals[e])
         candidates = n_tags - (own_start[i + 1] - own_start[i])
-        true_score = dot(u, W[y])
+        true_score = dot_at(u, 0, W, y * dim, dim)
         stream = stream_of(0, epoch, example)
         for n in range(min(candidates, max_trials)):
             drawn = _drawn(own_start, own_tags, i, n_tags, stream, n)
             n_draws += 1
-            if dot(u, W[drawn]) <= true_score - np.float32(1.0):
+            if dot_at(u, 0, W, drawn * dim, dim) <= true_score - np.float32(1.0):
                 continue
             factor = rate * rank_weights[candidates // (n + 1)]
             for c in range(dim):
                 step[c] = factor * (W[y, c] - W[drawn, c])
-                W[y, c] += factor * u[c]
-                W[drawn, c] -= factor * u[c]
-            limit_norm(W[y], max_norm)
-            limit_norm(W[drawn], max_norm)
+            add_at(W, y * dim, u, 0, dim, factor)
+            add_at(W, drawn * dim, u, 0, dim, -factor)
+            _limit(W, y, max_norm)
+            _limit(W, drawn, max_norm)
             for e in range(start[i], start[i + 1]):
-                row, value = V[cols[e]], vals[e]
-                for c in range(dim):
-                    row[c] += value * step[c]
-                limit_norm(row, max_norm)
+                add_at(V, cols[e] * dim, step, 0, dim, vals[e])
+                _limit(V, cols[e], max_norm)
             break
-    return n_draws
+    return n_draws, touched
+
+
+@njit(cache=True, nogil=True)
+def _limit(matrix, row, max_norm):
+    width = matrix.shape[1]
+    if math.sqrt(dot_at(matrix, row * width, matrix, row * width, width)) > max_norm:
+        limit_norm(matrix[row], max_norm)
 
 
 @njit(cache=True, nogil=True)

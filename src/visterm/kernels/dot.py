@@ -1,4 +1,4 @@
-"""Dot products in vector registers, with the same bytes on every machine.
+"""Dot products and sums of rows in vector registers, with the same bytes on every machine.
 
 Compiled plainly, a sum of float32 stays in scalar registers, because floating-point additions may not change their
 order: a dot product of 100 numbers then takes 27 ns, most of them spent waiting. Here the order is fixed beforehand, as
@@ -6,6 +6,8 @@ order: a dot product of 100 numbers then takes 27 ns, most of them spent waiting
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -20,20 +22,40 @@ INT = ir.IntType(32)
 
 
 @intrinsic
-def _vector_dot(typing_context, a, b):
-    """Write the loops of `dot` for two C-contiguous float32 vectors; others are refused when they are compiled."""
-    for kind in (a, b):
-        if not isinstance(kind, types.Array) or (kind.dtype, kind.ndim, kind.layout) != (types.float32, 1, "C"):
-            return None
+def _vector_dot(typing_context, a, i, b, j, n):
+    """Write the loops of `dot_at` for two C-contiguous arrays of float32; others are refused when they are compiled."""
+    if not (_fits(a) and _fits(b)):
+        return None
 
     def write(context, builder, signature, values):
-        proxies = [
-            cgutils.create_struct_proxy(kind)(context, builder, value)
-            for kind, value in zip(signature.args, values, strict=True)
-        ]
-        return _write_loops(builder, [proxy.data for proxy in proxies], builder.extract_value(proxies[0].shape, 0))
+        return _write_loops(builder, _pointers(context, builder, signature, values), values[4])
 
-    return types.float32(a, b), write
+    return types.float32(a, types.intp, b, types.intp, types.intp), write
+
+
+@intrinsic
+def _vector_add(typing_context, target, i, source, j, n, factor):
+    """Write the loops of `add_at`, for such arrays."""
+    if not (_fits(target) and _fits(source)):
+        return None
+
+    def write(context, builder, signature, values):
+        _write_sums(builder, _pointers(context, builder, signature, values), *values[4:])
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp, types.float32), write
+
+
+def _fits(kind):
+    return isinstance(kind, types.Array) and (kind.dtype, kind.layout) == (types.float32, "C")
+
+
+def _pointers(context, builder, signature, values):
+    """Return where the numbers of both arrays begin: they and their starts are the first four arguments."""
+    return [
+        builder.gep(cgutils.create_struct_proxy(kind)(context, builder, value).data, [start])
+        for kind, value, start in zip(signature.args[:4:2], values[:4:2], values[1:4:2], strict=True)
+    ]
 
 
 def _write_loops(builder, pointers, n):
@@ -66,6 +88,20 @@ def _write_loops(builder, pointers, n):
     return builder.fadd(_sum_halves(builder, lanes), builder.load(rest))
 
 
+def _write_sums(builder, pointers, n, factor):
+    vector = ir.VectorType(FLOAT, LANES)
+    nothing = ir.Constant(vector, ir.Undefined)
+    factors = builder.insert_element(nothing, factor, ir.Constant(INT, 0))
+    factors = builder.shuffle_vector(factors, nothing, ir.Constant(ir.VectorType(INT, LANES), [0] * LANES))
+    end = builder.sub(n, builder.srem(n, ir.Constant(n.type, LANES)))
+    zero = ir.Constant(n.type, 0)
+    for first, last, width, kind, times in ((zero, end, LANES, vector, factors), (end, n, 1, FLOAT, factor)):
+        with cgutils.for_range_slice(builder, first, last, ir.Constant(n.type, width), intp=n.type) as (c, _):
+            target, source = (builder.bitcast(builder.gep(each, [c]), kind.as_pointer()) for each in pointers)
+            product = builder.fmul(times, builder.load(source, align=4))
+            builder.store(builder.fadd(builder.load(target, align=4), product), target, align=4)
+
+
 def _sum_halves(builder, lanes):
     """Add the upper half of a vector to the lower, until one number is left."""
     width = LANES
@@ -80,6 +116,14 @@ def _sum_halves(builder, lanes):
         ]
         lanes = builder.fadd(*halves)
     return builder.extract_element(lanes, ir.Constant(INT, 0))
+
+
+def _plain_dot_at(a, i, b, j, n):
+    return _plain_dot(a.reshape(-1)[i : i + n], b.reshape(-1)[j : j + n])
+
+
+def _plain_add_at(target, i, source, j, n, factor):
+    target.reshape(-1)[i : i + n] += factor * source.reshape(-1)[j : j + n]
 
 
 def _plain_dot(a, b):
@@ -102,7 +146,7 @@ def _plain_dot(a, b):
 
 @njit(cache=True, nogil=True)
 def _compiled_dot(a, b):
-    return _vector_dot(a, b)  # type: ignore[call-arg]
+    return _vector_dot(a, 0, b, 0, a.shape[0])  # type: ignore[call-arg]
 
 
 dot = _plain_dot if config.DISABLE_JIT else _compiled_dot  # type: ignore[attr-defined]
@@ -111,3 +155,12 @@ dot = _plain_dot if config.DISABLE_JIT else _compiled_dot  # type: ignore[attr-d
 Number c is added to running sum ``c % 32`` (``c % 8`` after the last whole 32, one more sum after the last whole 8),
 and the sums are added pair by pair: always in this order, so that the bytes depend on the numbers alone.
 """
+
+dot_at: Any = _plain_dot_at if config.DISABLE_JIT else _vector_dot  # type: ignore[attr-defined]
+"""Multiply as `dot` does n numbers of a C-contiguous float32 array from i on by n of b from j: ``(a, i, b, j, n)``.
+
+For compiled loops over many rows: Numba counts the references to each view that `dot` would need.
+"""
+
+add_at: Any = _plain_add_at if config.DISABLE_JIT else _vector_add  # type: ignore[attr-defined]
+"""Add to numbers of an array `factor` times those of another, ``(target, i, source, j, n, factor)``; see `dot_at`."""

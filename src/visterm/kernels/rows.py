@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from visterm.kernels.dot import dot
+from visterm.kernels.dot import add_at, dot, dot_at
 from visterm.kernels.prefetch import AHEAD, prefetch_row
 from visterm.kernels.row_moves import limit_norm, mean_square, scale_row
 
@@ -191,7 +191,7 @@ def add_steps(chosen, active, steps, first, last, rule, squares, weights):
     last-1: `add_outer` for features that are 1 in one place and 0 elsewhere, with arguments as there. Threads with
     ranges of rows that do not meet change different rows.
     """
-    adaptive = squares.shape[0] > 0
+    width, adaptive = weights.shape[1], squares.shape[0] > 0
     if adaptive or rule.keep < 1.0:
         for p in range(chosen.shape[0]):
             j = chosen[p]
@@ -208,12 +208,12 @@ def add_steps(chosen, active, steps, first, last, rule, squares, weights):
         if p + AHEAD < chosen.shape[0]:
             prefetch_row(weights, chosen[p + AHEAD])
         factor = np.float32(1.0) / np.float32(math.sqrt(squares[j])) if adaptive else np.float32(1.0)
-        row, step = weights[j], steps[p]
-        for c in range(row.shape[0]):
-            row[c] += factor * step[c]
+        add_at(weights, j * width, steps, p * width, width, factor)
     for p in range(chosen.shape[0]):
         j = chosen[p]
-        if active[p] >= 0 and first <= j < last:
+        if active[p] < 0 or j < first or j >= last:
+            continue
+        if math.sqrt(dot_at(weights, j * width, weights, j * width, width)) > rule.max_norm:
             limit_norm(weights[j], rule.max_norm)
 
 

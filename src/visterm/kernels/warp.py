@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import njit
 
-from visterm.kernels.dot import dot
+from visterm.kernels.dot import add_at, dot_at
 from visterm.kernels.pair_batch import Loss
 from visterm.kernels.prefetch import AHEAD, prefetch_row
 from visterm.kernels.random import draw_below, stream_of
@@ -33,14 +33,17 @@ def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
     tags_start, positive_tags = positives
     margin, max_trials, seed, epoch = draws
     pool_tags, pool_scores = pool
-    n_tags, m = W.shape[0], pool_tags.shape[0]
+    n_tags, width, m = W.shape[0], W.shape[1], pool_tags.shape[0]
+    for p in range(first, last):  # the lists of tags are in the cache from here on: no branch waits for memory
+        trials[p] = positive_tags[tags_start[images[p]]]
     for later in range(first, last + AHEAD):
         if later < last:
             prefetch_row(W, tags[later])
             begin, end = tags_start[images[later]], tags_start[images[later] + 1]
             if m == 0 and end - begin < n_tags:
-                stream = stream_of(seed, epoch, examples[later])
-                prefetch_row(W, nth_absent(positive_tags, begin, end, draw_below(stream, 0, n_tags - (end - begin))))
+                drawn = draw_below(stream_of(seed, epoch, examples[later]), 0, n_tags - (end - begin))
+                violators[later] = nth_absent(positive_tags, begin, end, drawn)
+                prefetch_row(W, violators[later])
         p = later - AHEAD
         if p < first:
             continue
@@ -48,9 +51,9 @@ def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
         candidates = n_tags - (end - begin)
         limit = min(candidates, max_trials)
         y, at = tags[p], rows_at[p]
-        u = rows.vals[rows.start[at] : rows.start[at + 1]]
-        whole = u.shape[0] == W.shape[1]
-        true_score = dot(u, W[y]) if whole else row_dot(rows, at, W[y])
+        start = rows.start[at]
+        whole = rows.start[at + 1] - start == width
+        true_score = dot_at(rows.vals, start, W, y * width, width) if whole else row_dot(rows, at, W[y])
         least = true_score - np.float32(margin)
         stream = stream_of(seed, epoch, examples[p])
         violator = np.int64(-1)
@@ -70,8 +73,10 @@ def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
                         break
                 place = place + 1 if place + 1 < m else 0
         while n < limit and violator < 0:
-            drawn = nth_absent(positive_tags, begin, end, draw_below(stream, n, candidates))
-            score = dot(u, W[drawn]) if whole else row_dot(rows, at, W[drawn])
+            drawn = violators[p]  # the first
+            if n > 0 or m > 0:
+                drawn = nth_absent(positive_tags, begin, end, draw_below(stream, n, candidates))
+            score = dot_at(rows.vals, start, W, drawn * width, width) if whole else row_dot(rows, at, W[drawn])
             n += 1
             if score > least:
                 violator = drawn
@@ -159,7 +164,8 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, W):
         n += (violators[p] >= 0) & (first <= tags[p]) & (tags[p] < last)
         entries[n] = 2 * p + 1
         n += (violators[p] >= 0) & (first <= violators[p]) & (violators[p] < last)
-    moved = np.zeros(last - first, np.uint8)
+    moved, n_moved = np.empty(n, np.int64), 0
+    seen = np.zeros(last - first, np.uint8)
     for e in range(n):
         if e + AHEAD < n:
             p = entries[e + AHEAD] >> 1
@@ -170,16 +176,18 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, W):
         y = tags[p]
         if entries[e] & 1:
             y, share = violators[p], -share
-        moved[y - first] = 1
+        moved[n_moved] = y
+        n_moved += 1 - seen[y - first]
+        seen[y - first] = 1
         if adaptive:
             share /= np.float32(math.sqrt(squares[y]))
-        u = rows.vals[rows.start[at] : rows.start[at + 1]]
-        row = W[y]
-        if u.shape[0] != width:
-            add_row(rows, at, share, row)
-            continue
-        for c in range(width):
-            row[c] += share * u[c]
-    for y in range(first, last):
-        if moved[y - first]:
-            limit_norm(W[y], rule.max_norm)
+        if rows.start[at + 1] - rows.start[at] == width:
+            add_at(W, y * width, rows.vals, rows.start[at], width, share)
+        else:
+            add_row(rows, at, share, W[y])
+    for e in range(n_moved):
+        if e + AHEAD < n_moved:
+            prefetch_row(W, moved[e + AHEAD])
+        start = moved[e] * width
+        if math.sqrt(dot_at(W, start, W, start, width)) > rule.max_norm:
+            limit_norm(W[moved[e]], rule.max_norm)
