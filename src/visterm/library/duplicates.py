@@ -17,6 +17,7 @@ from visterm.core.object_stores import check_named
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
+from visterm.data.file_kinds import is_video
 from visterm.data.images import decode_images
 from visterm.data.perceptual_hash import FLAT, SIDE, near_pairs, perceptual_hash
 from visterm.store.catalogue import StoredCatalogue
@@ -196,7 +197,7 @@ def _hash_what_has_none(
     known = {image_id for image_id, _ in stored.images.phashes()}
     missing, skipped = [], []
     for image in stored.images.all():
-        if image.path is None or image.id in known:
+        if image.path is None or image.id in known or is_video(image.path):
             continue
         try:
             if is_remote(image.path):

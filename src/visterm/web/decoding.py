@@ -207,6 +207,6 @@ class Thumbnails:
         return made
 
 
-def name_of(sha256: str, side: int) -> str:
-    """Return the name of a thumbnail, which is its ETag, from the photo's content and the side."""
-    return f'"{sha256[:24]}-{side}"'
+def name_of(sha256: str, side: int, at: float | None = None) -> str:
+    """Return the name of a thumbnail, which is its ETag, from the file's content, the side and a video's moment."""
+    return f'"{sha256[:24]}-{side}{"" if at is None else f"-{at:.3f}"}"'

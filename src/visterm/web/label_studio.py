@@ -227,7 +227,7 @@ async def _picture(service: Service, sent: Any) -> bytes | str:
     if image_id is None:
         raise DataError(NOT_OURS)
     try:
-        return await service.searching.run(service.file_of, image_id)
+        return await service.searching.run(service.picture_of, image_id)
     except Refused as error:
         if error.status_code != 404:
             raise

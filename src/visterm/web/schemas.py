@@ -63,6 +63,9 @@ class HitAnswer(BaseModel):
     source: Literal["person", "accepted"] | None = Field(
         None, description="How people tagged the photo with all the words: added or accepted; absent for other photos."
     )
+    at: float | None = Field(
+        None, description="Of a video: the moment that matches best, in seconds; absent for photos."
+    )
     thumbnail: str = Field(description="Address of the thumbnail.")
 
 

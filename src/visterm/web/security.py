@@ -29,8 +29,8 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 NAMES_OF_ALL = ("0.0.0.0", "::", "")  # Addresses to listen on that stand for all addresses of the machine
 HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self'; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",

@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import visterm
-from visterm.core.errors import DiskError, StorageError, VistermError
+from visterm.core.errors import DiskError, ImageError, StorageError, VistermError
+from visterm.core.remote import is_remote
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
+from visterm.data.file_kinds import is_video
 from visterm.data.images import largest_image
 from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
 from visterm.library.photos import stays_inside
+from visterm.library.videos import CatalogueVideos
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import Explanation, check_explains, explain
 from visterm.tagging.heat_map import heat_overlay
@@ -179,6 +182,27 @@ class Service:
             )
         return record.path
 
+    def picture_of(self, image_id: int, at: float | None = None) -> str:
+        """Return the path of the picture that shows an image: of a video, that of the frame nearest to a moment.
+
+        `at` is in seconds; None: the first frame. Errors are those of `file_of`.
+        """
+        path = self.file_of(image_id)
+        if not is_video(path):
+            return path
+        stored = self.catalogue.stored
+        try:
+            return str(CatalogueVideos(stored).picture_of(self.known(image_id), at))
+        except ImageError as error:
+            raise Refused(404, f"Image {image_id} has no picture: {error.reason}.", code="gone") from error
+
+    def video_of(self, image_id: int) -> str:
+        """Return the path of a video; errors are those of `file_of`, and 404 for a photo."""
+        path = self.file_of(image_id)
+        if not is_video(path) or is_remote(path):
+            raise Refused(404, f"Image {image_id} is a photo. Only videos can be played.")
+        return path
+
     def view(self, image_id: int) -> ImageView:
         """Return an image with its tags; errors are those of `known`."""
         self.known(image_id)
@@ -212,7 +236,7 @@ class Service:
         scores, or doesn't know the tag.
         """
         check_explains(self.catalogue.tagger)
-        pixels = await self.pixels(await self.searching.run(self.file_of, image_id))
+        pixels = await self.pixels(await self.searching.run(self.picture_of, image_id))
         return await self.encoding.run(explain, self.catalogue.tagger, pixels, tag)
 
     async def heat(self, image_id: int, tag: str, side: int) -> bytes:

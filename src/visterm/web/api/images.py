@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BeforeValidator
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from visterm.core.errors import DataError, UserError
+from visterm.data.file_kinds import suffix_of
 from visterm.library.duplicates import DISTANCE, MOST, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
 from visterm.store.tags import Verdict
@@ -39,6 +40,21 @@ Side = Annotated[
     BeforeValidator(int),  # queries are text
     Query(description="Longest side in pixels. Smaller photos are not enlarged."),
 ]
+Moment = Annotated[
+    float | None,
+    BeforeValidator(lambda text: text if text is None else float(text)),
+    Query(
+        ge=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Of a video: seconds from its beginning. Default: the first frame.",
+    ),
+]
+VIDEO_TYPES = {
+    ".mp4": "video/mp4", ".m4v": "video/mp4", ".mov": "video/quicktime", ".webm": "video/webm", ".ogv": "video/ogg",
+    ".mkv": "video/x-matroska", ".3gp": "video/3gpp", ".avi": "video/x-msvideo", ".mpg": "video/mpeg",
+    ".mpeg": "video/mpeg",
+}  # fmt: skip
 LASTING = "private, max-age=3600"
 """A photo can change under its id: after an hour browsers ask again, and get a short answer if it has not."""
 
@@ -70,14 +86,14 @@ async def image(request: Request, image_id: ImageId) -> Response:
     },
     response_class=Response,
 )
-async def thumbnail(request: Request, image_id: ImageId, size: Side = 320) -> Response:
-    """Return a photo as a small JPEG, without the metadata of its file."""
+async def thumbnail(request: Request, image_id: ImageId, size: Side = 320, at: Moment = None) -> Response:
+    """Return a photo, or a moment of a video, as a small JPEG, without the metadata of its file."""
     service = service_of(request)
     known = request.headers.get("if-none-match", "")
 
     def find() -> tuple[str, str | None]:
-        name = name_of(service.known(image_id).sha256, size)
-        return name, None if name in known else service.file_of(image_id)
+        name = name_of(service.known(image_id).sha256, size, at)
+        return name, None if name in known else service.picture_of(image_id, at)
 
     name, path = await service.searching.run(find)
     headers = {"etag": name, "cache-control": LASTING}
@@ -85,6 +101,24 @@ async def thumbnail(request: Request, image_id: ImageId, size: Side = 320) -> Re
         return Response(status_code=304, headers=headers)
     content = await service.thumbnails.get(path, name, size)
     return Response(content, headers=headers, media_type="image/jpeg")
+
+
+@router.get(
+    "/images/{image_id}/video",
+    tags=["images"],
+    responses={
+        200: {"content": {"video/*": {"schema": {"type": "string", "format": "binary"}}}},
+        206: {"description": "The part that a `Range` header asked for."},
+        **errors(404),
+    },
+    response_class=Response,
+)
+async def video(request: Request, image_id: ImageId) -> Response:
+    """Return a video's file, or the part of it that a `Range` header asks for."""
+    service = service_of(request)
+    path = await service.searching.run(service.video_of, image_id)
+    media_type = VIDEO_TYPES.get(suffix_of(path), "application/octet-stream")
+    return FileResponse(path, media_type=media_type, headers={"cache-control": LASTING})
 
 
 @router.get("/images/{image_id}/explain", tags=["images"], response_model=ExplanationAnswer, responses=errors(404))

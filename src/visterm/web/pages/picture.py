@@ -9,11 +9,13 @@ from starlette.responses import Response
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import tag_key
+from visterm.data.file_kinds import is_video
 from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
 from visterm.store.filters import PREDICTED_FROM
+from visterm.store.images import ImageRecord
 from visterm.tagging.explain import check_explains
-from visterm.web.api.images import ImageId
+from visterm.web.api.images import ImageId, Moment
 from visterm.web.errors import Refused
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
 from visterm.web.pages.search import Shared, shown
@@ -42,10 +44,12 @@ class TagOfImage(NamedTuple):
 
 
 @router.get("/image/{image_id}")
-async def picture_page(image_id: ImageId, request: Request, service: Shared, q: str = "") -> Response:
-    """Show a photo."""
+async def picture_page(
+    image_id: ImageId, request: Request, service: Shared, q: str = "", at: Moment = None
+) -> Response:
+    """Show a photo, or play a video from a moment on."""
     values = await service.searching.run(_values, service.catalogue, image_id)
-    return render("picture.html", query=q, said="", **values)
+    return render("picture.html", query=q, said="", at=at, **values)
 
 
 @router.post("/image/{image_id}/tags")
@@ -88,8 +92,10 @@ async def alike(image_id: ImageId, request: Request, service: Shared) -> Respons
     return render("_alike.html", items=await service.searching.run(find), image_id=image_id)
 
 
-def explains(catalogue: Catalogue) -> bool:
-    """Return whether the run can show where in a photo a tag comes from."""
+def explains(catalogue: Catalogue, record: ImageRecord) -> bool:
+    """Return whether the run can show where in a photo a tag comes from; videos are not explained."""
+    if record.path is None or is_video(record.path):
+        return False
     try:
         check_explains(catalogue.tagger)
     except UserError:
@@ -122,5 +128,5 @@ def _values(catalogue: Catalogue, image_id: int) -> dict[str, Any]:
         "unlikely": others[len(likely) :],
         "least": PREDICTED_FROM,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
-        "explains": view.record.path is not None and view.record.state == "here" and explains(catalogue),
+        "explains": view.record.state == "here" and explains(catalogue, view.record),
     }

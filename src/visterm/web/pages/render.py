@@ -13,6 +13,8 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from visterm.core.wording import count_of, printable
+from visterm.data.file_kinds import is_video
+from visterm.store.frames import moment as clock
 from visterm.web.errors import as_refused, json_answer
 from visterm.web.pages.files import address_of
 
@@ -84,9 +86,14 @@ def local(path: str, **query: Any) -> str:
     return quote(path) + (f"?{urlencode(kept, doseq=True, errors='replace')}" if kept else "")
 
 
-def thumbnail(image_id: int, side: int) -> str:
-    """Return the address of a thumbnail, with one of the sides of `web.api.images.Side`."""
-    return f"/api/v1/images/{image_id}/thumbnail?size={side}"
+def thumbnail(image_id: int, side: int, at: float | None = None) -> str:
+    """Return the address of a thumbnail, with one of the sides of `web.api.images.Side`; of a video at a moment."""
+    return f"/api/v1/images/{image_id}/thumbnail?size={side}{'' if at is None else f'&at={at:.3f}'}"
+
+
+def video(image_id: int, at: float | None = None) -> str:
+    """Return the address of a video that begins at a moment."""
+    return f"/api/v1/images/{image_id}/video{f'#t={at:.3f}' if at else ''}"
 
 
 def file_name(name: str) -> str:
@@ -143,7 +150,14 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, count_of=count_of)
+_TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
 _TEMPLATES.filters.update(
-    percent=percent, decimal=decimal, file_size=file_size, moment=moment, exact=_Exact, file_name=file_name
+    percent=percent,
+    decimal=decimal,
+    file_size=file_size,
+    moment=moment,
+    exact=_Exact,
+    file_name=file_name,
+    clock=clock,
+    is_video=is_video,
 )

@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 from fastapi import APIRouter, Form, Request
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 from starlette.responses import Response
@@ -50,6 +51,7 @@ class Question(NamedTuple):
     confidence: float | None
     why: list[str]
     tags: list[str]
+    at: float | None  # Of a video: the moment that is most like the tag, in seconds
 
 
 @router.get("/review")
@@ -121,7 +123,10 @@ def _question(
     if pairs:
         image_id, tag, confidence, why = pairs[0]
         record = known(catalogue, image_id).record
-        question = Question(record, tag, confidence, why, stored.tags.held([image_id]).get(image_id, []))
+        column = catalogue.tagger.vocabulary.get(tag)
+        row = None if column is None else catalogue.tagger.tag_rows(np.array([column], np.int32))
+        at = stored.where([image_id], row)[0].at
+        question = Question(record, tag, confidence, why, stored.tags.held([image_id]).get(image_id, []), at)
     run = stored.runs.current()
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
     added = run.added if run else ""
@@ -136,7 +141,7 @@ def _question(
         "round": ROUND if by_itself else None,
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "n_images": stored.images.count(),
-        "explains": question is not None and question.record.path is not None and explains(catalogue),
+        "explains": question is not None and explains(catalogue, question.record),
         "said": said,
     }
 
