@@ -114,9 +114,11 @@ def _line(hit: Hit, scores: bool) -> str:
 
     Of several catalogues it names the photo's own, by the path from here.
     """
+    from visterm.store.frames import moment
+
     numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
     numbers += [f"{hit.score:6.3f}"] if scores else []
-    name = hit.image
+    name = hit.image if hit.at is None else f"{hit.image} at {moment(hit.at)}"
     if hit.catalogue is not None:
         catalogue, here = Path(hit.catalogue), Path.cwd().resolve()
         name += f"  ({catalogue.relative_to(here) if catalogue.is_relative_to(here) else catalogue})"

@@ -90,14 +90,14 @@ class VideoFrames:
 
         Raises ImageError if there is none.
         """
-        folder = self.folder / sha256
+        folder = self._folder_of(path, sha256)
         if not folder.is_dir():
             self._extract(path, folder)
         return sorted(int(file.stem) / 1000 for file in folder.glob("*.jpg"))
 
     def file(self, path: str | os.PathLike[str], sha256: str, at: float) -> Path:
         """Return the file of a frame; it is extracted again if it is not there. Raises ImageError if it cannot be."""
-        found = self.folder / sha256 / _name(at)
+        found = self._folder_of(path, sha256) / _name(at)
         if not found.is_file():
             content = _frame(_checked(path), at)
             if not content:
@@ -113,6 +113,11 @@ class VideoFrames:
         for folder in self.folder.iterdir() if self.folder.is_dir() else ():
             if folder.name not in known:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _folder_of(self, path: str | os.PathLike[str], sha256: str) -> Path:
+        if not (sha256.isascii() and sha256.isalnum()):  # a catalogue that somebody else made may say anything
+            raise ImageError(os.fspath(path), f"the catalogue says that its hash is {sha256[:80]!r}")
+        return self.folder / sha256
 
     def _extract(self, path: str | os.PathLike[str], folder: Path) -> None:
         """Extract the frames of a video into a folder that is there at once when all are."""

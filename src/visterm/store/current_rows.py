@@ -69,6 +69,12 @@ class CurrentRows:
         return np.maximum(lengths, np.finfo(np.float32).tiny)
 
     @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Where in `row_ids` the images' own rows are, and those of `frames`; and where in `ids` their videos are."""
+        own, of_frames = (np.searchsorted(self.row_ids, ids) for ids in (self.ids, self.frames[:, 0]))
+        return own, of_frames, np.searchsorted(self.ids, self.frames[:, 1])
+
+    @cached_property
     def _videos(self) -> dict[int, int]:
         """The video of each frame after the first."""
         return dict(self.frames.tolist())
@@ -132,11 +138,16 @@ class CurrentRows:
         """
         if not len(self.frames):
             return self.row_products(q, ids, unit=unit)
-        requested, back = np.unique(self.ids if ids is None else np.asarray(ids, np.int64), return_inverse=True)
+        if ids is None:  # all rows where they lie, without a copy
+            every = self.row_products(q, unit=unit)
+            own, of_frames, images = self._places
+            found = every[own]
+            np.maximum.at(found, images, every[of_frames])
+            return found
+        requested, back = np.unique(np.asarray(ids, np.int64), return_inverse=True)
         found = self.row_products(q, requested, unit=unit)
         frames = self.frames_of(requested)
-        of_frames = self.row_products(q, frames[:, 0], unit=unit)
-        np.maximum.at(found, np.searchsorted(requested, frames[:, 1]), of_frames)
+        np.maximum.at(found, np.searchsorted(requested, frames[:, 1]), self.row_products(q, frames[:, 0], unit=unit))
         return found[back]
 
     def row_products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
