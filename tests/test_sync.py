@@ -125,6 +125,41 @@ def test_what_is_rejected_in_the_catalogue_is_taken_back_there(opened):
     assert text not in library.photos[photo].tags
 
 
+def test_what_is_accepted_or_given_in_the_catalogue_is_written_there_and_stays(opened):
+    catalogue, library = opened
+    sync(catalogue, library, LOW)
+    photo, text = first_of_ours(library)
+    image_id = image_of(catalogue, photo).record.id
+    catalogue.judge(image_id, text.removeprefix("visterm/"), 1)
+    catalogue.give(image_id, ["holiday 1999"])
+    sync(catalogue, library, Settings(precision=0.999))
+    assert library.ours() >= {(photo, text), (photo, "visterm/holiday 1999")}
+    library.tag(photo, "holiday 1999")
+    sync(catalogue, library, Settings(precision=0.999))
+    assert (photo, "visterm/holiday 1999") not in library.ours()
+
+
+def test_a_photo_at_which_the_server_fails_is_skipped_and_a_server_that_is_away_ends_the_round(opened):
+    catalogue, library = opened
+    for name in ("bad", *(f"good{number}" for number in range(5))):
+        library.put(name, preview=picture("red", len(name) + ord(name[-1])))
+    preview = library.preview
+
+    def failing(photo):
+        if photo in bad:
+            raise ServiceError("it answers with 500")
+        return preview(photo)
+
+    library.preview, bad = failing, {"bad"}
+    done = sync(catalogue, library, LOW)
+    assert (done.pulled.new, [item.image for item in done.pulled.skipped]) == (5, ["bad.jpg (bad)"])
+    for number in range(5):
+        library.put(f"later{number}", preview=picture("blue", number))
+    bad = set(library.photos)
+    with pytest.raises(ServiceError, match="500"):
+        sync(catalogue, library, LOW)
+
+
 def test_predictions_below_a_higher_precision_are_taken_back(opened):
     catalogue, library = opened
     sync(catalogue, library, LOW)

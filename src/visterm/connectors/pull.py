@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.connectors.contract import RemoteLibrary, RemotePhoto
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError, ServiceError, UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import MOST_TAGS, Vocabulary, tag_key
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 PREVIEWS = "previews"
 DOWNLOADS = 4  # Previews that are fetched at once
+MOST_FAILED = 4  # Previews in a row at which the server fails: then it is away, and not one photo broken there
 COMMITTED = 32  # Previews between two commits
 INDEXED = 10_000  # Photos that are held while they are indexed
 LONGEST_NAME = 255  # Letters of a photo's name that are kept
@@ -94,11 +95,12 @@ def fetch_previews(
 ) -> list[Skipped]:
     """Fetch the previews that are missing, a few at once; return the photos that have none, with reasons.
 
-    Raises ServiceError if the server goes away; what was fetched counts.
+    Raises ServiceError if the server fails at some in a row; what was fetched counts.
     """
     wanted = connected.to_fetch()
     skipped: list[Skipped] = []
     done: list[tuple[int, str | None]] = []
+    in_a_row = 0
 
     def fetch(number: int, photo: str) -> None:
         file = preview_file(folder, number)
@@ -113,10 +115,14 @@ def fetch_previews(
             ):
                 try:
                     result.result()
-                except DataError as error:
+                except (DataError, ServiceError) as error:
                     skipped.append(Skipped(f"{name} ({photo})", str(error)))
+                    in_a_row = in_a_row + 1 if isinstance(error, ServiceError) else 0
+                    if in_a_row == MOST_FAILED:
+                        raise
                 else:
                     done.append((number, version))
+                    in_a_row = 0
                 progress.advance()
                 if len(done) >= COMMITTED:
                     connected.set_fetched(done)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.connectors.contract import Pair, Refused, RemoteLibrary
 from visterm.core.progress import SILENT, Progress, reported
-from visterm.core.types import CHUNK
+from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.library.export.items import ExportItem, Parents
 from visterm.library.export.sources import CatalogueSource, Limits
@@ -93,18 +94,16 @@ def push(
 ) -> Pushed:
     """Write the predictions that are sure enough, and take back those of ours that are not any more.
 
-    A pair that people gave, in the other program or in the catalogue, is not written; what they took off or rejected is
-    not, and is taken back if it was ours. Without confidences nothing is written. `parent` is the tag under which all
-    of ours lie; None: they are written as people's own.
+    Tags that people gave or accepted in the catalogue are written, too. A pair that they gave in the other program is
+    not; what they took off or rejected is not, and is taken back if it was ours. Without confidences no prediction is
+    written, and none is taken back. `parent` is the tag under which all of ours lie; None: they are written as people's
+    own.
     """
     connected = catalogue.stored.connected
     ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*OURS, OFF)}
-    wanted: dict[tuple[int, str], _Wanted] = {}
-    leaving = [pair for pair in ours.values() if pair.state == WRITTEN and pair.here]
-    if has_cutoffs(catalogue):
-        wanted = {(pair.photo_id, pair.text): pair for pair in _wanted(catalogue, parent, precision, progress)}
-        leaving = [pair for pair in leaving if (pair.photo_id, pair.text) not in wanted]
-    else:
+    wanted = {(pair.photo_id, pair.text): pair for pair in _wanted(catalogue, parent, precision, progress)}
+    leaving = [pair for key, pair in ours.items() if pair.state == WRITTEN and pair.here and key not in wanted]
+    if not has_cutoffs(catalogue):
         leaving = _known_to_people(catalogue, leaving)
     fresh = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
     if dry_run:
@@ -157,7 +156,7 @@ def _wanted(catalogue: Catalogue, parent: str | None, precision: float, progress
     stored = catalogue.stored
     spellings = {} if parent is not None else _spellings(stored.connected)
     ids = {path: state.id for path, state in stored.images.files().items()}
-    for some in _parts(CatalogueSource(catalogue).items(Limits(precision=precision), progress), CHUNK):
+    for some in _parts(_items(catalogue, precision, progress), CHUNK):
         of_image = {ids[str(item.path)]: item for item in some if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(of_image)
         ours = {
@@ -166,12 +165,24 @@ def _wanted(catalogue: Catalogue, parent: str | None, precision: float, progress
         }
         for image_id, photo in photos.items():
             there = set(map(tag_key, [*photo.tags, *photo.guessed]))
+            given = set(map(tag_key, photo.given or ()))
             for mark in of_image[image_id].wanted(None, Parents()):
-                if mark.confidence is None:
-                    continue  # a person's
+                if tag_key(mark.tag) in given:
+                    continue  # a person gave it there
                 text = spellings.get(tag_key(mark.tag), mark.tag) if parent is None else f"{parent}/{mark.tag}"
                 if (photo.id, text) in ours or (photo.ready and tag_key(text) not in there):
-                    yield _Wanted(photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence)
+                    yield _Wanted(photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence or 1.0)
+
+
+def _items(catalogue: Catalogue, precision: float, progress: Progress) -> Iterator[ExportItem | Skipped]:
+    """Yield the tags of each image; predictions only where the run knows how precise they are."""
+    if has_cutoffs(catalogue):
+        yield from CatalogueSource(catalogue).items(Limits(precision=precision), progress)
+        return
+    stored = catalogue.stored
+    held, rejected = stored.tags.held(), stored.tags.rejected()
+    for path, image in stored.images.files().items():
+        yield ExportItem(Path(path), tuple(held.get(image.id, ())), (), tuple(rejected.get(image.id, ())))
 
 
 def _spellings(connected: Connected) -> dict[str, str]:
