@@ -144,13 +144,14 @@ async def labels(
     unexpected = [error for error in failed if not isinstance(error, ImageError)]
     if unexpected or len(failed) == len(found):
         raise (unexpected or failed)[0]
+    version = await service.searching.run(lambda: service.catalogue.stored.origin.fingerprint)
     content = {
         "id": sent.id,
         "code": 200,
         "model": {
             "type": "labels",
             "name": "visterm",
-            "version": service.catalogue.stored.origin.fingerprint,
+            "version": version,
             "resolution": getattr(tagger.encoder, "reading_side", None) or 0,
         },
         "result": {"labels": together([one for one in found if not isinstance(one, BaseException)])},
