@@ -122,10 +122,6 @@ class FakePhotoPrism(FakeServer):
         """Take a permission from the key, as a user of another role has it."""
         self.permissions.discard(permission)
 
-    def person_tags(self, uid: str, tag: str) -> None:
-        """Add a label on the page, which confirms one that is there."""
-        self.give(uid, tag)
-
     def person_untags(self, uid: str, tag: str) -> None:
         """Remove a label on the page, if the photo has it."""
         with self.lock:
@@ -183,6 +179,8 @@ class FakePhotoPrism(FakeServer):
             return {photo.name: tuple(sorted(self.tags_of(photo.uid))) for photo in there}
 
     # What the server does.
+
+    person_tags = give  # on the page, which confirms a label that is there
 
     def answer(self, asked: Asked) -> Reply:
         """Route a request as PhotoPrism does; errors are PhotoPrism's."""
@@ -362,12 +360,9 @@ class FakePhotoPrism(FakeServer):
         if not asked.headers.get("content-type", "").startswith("application/json"):
             raise _RefusedError(400, "Unable to do that")
         try:
-            body = json.loads(asked.body)
-        except ValueError as error:
+            return dict(json.loads(asked.body))
+        except (ValueError, TypeError) as error:
             raise _RefusedError(400, "Unable to do that") from error
-        if not isinstance(body, dict):
-            raise _RefusedError(400, "Unable to do that")
-        return body
 
     def _touch(self, uid: str) -> None:
         """Save a photo, as `SaveLabels` does: times have seconds."""
