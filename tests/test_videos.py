@@ -22,8 +22,10 @@ from visterm.core.errors import ImageError
 from visterm.data import videos
 from visterm.data.file_kinds import count_by_kind
 from visterm.data.images import read_image
+from visterm.data.sidecars import read_sidecar
 from visterm.data.videos import VideoFrames, video_facts
 from visterm.library.union import CatalogueUnion
+from visterm.library.videos import NEEDS_FOLDER
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
 from visterm.store.filters import Filter
@@ -359,6 +361,32 @@ def test_an_older_catalogue_takes_videos_when_it_is_opened(tmp_path):
     opened.write("UPDATE images SET state = 'frame' WHERE path = '/a.jpg'")
     opened.write("INSERT INTO frames VALUES (0, 1, 2.5)")
     assert opened.check() == []
+
+
+def test_a_catalogue_in_memory_takes_photos_only(run, photos):
+    made = Catalogue(Tagger.load(run, n_jobs=1)).add(photos)
+    assert len(made) == 4
+    assert {item.reason for item in made.skipped} == {NEEDS_FOLDER}
+
+
+@pytest.mark.parametrize("sha256", ["../../etc", "", "a/b"])
+def test_a_hash_that_is_none_leads_nowhere(sha256, films, tmp_path):
+    frames = VideoFrames(tmp_path / "frames")
+    for ask in (
+        lambda: frames.file(films / "film.mp4", sha256, 0.0),
+        lambda: frames.moments(films / "film.mp4", sha256),
+    ):
+        with pytest.raises(ImageError, match="the catalogue says that its hash is"):
+            ask()
+
+
+def test_tags_of_videos_are_exported_into_files_beside_them(catalogue, photos):
+    film = id_of(catalogue, "film.mp4")
+    catalogue.give(film, ["mine"])
+    made = CliRunner().invoke(app, ["export", str(catalogue.stored.folder), "--to", "xmp", "-k", "2"])
+    assert made.exit_code == 0, made.output
+    best = [tag.tag for tag in catalogue.annotate([film], 2)[film]]
+    assert set(read_sidecar(photos / "film.mp4.xmp").tags) == {"mine", *best}
 
 
 # ---- Commands -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
 from visterm.data.contents import file_state, is_there
+from visterm.data.file_kinds import is_video
 from visterm.data.image_folders import count_not_read
+from visterm.features.video_rows import AT_ONCE
 from visterm.library.files import Comparison, compare, full_paths
 from visterm.library.job import CatalogueJob
 from visterm.library.photos import LEADS_OUT, Listed, named_by_folder
@@ -168,10 +170,14 @@ class Indexing:
         job: CatalogueJob,
         progress: Progress,
     ) -> Indexed:
-        for start in range(0, len(work), chunk_size):
+        videos = [place for place in work if is_video(photos.items[place])]
+        others, few = (sorted(set(work) - set(videos)) if videos else work), min(chunk_size, AT_ONCE)
+        chunks = [others[start : start + chunk_size] for start in range(0, len(others), chunk_size)]
+        chunks += [videos[start : start + few] for start in range(0, len(videos), few)]  # which take long
+        n_done = 0
+        for chunk in chunks:
             if job.cancelled:
                 break
-            chunk = work[start : start + chunk_size]
             taken, skipped = self._writer.take_in(photos, chunk, found.changed, Steps(progress))
             n_changed = sum(place in found.changed for place in taken)
             done = replace(
@@ -181,7 +187,8 @@ class Indexing:
                 encoded=done.encoded + (len(taken) if photos.sha256_of is None else 0),
                 skipped=[*done.skipped, *skipped],
             )
-            job.advance(start + len(chunk), len(work))
+            n_done += len(chunk)
+            job.advance(n_done, len(work))
         return done
 
 

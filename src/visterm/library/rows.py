@@ -18,7 +18,7 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.contents import file_state, file_states, reading_threads, taken_of
 from visterm.data.file_kinds import is_video
 from visterm.features.shard_work import CHANGED
-from visterm.features.video_rows import AT_ONCE, NO_FRAME, encode_frames
+from visterm.features.video_rows import NO_FRAME, encode_frames
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
@@ -64,16 +64,10 @@ class RowWriter:
         """Encode some of the photos, and commit them; return the places of those taken in, and the others with reasons.
 
         `changed` has the ids of the images that are there already and have another content now; `steps` shows each
-        image. Videos come last, a few at a time.
+        image. They are all photos, or all videos, of which a few at a time are taken in.
         """
-        videos = [place for place in places if is_video(photos.items[place])]
-        if not videos:
-            return self._take_photos(photos, places, changed, steps)
-        taken, skipped = self._take_photos(photos, np.setdiff1d(places, videos).tolist(), changed, steps)
-        for start in range(0, len(videos), AT_ONCE):
-            more, left_out = self._take_videos(photos, videos[start : start + AT_ONCE], changed, steps)
-            taken, skipped = [*taken, *more], [*skipped, *left_out]
-        return taken, skipped
+        videos = is_video(photos.items[places[0]])
+        return (self._take_videos if videos else self._take_photos)(photos, places, changed, steps)
 
     def _take_videos(
         self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
