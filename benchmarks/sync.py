@@ -42,8 +42,8 @@ SETTINGS = [
 FLAT, NESTED = (3, 1, 0), (3, 2, 0)
 
 
-def visterm(*words: object) -> tuple[float, int, dict[str, Any]]:
-    """Run a command; return its seconds, the peak of its memory in bytes, and its JSON."""
+def visterm(*words: object) -> tuple[dict[str, float], dict[str, Any]]:
+    """Run a command; return its seconds, those of processors, the peak of its memory in bytes, and its JSON."""
     began = time.perf_counter()
     done = subprocess.Popen([sys.executable, "-m", "visterm", *map(str, words), "--json"], stdout=subprocess.PIPE)
     assert done.stdout is not None
@@ -51,7 +51,9 @@ def visterm(*words: object) -> tuple[float, int, dict[str, Any]]:
     _, status, used = os.wait4(done.pid, 0)
     if os.waitstatus_to_exitcode(status):
         raise RuntimeError(f"visterm {words[0]} failed")
-    return time.perf_counter() - began, used.ru_maxrss * 1024, json.loads(out.splitlines()[-1])
+    took = {"seconds": time.perf_counter() - began, "processor_seconds": used.ru_utime + used.ru_stime,
+            "peak_bytes": used.ru_maxrss * 1024}  # fmt: skip
+    return took, json.loads(out.splitlines()[-1])
 
 
 def main() -> None:
@@ -59,8 +61,9 @@ def main() -> None:
     parser = options(__doc__ or "")
     parser.add_argument("--old", action="store_true", help="Immich 3.1")
     parser.add_argument("--tags", type=int, default=30, help="how many different tags people use")
+    parser.add_argument("--photos", type=int, default=N_PHOTOS)
     chosen = parse(parser)
-    n_photos, n_new, n_scenes = (300, 10, 60) if chosen.quick else (N_PHOTOS, N_NEW, N_SCENES)
+    n_photos, n_new, n_scenes = (300, 10, 60) if chosen.quick else (chosen.photos, N_NEW, N_SCENES)
     with tempfile.TemporaryDirectory() as temporary, FakeImmich(FLAT if chosen.old else NESTED) as fake:
         folder = Path(temporary)
         os.environ["VISTERM_CONNECTED"] = str(folder / "connected.json")
@@ -86,27 +89,24 @@ def main() -> None:
         for number in range(n_photos):
             add(number, tagged=number % 3 > 0)
         catalogue = folder / "catalogue"
-        seconds, peak, _ = visterm(
-            "connect", "immich", fake.url, "--key-file", folder / "key", "-o", catalogue, *SETTINGS
-        )
-        connect = {"seconds": seconds, "peak_bytes": peak, "requests": len(fake.traffic), "photos": n_photos}
+        took, _ = visterm("connect", "immich", fake.url, "--key-file", folder / "key", "-o", catalogue, *SETTINGS)
+        connect = {**took, "requests": len(fake.traffic), "photos": n_photos}
         say("connect", connect)
-        first = visterm("sync", catalogue)
+        took, first = visterm("sync", catalogue)
         fake.offset += 3600  # photos that were touched in the last minutes are read again
         visterm("sync", catalogue)
-        say(f"first sync: {first[0]:.1f} s, {first[2]['written']:,} written")
+        say(f"first sync: {took['seconds']:.1f} s, {first['written']:,} written")
         rounds = []
         for turn in range(chosen.runs):
             fake.offset += 3600
             for number in range(n_new):
                 add(n_photos + turn * n_new + number, tagged=False)
             before = len(fake.traffic)
-            seconds, peak, done = visterm("sync", catalogue)
+            took, done = visterm("sync", catalogue)
             asked = [f"{each['method']} {each['path'].split('/')[2]}" for each in fake.traffic[before:]]
             n_previews = sum(each["path"].endswith("/thumbnail") for each in fake.traffic[before:])
-            rounds.append({"seconds": seconds, "peak_bytes": peak, "previews": n_previews,
-                           "other_requests": len(asked) - n_previews, "written": done["written"],
-                           "asked": dict(Counter(asked))})  # fmt: skip
+            rounds.append({**took, "previews": n_previews, "other_requests": len(asked) - n_previews,
+                           "written": done["written"], "asked": dict(Counter(asked))})  # fmt: skip
             say(rounds[-1])
             assert done["new"] == n_new
             fake.offset += 3600
@@ -115,6 +115,7 @@ def main() -> None:
         {
             "machine": machine(), "immich": ".".join(map(str, fake.version)), "photos": n_photos, "new": n_new,
             "tags": len(used), "connect": connect, "seconds": spread([each["seconds"] for each in rounds]),
+            "processor_seconds": spread([each["processor_seconds"] for each in rounds]),
             "other_requests": spread([each["other_requests"] for each in rounds]), "rounds": rounds,
         },
         chosen.json,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 import shutil
 
 import pytest
@@ -15,13 +14,9 @@ from visterm.connectors import keys
 from visterm.connectors.connect import connect
 from visterm.connectors.sync import Settings, connection_of, library_of, sync, undo
 from visterm.core.errors import DataError, ServiceError, StorageError, UserError
-from visterm.store.connected import OFF, PLANNED, WRITTEN
+from visterm.store.connected import OFF, PLANNED
 
 LOW = Settings(precision=0.6)
-
-
-class Killed(BaseException):
-    """The end of a process, as far as one that goes on can show it."""
 
 
 @pytest.fixture(scope="module")
@@ -380,68 +375,3 @@ def test_info_says_what_a_catalogue_is_connected_to(opened, tmp_path):
     assert code == 0
     assert "connected to: immich at http://nas:2283" in out
     assert f"tags written there: {len(library.ours()):,}" in out
-
-
-def kill_at(library, rng, most):
-    """Let the process end at one of the next requests: before the server does anything, or before its answer."""
-    left = [rng.randrange(1, most)]
-    after = rng.random() < 0.5
-
-    def count(what):
-        left[0] -= 1
-        if left[0] == 0:
-            raise rng.choice((Killed, ServiceError))(what)
-
-    library.before = (lambda what: None) if after else count
-    library.after = count if after else (lambda what: None)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_after_kills_at_any_request_all_is_as_if_there_had_been_none(opened, tmp_path, seed):
-    catalogue, library = opened
-    calm = copy.deepcopy(library)
-    shutil.copytree(tmp_path / "catalogue", tmp_path / "calm")
-
-    def people(there):
-        there.put("new", preview=picture("red", 999))
-        there.untag("p000", "red")
-        there.tag("p155", "blue", "sea")
-        photo, text = first_of_ours(there)
-        there.untag(photo, text)
-
-    undisturbed = Catalogue.load(tmp_path / "calm", n_jobs=1)
-    for change in (lambda there: None, people):
-        change(calm)
-        sync(undisturbed, calm, LOW)
-    rng = random.Random(seed)
-    for change in (lambda there: None, people):
-        change(library)
-        for _ in range(8):
-            kill_at(library, rng, 12)
-            try:
-                sync(catalogue, library, LOW)
-            except (Killed, ServiceError):
-                catalogue.stored.close()
-                catalogue = Catalogue.load(tmp_path / "catalogue", n_jobs=1)
-        library.before = library.after = lambda what: None
-        sync(catalogue, library, LOW)
-    assert library.state() == calm.state()
-    assert sorted(library.writes) == sorted(set(library.writes))
-    assert {(p.remote_id, p.text) for p in catalogue.stored.connected.pairs(WRITTEN)} == library.ours()
-    undo(catalogue, library)
-    assert library.ours() == set()
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_connect_goes_on_where_it_was_killed(tmp_path, seed):
-    library, rng = full_library(), random.Random(seed)
-    for _ in range(4):
-        kill_at(library, rng, 60)
-        try:
-            connected(tmp_path / "catalogue", library)
-        except (Killed, ServiceError):
-            continue
-    library.before = library.after = lambda what: None
-    assert len(connected(tmp_path / "catalogue", library)) == N_PHOTOS
-    assert [path.name for path in tmp_path.iterdir()] == ["catalogue"]
-    assert library.asked.count("preview") < 2 * N_PHOTOS

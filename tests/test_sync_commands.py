@@ -1,4 +1,4 @@
-"""`visterm connect` and `visterm sync` against a server of Immich's API, once, as a service, and under kills."""
+"""`visterm connect` and `visterm sync` against a server of Immich's API, once, and as a service."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ import pytest
 from command_line import visterm
 from fakes.immich import KEY, FakeImmich
 from remembered_library import N_PHOTOS, N_TAGGED, colour_of, picture, tags_of
-from sync_kills import killing
 from visterm.connectors import keys
 
 FIT = "--encoder visterms --encoder-set codebook=12 --encoder-set scales=(1.0,) --encoder-set max_side=32 --model ridge"
-SEEDS = (0, 1, 2)
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +129,3 @@ def test_as_a_service_it_goes_on_after_the_server_s_death_and_ends_on_sigterm(ca
         assert any("Stopped" in line for line in lines)
         assert service.wait() == 0
         ends.cancel()
-
-
-@pytest.fixture(scope="module")
-def kills(tmp_path_factory):
-    with killing(tmp_path_factory.mktemp("kills")) as made:
-        yield made
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_after_kills_of_client_and_server_all_is_as_if_there_had_been_none(kills, seed):
-    kills.seed(seed)

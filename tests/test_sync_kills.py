@@ -1,0 +1,119 @@
+"""Kills of rounds with another program's library: in this process at requests, and of client and server by SIGKILL."""
+
+from __future__ import annotations
+
+import copy
+import random
+import shutil
+
+import pytest
+
+from remembered_library import N_PHOTOS, N_TAGGED, connected, full_library, picture
+from sync_kills import killing
+from visterm import Catalogue
+from visterm.connectors.sync import Settings, sync, undo
+from visterm.core.errors import ServiceError
+from visterm.store.connected import WRITTEN
+
+LOW = Settings(precision=0.6)
+SEEDS = (0, 1, 2)
+
+
+class Killed(BaseException):
+    """The end of a process, as far as one that goes on can show it."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A library and the catalogue that was made of it."""
+    folder, library = tmp_path_factory.mktemp("connected") / "catalogue", full_library()
+    connected(folder, library).stored.close()
+    return folder, library
+
+
+@pytest.fixture
+def opened(made, tmp_path):
+    """A copy of both."""
+    shutil.copytree(made[0], tmp_path / "catalogue")
+    return Catalogue.load(tmp_path / "catalogue", n_jobs=1), copy.deepcopy(made[1])
+
+
+def first_of_ours(library, *, untagged=True):
+    """Return one of the pairs that visterm wrote, of a photo without tags of people."""
+    return min(pair for pair in library.ours() if not untagged or int(pair[0][1:]) >= N_TAGGED)
+
+
+def kill_at(library, rng, most):
+    """Let the process end at one of the next requests: before the server does anything, or before its answer."""
+    left = [rng.randrange(1, most)]
+    after = rng.random() < 0.5
+
+    def count(what):
+        left[0] -= 1
+        if left[0] == 0:
+            raise rng.choice((Killed, ServiceError))(what)
+
+    library.before = (lambda what: None) if after else count
+    library.after = count if after else (lambda what: None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_kills_at_any_request_all_is_as_if_there_had_been_none(opened, tmp_path, seed):
+    catalogue, library = opened
+    calm = copy.deepcopy(library)
+    shutil.copytree(tmp_path / "catalogue", tmp_path / "calm")
+
+    def people(there):
+        there.put("new", preview=picture("red", 999))
+        there.untag("p000", "red")
+        there.tag("p155", "blue", "sea")
+        photo, text = first_of_ours(there)
+        there.untag(photo, text)
+
+    undisturbed = Catalogue.load(tmp_path / "calm", n_jobs=1)
+    for change in (lambda there: None, people):
+        change(calm)
+        sync(undisturbed, calm, LOW)
+    rng = random.Random(seed)
+    for change in (lambda there: None, people):
+        change(library)
+        for _ in range(8):
+            kill_at(library, rng, 12)
+            try:
+                sync(catalogue, library, LOW)
+            except (Killed, ServiceError):
+                catalogue.stored.close()
+                catalogue = Catalogue.load(tmp_path / "catalogue", n_jobs=1)
+        library.before = library.after = lambda what: None
+        sync(catalogue, library, LOW)
+    assert library.state() == calm.state()
+    assert sorted(library.writes) == sorted(set(library.writes))
+    assert {(p.remote_id, p.text) for p in catalogue.stored.connected.pairs(WRITTEN)} == library.ours()
+    undo(catalogue, library)
+    assert library.ours() == set()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_connect_goes_on_where_it_was_killed(tmp_path, seed):
+    library, rng = full_library(), random.Random(seed)
+    for _ in range(4):
+        kill_at(library, rng, 60)
+        try:
+            connected(tmp_path / "catalogue", library)
+        except (Killed, ServiceError):
+            continue
+    library.before = library.after = lambda what: None
+    assert len(connected(tmp_path / "catalogue", library)) == N_PHOTOS
+    assert [path.name for path in tmp_path.iterdir()] == ["catalogue"]
+    assert library.asked.count("preview") < 2 * N_PHOTOS
+
+
+@pytest.fixture(scope="module")
+def kills(tmp_path_factory):
+    with killing(tmp_path_factory.mktemp("kills")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_kills_of_client_and_server_all_is_as_if_there_had_been_none(kills, seed):
+    kills.seed(seed)
