@@ -96,7 +96,7 @@ WSABIE_PARAMS = {
 """WSABIE's training as in its paper, but for the running mean; named one by one, as the model's defaults may change."""
 
 WSABIE = Method("WSABIE", "wsabie", {**EMBEDDED, **PAPER_STEPS, "row_length": 6.0}, [STEPS])
-AUC = Method("embedding, AUC", "auc_embedding", EMBEDDED, [STEPS])
+AUC = Method("embedding, AUC", "auc_embedding", {**EMBEDDED, **PAPER_STEPS, "row_length": 6.0}, [STEPS])
 OWPC = Method("OWPC-SGD", "owpc_sgd", EMBEDDED, [STEPS])
 WARP_LINEAR = Method("linear, WARP", "warp_linear", EPOCHS, [STEPS])
 PAMIR_IA = Method("PAMIR-IA", "pamir_ia", EPOCHS, [AGGRESSIVENESS])

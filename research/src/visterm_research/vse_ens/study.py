@@ -42,7 +42,7 @@ VSE_ENS = Method(
     {**BY_NUMBER, "l2": 0.01},
     [{"learning_rate": (0.01, 0.03), "rank_scale": (0.1, 0.01, 1.0, 0.001)}],
 )
-OPT_AUC = Method("Opt-AUC", "opt_auc", BY_NUMBER, [BY_NUMBER_STEPS])
+OPT_AUC = Method("Opt-AUC", "opt_auc", {**PAPER_STEPS, **BY_NUMBER}, [BY_NUMBER_STEPS])
 
 VALID_IMAGES = 5_000
 """Images, of those with two tags left, of which a second tag is held out to choose settings by."""
