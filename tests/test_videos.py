@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -387,6 +388,23 @@ def test_tags_of_videos_are_exported_into_files_beside_them(catalogue, photos):
     assert made.exit_code == 0, made.output
     best = [tag.tag for tag in catalogue.annotate([film], 2)[film]]
     assert set(read_sidecar(photos / "film.mp4.xmp").tags) == {"mine", *best}
+
+
+def test_tags_in_files_beside_videos_are_read(run, photos, tmp_path):
+    photo = next(photos.glob("*.png"), None) or next(photos.glob("*.jp*g"))
+    for image in (photo, photos / "film.mp4"):
+        Path(f"{image}.xmp").write_text(
+            '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+            '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag>'
+            "<rdf:li>colours</rdf:li></rdf:Bag></dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>"
+        )
+    made = Catalogue.create(tmp_path / "catalogue", Tagger.load(run, n_jobs=2))
+    made.index(photos, tags="xmp")
+    assert [tag.tag for tag in made.image(id_of(made, "film.mp4")).given] == ["colours"]
+    (photos / "film.mp4.xmp").write_bytes(b"<no")
+    done = made.index(photos, tags="xmp")
+    assert any("1 video whose keywords cannot be read" in remark for remark in done.remarks)
+    assert [tag.tag for tag in made.image(id_of(made, "film.mp4")).given] == ["colours"]
 
 
 # ---- Commands -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,11 @@ from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
+from visterm.data.embedded import union
 from visterm.data.file_kinds import is_video
 from visterm.data.image_folders import find_images, hidden_remarks
+from visterm.data.sidecars import Sidecars, read_sidecar
+from visterm.data.tag_files import KEYWORDS
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows
 from visterm.library.files import full_paths, is_inside
@@ -92,6 +96,7 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     corpus = as_corpus(images, tags)
     source = source_of_rows(encoder, corpus)
     names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
+    remarks: list[str] = []
     given: list[list[str] | None] = [*corpus.tags] if tags is not None or corpus is images else [None] * len(items)
     if folder is not None and corpus.folder is not None:  # photos without tags are indexed, too
         names, items = [*names, *corpus.untagged], [*items, *(corpus.folder / name for name in corpus.untagged)]
@@ -101,13 +106,29 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
             videos = [str(path) for path in find_images(root, videos=True) if is_video(path)]
             videos = [path for path in videos if path not in there]
             names, items = [*names, *videos], [*items, *videos]
-            given += [None] * len(videos)
+            given += _tags_beside(videos, remarks) if corpus.source in (KEYWORDS, "auto") else [None] * len(videos)
     named_in = root if corpus.folder is None else real_path(corpus.folder)
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(items, names, given, source, None, root, named_in, tags_from=corpus.source)
+        return Listed(items, names, given, source, None, root, named_in, remarks=remarks, tags_from=corpus.source)
     _refuse_if_all_gone(items)
     return Listed(items, names, given, source, corpus.encoded.sha256_of, root, named_in, tags_from=corpus.source)
+
+
+def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:
+    """Return people's tags in the XMP files beside videos; None where there is no file. A damaged one is a remark."""
+    sidecars, bad = Sidecars(), []
+    found: list[list[str] | None] = []
+    for video in map(Path, videos):
+        try:
+            files = sidecars.of(video)
+            found.append(union(tag for file in files for tag in read_sidecar(file).of_people) if files else None)
+        except DataError as error:
+            found.append(None)
+            bad.append(str(error))
+    if bad:
+        remarks.append(f"Left out: {count_of(len(bad), 'video')} whose keywords cannot be read, such as: {bad[0]}")
+    return found
 
 
 def named_by_folder(stored: StoredCatalogue, photos: Listed) -> tuple[Listed, list[int]]:
