@@ -90,6 +90,45 @@ def test_what_a_person_takes_off_is_rejected_learned_and_never_suggested_again(o
     assert library.writes.count(("add", photo, text)) == 1
 
 
+@pytest.mark.parametrize("settings", [LOW, Settings(None, LOW.precision)], ids=["under ours", "as own"])
+def test_what_a_person_takes_off_at_once_is_noticed_though_the_photo_is_as_before_it_was_written(opened, settings):
+    catalogue, library = opened
+    before = library.state()
+    sync(catalogue, library, settings)
+    photo, texts = next(
+        (photo, sorted(set(tags) - set(before[photo])))
+        for photo, tags in sorted(library.state().items())
+        if set(tags) != set(before[photo])
+    )
+    for text in texts:
+        library.untag(photo, text)
+    assert library.state()[photo] == before[photo]
+    assert sync(catalogue, library, settings).pulled.taken_off == len(texts)
+    sync(catalogue, library, settings)
+    assert [library.writes.count(("add", photo, text)) for text in texts] == [1] * len(texts)
+
+
+def test_a_new_run_that_is_worse_on_few_photos_is_not_used_unasked(opened, monkeypatch):
+    catalogue, library = opened
+    sync(catalogue, library, LOW)
+    run = catalogue.stored.origin.fingerprint
+    for few in ({"before": 0.5, "after": 0.4}, {"before": 0.4, "after": 0.5}):
+        found = {**few, "compared": 5, "interval": None}
+        monkeypatch.setattr("visterm.library.learn._compared", lambda *_, found=found: found)
+        photo, text = first_of_ours(library)
+        library.untag(photo, text)
+        done = sync(catalogue, library, LOW)
+        assert ("is worse, so" in done.learned) == (few["after"] < few["before"])
+        assert (catalogue.stored.origin.fingerprint == run) == (few["after"] < few["before"])
+
+
+def test_that_nothing_is_sure_enough_is_said(opened):
+    catalogue, library = opened
+    done = sync(catalogue, library, Settings(precision=0.999))
+    assert (done.pushed.wanted, library.writes) == (0, [])
+    assert any("No prediction is sure enough" in remark for remark in done.remarks)
+
+
 def test_a_tag_of_a_person_that_is_taken_off_is_not_suggested_either_until_it_is_given_again(opened):
     catalogue, library = opened
     library.untag("p000", "red")

@@ -44,6 +44,7 @@ class Change(NamedTuple):
 class Pushed:
     """What was written there."""
 
+    wanted: int = 0  # Pairs that are to be there
     written: int = 0  # Pairs that are there now, read again
     taken: int = 0  # Pairs of ours that are not there any more
     refused: int = 0
@@ -108,12 +109,13 @@ def push(
     fresh = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
     if dry_run:
         return Pushed(
+            wanted=len(wanted),
             changes=[
                 *(Change(pair.remote_id, pair.name, pair.text) for pair in leaving),
                 *(Change(pair.remote_id, pair.name, pair.text, pair.confidence) for pair in fresh),
-            ]
+            ],
         )
-    found = Pushed()
+    found = Pushed(wanted=len(wanted))
     with reported(progress, "write tags", len(leaving) + len(fresh)):
         _take(connected, library, leaving, found, progress)
         for some in _parts(fresh):

@@ -16,6 +16,7 @@ from visterm.connectors.push import Pushed, has_cutoffs, push, recover, take_all
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import clean_tag, tag_fault
+from visterm.core.wording import count_of
 from visterm.library.learn import in_words
 from visterm.store.connected import Connection
 from visterm.store.database import as_text, now
@@ -82,12 +83,13 @@ class Round:
     def line(self) -> str:
         """Return what was done in a line."""
         counts = {
-            "new": self.pulled.new, "changed": self.pulled.changed, "deleted": self.pulled.deleted,
-            "with other tags": self.pulled.retagged, "skipped": len(self.pulled.skipped),
-            "tags taken off by people": self.pulled.taken_off, "tags written": self.pushed.written,
-            "tags taken back": self.pushed.taken, "tags refused": self.pushed.refused,
+            ("photo", "new"): self.pulled.new, ("photo", "changed"): self.pulled.changed,
+            ("photo", "deleted"): self.pulled.deleted, ("photo", "skipped"): len(self.pulled.skipped),
+            ("photo", "with tags that people changed"): self.pulled.retagged,
+            ("tag", "taken off by people"): self.pulled.taken_off, ("tag", "written"): self.pushed.written,
+            ("tag", "taken back"): self.pushed.taken, ("tag", "refused"): self.pushed.refused,
         }  # fmt: skip
-        said = [f"{count:,} {what}" for what, count in counts.items() if count]
+        said = [f"{count_of(count, what)} {how}" for (what, how), count in counts.items() if count]
         return ", ".join([*said, *(["learned again"] if self.learned else [])]) or "nothing new"
 
 
@@ -139,6 +141,11 @@ def sync(
         done.pushed = push(
             catalogue, library, parent=settings.parent, precision=settings.precision, dry_run=dry_run, progress=progress
         )
+        if has_cutoffs(catalogue) and not done.pushed.wanted:
+            done.remarks.append(
+                f"No prediction is sure enough to be written: of each tag, {settings.precision:.0%} are to be right. "
+                f"A lower --precision writes more. visterm info {stored.folder} says how many tags it may give a photo."
+            )
         if not dry_run:
             stored.connected.put(connection_of(catalogue)._replace(synced=now()))
             stored.history.note("sync", **{name: n for name, n in done.as_dict().items() if isinstance(n, int) and n})
@@ -176,7 +183,7 @@ def _learn(catalogue: Catalogue, done: Round, progress: Progress) -> None:
         return
     if due == run:
         try:
-            learned = catalogue.learn(progress=progress)
+            learned = catalogue.learn(cautious=True, progress=progress)
         except (DataError, UserError) as error:
             done.remarks.append(f"Nothing was learned: {error}")
             return

@@ -295,6 +295,7 @@ class Catalogue(Searchable):
         full: bool = False,
         min_count: int = 1,
         use_even_if_worse: bool = False,
+        cautious: bool = False,
         job_id: int | None = None,
         progress: Progress = SILENT,
     ) -> Learned:
@@ -315,6 +316,8 @@ class Catalogue(Searchable):
             Of a full fit: leave out tags of fewer images.
         use_even_if_worse : bool
             Use the new run though it is significantly worse. `use` changes that later.
+        cautious : bool
+            Also keep the old run where it is better on held-out images that are too few to tell.
         job_id : int, optional
             A job of the catalogue to go on with; None: a new one.
         progress : Progress
@@ -324,7 +327,7 @@ class Catalogue(Searchable):
 
         found = learn(
             self.tagger, self.stored, full=full, min_count=min_count, use_even_if_worse=use_even_if_worse,
-            job_id=job_id, progress=progress,
+            cautious=cautious, job_id=job_id, progress=progress,
         )  # fmt: skip
         self.refresh()
         return found

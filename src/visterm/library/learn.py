@@ -89,6 +89,7 @@ def learn(
     full: bool = False,
     min_count: int = 1,
     use_even_if_worse: bool = False,
+    cautious: bool = False,
     job_id: int | None = None,
     progress: Progress = SILENT,
 ) -> Learned:
@@ -119,7 +120,7 @@ def learn(
                 tagger, train, held_out, others, min_count, progress, lambda _: "stop" if job.cancelled else None
             )
         compared = _compared(tagger, learned, held_out)
-        in_use = use_even_if_worse or compared["interval"] is None or compared["interval"][1] >= 0
+        in_use = use_even_if_worse or not _is_worse(compared, cautious=cautious)
         if learned.fingerprint != run.fingerprint and not job.cancelled:
             rows_of = run.rows_of if moves_tags or same_rows else None
             if in_use:
@@ -165,11 +166,19 @@ def in_words(learned: Learned, catalogue: Path) -> str:
     if learned.run == learned.run_before:
         return f"{said}. Nothing has changed: {catalogue} goes on with its run {run}."
     if not learned.in_use:
+        worse = "worse" if learned.interval is None else "significantly worse"
         return (
-            f"{said}. The new run {run} is significantly worse, so {catalogue} goes on with its run {before}. To use "
-            f"the new one all the same: visterm use {catalogue} {run}, or learn with --use-even-if-worse."
+            f"{said}. The new run {run} is {worse}, so {catalogue} goes on with its run {before}. To use the "
+            f"new one all the same: visterm use {catalogue} {run}, or learn with --use-even-if-worse."
         )
     return f"{said}. {catalogue} uses the new run {run}. To go back: visterm use {catalogue} {before}"
+
+
+def _is_worse(compared: Mapping[str, Any], *, cautious: bool) -> bool:
+    """Return whether a new run is significantly worse; if `cautious`, also whether it is on images too few to tell."""
+    if compared["interval"] is None:
+        return cautious and compared["before"] is not None and bool(compared["after"] < compared["before"])
+    return bool(compared["interval"][1] < 0)
 
 
 def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:

@@ -116,8 +116,8 @@ class Connected(Table):
                 "rejected = excluded.rejected, guessed = excluded.guessed, ready = excluded.ready, state = 'here'",
                 (
                     (
-                        photo.remote_id, as_text(photo.name), photo.version, json.dumps(list(photo.tags)),
-                        json.dumps(list(photo.rejected)), json.dumps(list(photo.guessed)), photo.ready,
+                        photo.remote_id, as_text(photo.name), photo.version, _texts(photo.tags), _texts(photo.rejected),
+                        _texts(photo.guessed), photo.ready,
                     )
                     for photo in photos
                 ),
@@ -210,10 +210,32 @@ class Connected(Table):
         )
 
     def set_state(self, state: str, pairs: Iterable[tuple[int, str]]) -> None:
-        """Put pairs, of a photo's id and a text, into a state."""
+        """Put pairs, of a photo's id and a text, into a state.
+
+        Photos have what was written, and not what was taken back, from then on: what a person does next is a change.
+        """
+        pairs = list(pairs)
+        with self._database.transaction():
+            self._database.write_many(
+                "UPDATE remote_pairs SET state = ?, at = ? WHERE photo_id = ? AND tag = ?",
+                ((state, now(), *pair) for pair in pairs),
+            )
+            if state in (WRITTEN, TAKEN):
+                self._set_tags(pairs, there=state == WRITTEN)
+
+    def _set_tags(self, pairs: Sequence[tuple[int, str]], *, there: bool) -> None:
+        photos: dict[int, set[str]] = {}
+        for photo_id, text in pairs:
+            photos.setdefault(photo_id, set()).add(text)
+        found = self._database.rows(
+            "SELECT id, tags FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))", (as_list(photos),)
+        )
         self._database.write_many(
-            "UPDATE remote_pairs SET state = ?, at = ? WHERE photo_id = ? AND tag = ?",
-            ((state, now(), *pair) for pair in pairs),
+            "UPDATE remote_photos SET tags = ? WHERE id = ?",
+            [
+                (_texts(photos[number].union(before) if there else set(before) - photos[number]), number)
+                for number, before in ((number, json.loads(tags)) for number, tags in found)
+            ],
         )
 
     def forget(self, pairs: Iterable[tuple[int, str]]) -> None:
@@ -248,3 +270,8 @@ class Connected(Table):
             )
             for number, remote_id, name, tags, rejected, guessed, given, denied, ready, image_id in found
         ]  # fmt: skip
+
+
+def _texts(texts: Iterable[str]) -> str:
+    """Return texts as they are stored: in one order, so that the same are equal."""
+    return json.dumps(sorted(set(texts)))
