@@ -207,6 +207,26 @@ def test_lightroom_gets_an_xmp_file_for_raw_photos_and_photoprism_none(tmp_path)
     assert "several RAW files" in skipped.reason
 
 
+@needs_ffmpeg
+@pytest.mark.parametrize("program", PROFILES)
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_tags_of_videos_go_where_those_of_photos_go_or_the_video_is_named_as_skipped(program, suffix, tmp_path):
+    video = draw_video(tmp_path / f"film.{suffix}", "red", seconds=1)
+    before = contents(tmp_path)
+    (found,) = export(program, ExportItem(video, GIVEN, PREDICTED))
+    if PROFILES[program].to == "xmp":
+        assert found.target == f"{video}.xmp"
+        assert video.read_bytes() == before[video.name]
+    elif suffix == "mp4":
+        assert found.target == str(video)
+        assert shown(video)["XMP-dc:Subject"] == FLAT
+    else:
+        assert isinstance(found, Skipped)
+        assert (found.image, "not written" in found.reason, "MKV" in found.reason) == (str(video), True, True)
+    undo(program, video)
+    assert contents(tmp_path) == before
+
+
 @pytest.mark.parametrize(
     ("program", "there", "expected"),
     [

@@ -15,7 +15,9 @@ import pytest
 from command_line import visterm
 from fakes.immich import KEY, FakeImmich
 from remembered_library import N_PHOTOS, N_TAGGED, colour_of, picture, tags_of
+from visterm import Catalogue
 from visterm.connectors import keys
+from visterm.core.errors import UserError
 
 FIT = "--encoder visterms --encoder-set codebook=12 --encoder-set scales=(1.0,) --encoder-set max_side=32 --model ridge"
 
@@ -79,6 +81,55 @@ def test_the_key_is_in_no_file_of_the_catalogue_and_in_no_message(library):
     assert KEY not in out + err
 
 
+def test_info_says_where_tags_came_from_and_what_the_next_round_writes(calm):
+    fake, folder = calm
+    assert visterm("sync catalogue --precision 0.6", folder)[0] == 0
+    assert visterm("sync catalogue", folder)[0] == 0
+    code, out, err = visterm("info catalogue", folder)
+    assert code == 0, err
+    n_tags = sum(len(tags) for tags in fake.state().values()) - len(ours(fake))
+    assert f"tags from Immich: {n_tags}\n" in out
+    assert "run made by: visterm connect\n" in out
+    assert "next sync writes: predictions as tags under visterm/, with precision 0.6\n" in out
+    assert re.search(r"^  \S+ \S+ sync: nothing new$", out, re.MULTILINE)
+    assert not re.search(r"tags from files|not saved|folder: ,|: $", out, re.MULTILINE)
+    facts = json.loads(visterm("info catalogue --json", folder)[1])
+    assert facts["next sync writes"] == "predictions as tags under visterm/, with precision 0.6"
+
+
+def test_photos_of_a_folder_are_not_mixed_into_it(library):
+    _, folder = library
+    (folder / "own").mkdir(exist_ok=True)
+    (folder / "own" / "mine.jpg").write_bytes(picture("red", 1))
+    known = Catalogue.load(folder / "catalogue").stored
+    run = str(known.run_folder)
+    message = r"connected to Immich at http://.*visterm sync CATALOGUE"
+    for line in ("index catalogue own", f"index {run} own -o catalogue", "watch catalogue", "watch catalogue own"):
+        code, _, err = visterm(line, folder)
+        assert code == 2
+        assert re.search(message, err)
+    opened = Catalogue.load(folder / "catalogue")
+    for put in (opened.index, opened.add):
+        with pytest.raises(UserError, match=message):
+            put(folder / "own")
+    assert len(opened) == N_PHOTOS
+    assert not [job for job in opened.stored.jobs.latest(50) if job.state == "failed"]
+
+
+@pytest.mark.parametrize("where", ["--to xmp", "--to txt --dry-run", "--for immich"])
+def test_tags_are_not_written_beside_previews(library, where):
+    _, folder = library
+    before = sorted((folder / "catalogue").rglob("*"))
+    code, _, err = visterm(f"export catalogue {where}", folder)
+    assert code == 2
+    assert re.search(r"are in Immich at http://.*visterm sync catalogue", err)
+    assert sorted((folder / "catalogue").rglob("*")) == before
+    code, _, err = visterm(f"export catalogue {where} --undo", folder)
+    assert (code, "Added" in err) == (0, False)
+    code, _, err = visterm("export catalogue --to csv -o tags.csv", folder)
+    assert (code, len((folder / "tags.csv").read_text().splitlines())) == (0, N_PHOTOS + 1), err
+
+
 def test_a_server_that_is_away_and_a_key_that_lost_its_rights_are_said_in_a_line(library):
     fake, folder = library
     before, fake.keys[KEY] = fake.keys[KEY], ("asset.read",)
@@ -100,10 +151,12 @@ def test_a_server_that_is_away_and_a_key_that_lost_its_rights_are_said_in_a_line
             "connect flickr http://nas -o other --key-file key",
             "no connector to 'flickr'; expected immich or photoprism",
         ),
+        ("sync nowhere", "no catalogue at nowhere that is connected to a library. Make a catalogue of one with: visterm"),
+        ("sync key", "no catalogue at key that is connected to a library. Make a catalogue of one with: visterm connect"),
         ("connect immich nas -o other --key-file key", "expected the address of a server"),
         ("connect immich http://nas:1 -o other --key-file none", "cannot be read"),
     ],
-    ids=["every and undo", "parent and own", "precision", "program", "address", "key file"],
+    ids=["every and undo", "parent and own", "precision", "program", "no catalogue", "a file", "address", "key file"],
 )
 def test_what_cannot_be_asked_for_is_refused(library, line, message):
     code, _, err = visterm(line, library[1])

@@ -419,9 +419,9 @@ def test_a_video_is_taken_up_too(library):
 def test_a_catalogue_of_another_programs_library_is_followed_by_sync(library):
     catalogue, photos = library
     catalogue.stored.connected.put(Connection("immich", "http://nas:2283", None, {}))
-    with pytest.raises(UserError, match=r"those of http://nas:2283.*visterm sync CATALOGUE --every 1h"):
-        folders_to_watch(catalogue.stored)
-    assert folders_to_watch(catalogue.stored, [photos]) == [str(photos)]
+    for folders in ([], [photos]):
+        with pytest.raises(UserError, match=r"connected to Immich at http://nas:2283.*visterm sync CATALOGUE"):
+            folders_to_watch(catalogue.stored, folders)
 
 
 def test_folders_are_those_that_were_indexed_or_those_named(library, made, tmp_path):

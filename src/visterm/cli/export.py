@@ -115,7 +115,7 @@ def export(
     target = None
     if to not in TABLES:
         target = make_target(to, program=program, keep_originals=keep_originals, follow_links=follow_links)
-    opened = open_source(source, images, jobs)
+    opened = open_source(source, images, jobs, into_files=target is not None and not undo)
     run = opened.tagger.fingerprint
     bad: list[Skipped] = []
     notes = opened.notes(to)

@@ -133,6 +133,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
     """Return the catalogue that is meant, its place, and whether it was just made."""
     from visterm.core.persist import check_target, folder_kind
     from visterm.library.catalogue import Catalogue
+    from visterm.library.photos import check_not_connected
     from visterm.store.lance_segment import FILES, lance_uri
     from visterm.tagging.tagger import Tagger
 
@@ -143,6 +144,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
                 f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, pass a run."
             )
         catalogue = Catalogue.load(run, n_jobs=jobs)
+        check_not_connected(catalogue.stored)
         _check_store(catalogue, store)
         return catalogue, run, False
     if out is None and not run.exists():
@@ -156,6 +158,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
     if folder_kind(out) != "catalogue":
         return Catalogue.create(out, tagger, store=store or FILES), out, True
     catalogue = Catalogue.load(out, n_jobs=jobs, run=tagger)
+    check_not_connected(catalogue.stored)
     _check_store(catalogue, store)
     filled = catalogue.use(tagger, progress=Bars())
     if filled.rows:

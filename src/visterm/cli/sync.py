@@ -75,11 +75,14 @@ def sync(
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
         raise UserError("--every goes on for ever; --dry-run and --undo are done once. Leave one out.")
-    from visterm.connectors.sync import Settings
+    from visterm.connectors.sync import MAKE_ONE, Settings
     from visterm.connectors.sync import sync as one_round
     from visterm.connectors.sync import undo as take_back
+    from visterm.core.persist import folder_kind
     from visterm.library.catalogue import Catalogue
 
+    if folder_kind(catalogue) != "catalogue":
+        raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {MAKE_ONE}")
     opened = Catalogue.load(catalogue, n_jobs=jobs)
     connection = _named(opened, url, key_file)
     settings = Settings.of(connection).changed(

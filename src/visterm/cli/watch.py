@@ -88,7 +88,7 @@ def watch(
             counts = {name: value for name, value in done.as_dict().items() if name != "cancelled"}
             emit({"folder": folder or None, "images": len(opened), **counts})
             continue
-        skipped = f", {n_skipped:,} skipped (listed in {catalogue / 'skipped.jsonl'})" if n_skipped else ""
+        skipped = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""
         where = f"{folder}: " if folder else ""
-        show(f"{where}{words}{skipped} ({count_of(len(opened), 'photo')})")
+        show(f"{where}{words}{skipped}; {count_of(len(opened), 'photo')} in the catalogue")
     say("Stopped.")

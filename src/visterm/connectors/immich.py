@@ -15,6 +15,7 @@ from visterm.connectors.immich_search import START, Item, Mark, Place, Search, a
 from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Answer, Patience, server_address
+from visterm.store.connected import PROGRAMS
 
 NEEDED = ("asset.read", "asset.view", "asset.update", "asset.statistics", "tag.create", "tag.read", "tag.asset",
           "user.read")  # fmt: skip
@@ -62,7 +63,7 @@ class Immich:
     """
 
     kind: ClassVar[str] = "immich"
-    title: ClassVar[str] = "Immich"
+    title: ClassVar[str] = PROGRAMS["immich"]
     nested: ClassVar[bool] = True
     key_variable: ClassVar[str] = "IMMICH_API_KEY"
 

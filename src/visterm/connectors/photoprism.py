@@ -25,6 +25,7 @@ from visterm.connectors.photoprism_photos import (
 )
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Answer, Patience, server_address
+from visterm.store.connected import PROGRAMS
 
 LISTED, DETAILED = 1000, 500  # Photos of a page of the search, and of a page that is yielded
 MOST_RESTARTS = 20  # Of a list of photos that changes while it is read
@@ -69,7 +70,7 @@ class PhotoPrism:
     """
 
     kind: ClassVar[str] = "photoprism"
-    title: ClassVar[str] = "PhotoPrism"
+    title: ClassVar[str] = PROGRAMS["photoprism"]
     nested: ClassVar[bool] = False
     key_variable: ClassVar[str] = "PHOTOPRISM_TOKEN"
 

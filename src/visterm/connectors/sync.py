@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 PARENT = "visterm"  # The tag under which ours lie, unless said otherwise
 PRECISION = 0.9
+MAKE_ONE = (
+    "Make a catalogue of one with: visterm connect immich URL --key-file FILE -o CATALOGUE (or photoprism in place of "
+    "immich)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +101,7 @@ def connection_of(catalogue: Catalogue) -> Connection:
     """Return what a catalogue is connected to. Raises StorageError if it is connected to nothing."""
     found = catalogue.stored.connected.get()
     if found is None:
-        raise StorageError(
-            f"{catalogue.stored.folder} is connected to no library. Make a catalogue of one with: visterm connect "
-            "immich URL --key-file FILE -o CATALOGUE"
-        )
+        raise StorageError(f"{catalogue.stored.folder} is connected to no library. {MAKE_ONE}")
     return found
 
 

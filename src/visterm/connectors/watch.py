@@ -25,7 +25,7 @@ from visterm.data.tag_files import KEYWORDS, read_keyword_tags
 from visterm.library.feedback import hand_over
 from visterm.library.files import is_inside
 from visterm.library.index import Indexed, Indexing
-from visterm.library.photos import Listed, check_has_photos, indexed_folders, photos_of
+from visterm.library.photos import Listed, check_has_photos, check_not_connected, indexed_folders, photos_of
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
@@ -52,17 +52,14 @@ class Round(NamedTuple):
 def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLike[str]] = ()) -> list[str]:
     """Return the folders to watch in full: those named, else those that the catalogue was indexed from.
 
-    Raises UserError if there are none; of named ones, if one is not there or in an object store.
+    Raises UserError if there are none; of named ones, if one is not there or in an object store; or if the catalogue is
+    connected to another program's library.
     """
+    check_not_connected(stored)
     chosen = [real_path(folder) for folder in folders]
     for folder, given in zip(chosen, folders, strict=True):
         if is_remote(folder) or not os.path.isdir(folder):
             raise UserError(f"{given} cannot be watched; expected a folder of this machine that is there.")
-    if not chosen and (connection := stored.connected.get()) is not None:
-        raise UserError(
-            f"The photos of this catalogue are those of {connection.address}, and lie in no folder to watch. Follow "
-            "them with: visterm sync CATALOGUE --every 1h"
-        )
     if not chosen:
         known = stored.images.files()
         chosen = [

@@ -135,8 +135,9 @@ class Catalogue(Searchable):
     ) -> Self:
         """Take photos in, as `index` does, but let none be gone that are there already."""
         from visterm.library.index import Indexing
-        from visterm.library.photos import photos_of
+        from visterm.library.photos import check_not_connected, photos_of
 
+        check_not_connected(self.stored)
         listed = photos_of(self.tagger.encoder, images, tags)
         Indexing(self.tagger, self.stored).run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
         return self
@@ -157,7 +158,8 @@ class Catalogue(Searchable):
         Files are compared by path, size and date, and where these differ by content. Each chunk is committed with its
         rows, features, tags and predictions: after a kill the same call goes on. Raises EncoderMismatchError if
         features are given that another encoder made than the tagger's; UserError if the tagger knows images by number:
-        there are no photos to keep; DataError if the encoder reads names, and knows none of the images; or features are
+        there are no photos to keep; or if the catalogue is connected to another program's library, see `visterm sync`;
+        DataError if the encoder reads names, and knows none of the images; or features are
         given, and none of the photos is where it was; StorageError if another process writes into it: "in use by".
 
         Parameters
@@ -183,8 +185,9 @@ class Catalogue(Searchable):
             Shows each image.
         """
         from visterm.library.index import Indexing
-        from visterm.library.photos import photos_of
+        from visterm.library.photos import check_not_connected, photos_of
 
+        check_not_connected(self.stored)
         self.refresh()
         listed = photos_of(self.tagger.encoder, images, tags, folder)
         if not follow_links:

@@ -19,7 +19,8 @@ from visterm.library.learn import FROM_HERE
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.connected import OFF, WRITTEN
+from visterm.store.connected import OFF, WRITTEN, Connection
+from visterm.store.jobs import Event
 from visterm.store.runs import StoredRun
 from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
 from visterm.tagging.part_settings import name_blocks
@@ -212,14 +213,15 @@ def _learned(model: dict[str, Any], name: str) -> Any:
 def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
     """Return the facts of a catalogue, but for those of its run."""
     known = stored.runs.all()
-    one = stored.database.value
+    one, connection = stored.database.value, stored.connected.get()
+    source = "tags of files" if connection is None else f"tags from {connection.title}"
     runs = {
         run.fingerprint: {
             "since": run.added,
             "current": run.current,
             "rows": one("SELECT count(*) FROM rows WHERE run_id = ?", (run.rows_of,)),
             "rows of": next(other.fingerprint for other in known if other.id == run.rows_of),
-            "made by": _maker(run),
+            "made by": _maker(run, connection),
             **{name: value for name, value in run.facts.items() if name != FROM_HERE},
         }
         for run in known
@@ -230,12 +232,12 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "gone images": stored.images.count("gone"),
         "reviewed images": one("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "skipped images": stored.skipped.count(),
-        "tags of files": one("SELECT count(*) FROM given WHERE source = 'file'"),
+        source: one("SELECT count(*) FROM given WHERE source = 'file'"),
         "tags of people": one("SELECT count(*) FROM given WHERE source = 'person'"),
         "accepted tags": one("SELECT count(*) FROM verdicts WHERE verdict = 1"),
         "rejected tags": one("SELECT count(*) FROM verdicts WHERE verdict = -1"),
-        **_connection(stored),
-        "made by": next(_maker(run) for run in known if run.current),
+        **_of_connection(stored, connection),
+        "made by": next(_maker(run, connection) for run in known if run.current),
         "searched": stored.how_it_searches(),
         "rows in": stored.where_rows_are(),
         "features": _features(stored),
@@ -244,19 +246,21 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             f"{job.id} {job.kind}": _in_words(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)
         },
         **({"not read": not_read} if (not_read := _not_read(stored)) else {}),
-        "history": {f"{event.at} {event.what}": _of_event(event.details) for event in stored.history.latest(SHOWN)},
+        "history": {f"{event.at} {event.what}": _of_event(event) for event in stored.history.latest(SHOWN)},
     }
 
 
-def _connection(stored: StoredCatalogue) -> dict[str, Any]:
-    """Return what a catalogue is connected to; nothing of one of files."""
-    found = stored.connected.get()
+def _of_connection(stored: StoredCatalogue, found: Connection | None) -> dict[str, Any]:
+    """Return what a catalogue is connected to, and what the next round writes there; nothing of one of files."""
     if found is None:
         return {}
+    parent = found.settings.get("parent")
+    how = "as your own tags" if parent is None else f"as tags under {parent}/"
     return {
         "connected to": f"{found.kind} at {found.address}",
         "key file": found.key_file or "none: the key is in the environment",
         "last sync": found.synced or "not yet",
+        "next sync writes": f"predictions {how}, with precision {found.settings.get('precision')}",
         "photos there": stored.connected.count(),
         "tags written there": stored.connected.count_pairs(WRITTEN),
         "tags taken off there": stored.connected.count_pairs(OFF),
@@ -269,20 +273,21 @@ def _not_read(stored: StoredCatalogue) -> str:
     return "; ".join(filter(None, latest.values()))
 
 
-def _of_event(details: dict[str, Any]) -> str:
+def _of_event(event: Event) -> str:
     """Return what is known of an event in a line; what has no value is left out."""
     said = {True: "yes", False: "no"}
-    return ", ".join(
+    told = ", ".join(
         f"{name.replace('_', ' ')}: {said.get(value, value) if isinstance(value, bool) else value}"
-        for name, value in details.items()
-        if value is not None
+        for name, value in event.details.items()
+        if value not in (None, "")
     )
+    return told or "nothing new"
 
 
-def _maker(run: StoredRun) -> str:
+def _maker(run: StoredRun, connection: Connection | None) -> str:
     if FROM_HERE in run.facts:
         return "this catalogue"
-    return run.folder or "a run that was not saved"
+    return run.folder or ("a run that was not saved" if connection is None else "visterm connect")
 
 
 def _features(stored: StoredCatalogue) -> dict[str, str]:

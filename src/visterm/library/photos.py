@@ -213,6 +213,17 @@ def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
         )
 
 
+def check_not_connected(stored: StoredCatalogue) -> None:
+    """Refuse photos of folders in a catalogue that is connected to another program's library. Raises UserError."""
+    connection = stored.connected.get()
+    if connection is not None:
+        raise UserError(
+            f"This catalogue is connected to {connection.title} at {connection.address}, and takes photos from there "
+            "only. Bring it up to date with: visterm sync CATALOGUE (--every 1h goes on). For photos in a folder, make "
+            "another catalogue: visterm index RUN IMAGES -o NEW_CATALOGUE"
+        )
+
+
 def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> list[str]:
     """Return the folders that were indexed; where none is known, unless `known_only`, the topmost that hold images."""
     folders = sorted({run["folder"] for run in stored.history.details_of("index") if run.get("folder")})

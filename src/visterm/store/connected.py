@@ -11,6 +11,7 @@ from visterm.core.jsonlines import json_text
 from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
+PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Their names for people, by kind
 PLANNED, WRITTEN, LEAVING, TAKEN, OFF = "planned", "written", "leaving", "taken", "off"
 """States of a pair: about to be written, there and ours, about to be taken back, taken back, taken off by a person."""
 OURS = (PLANNED, WRITTEN, LEAVING)  # States in which a pair that is there is ours
@@ -27,6 +28,11 @@ class Connection(NamedTuple):
     mark: str = ""  # By which reading goes on, opaque
     learn_from: str | None = None  # The run that was current when people's tags changed; None: all is learned
     synced: str | None = None  # UTC: when a round last ended
+
+    @property
+    def title(self) -> str:
+        """The program's name for people."""
+        return PROGRAMS.get(self.kind, self.kind)
 
 
 class SeenPhoto(NamedTuple):

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.core.errors import StorageError
+from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
-from visterm.library.photos import indexed_folders
+from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
 from visterm.store.jobs import Job, Jobs
 from visterm.web.errors import Refused
@@ -61,7 +61,7 @@ class JobQueue:
         Raises
         ------
         Refused
-            409, if too many wait, or there is no folder to search.
+            409, if too many wait, there is no folder to search, or the catalogue is connected to another program.
         """
         jobs = self._stored.jobs
         n_open = await self._work.run(jobs.n_open, self._pid)
@@ -69,6 +69,10 @@ class JobQueue:
             raise Refused(409, f"{n_open} jobs already run or wait. Wait for them, or cancel some.")
         lists = [list(options)]
         if kind == "index":
+            try:
+                await self._work.run(check_not_connected, self._stored)
+            except UserError as error:
+                raise Refused(409, str(error)) from error
             folders = self._folders or await self._work.run(indexed_folders, self._stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
             if not lists:

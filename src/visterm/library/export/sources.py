@@ -39,11 +39,14 @@ class Limits(NamedTuple):
     precision: float | None = None  # Share of the predictions that are expected to be right, see `cutoff_of`
 
 
-def open_source(source: Path, images: Path | None, n_jobs: int | None = None) -> RunSource | CatalogueSource:
+def open_source(
+    source: Path, images: Path | None, n_jobs: int | None = None, *, into_files: bool = False
+) -> RunSource | CatalogueSource:
     """Open a catalogue, or a run with the images that it is for.
 
-    Raises UserError if there are images to a catalogue, which has its own, or none to a run; StorageError if it is
-    neither.
+    `into_files` says that tags will be written beside photos or into them. Raises UserError if there are images to a
+    catalogue, which has its own, or none to a run; or if the photos of such a catalogue are another program's;
+    StorageError if it is neither.
     """
     if folder_kind(source) == "run":
         if images is None:
@@ -54,7 +57,15 @@ def open_source(source: Path, images: Path | None, n_jobs: int | None = None) ->
         return RunSource(source, images, n_jobs)
     if images is not None:
         raise UserError(f"IMAGES is {images}, and goes with a run; a catalogue has its own photos. Leave it out.")
-    return CatalogueSource(Catalogue.load(source, n_jobs=n_jobs))
+    catalogue = Catalogue.load(source, n_jobs=n_jobs)
+    connection = catalogue.stored.connected.get()
+    if into_files and connection is not None:
+        raise UserError(
+            f"The photos of {source} are in {connection.title} at {connection.address}; here are only previews, and "
+            f"nobody would read tags beside these. Write tags there with: visterm sync {source}. A table of them: "
+            f"visterm export {source} --to csv -o FILE"
+        )
+    return CatalogueSource(catalogue)
 
 
 class RunSource:
