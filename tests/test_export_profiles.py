@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from drawn_videos import draw_video, needs_ffmpeg
 from visterm.core.errors import UserError
 from visterm.core.types import Skipped
 from visterm.data.embedded import embedded_keywords, read_iptc

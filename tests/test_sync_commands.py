@@ -125,7 +125,8 @@ def test_tags_are_not_written_beside_previews(library, where):
     assert re.search(r"are in Immich at http://.*visterm sync catalogue", err)
     assert sorted((folder / "catalogue").rglob("*")) == before
     code, _, err = visterm(f"export catalogue {where} --undo", folder)
-    assert (code, "Added" in err) == (0, False)
+    assert code == 0, err
+    assert sorted((folder / "catalogue").rglob("*")) == before
     code, _, err = visterm("export catalogue --to csv -o tags.csv", folder)
     assert (code, len((folder / "tags.csv").read_text().splitlines())) == (0, N_PHOTOS + 1), err
 
@@ -151,8 +152,8 @@ def test_a_server_that_is_away_and_a_key_that_lost_its_rights_are_said_in_a_line
             "connect flickr http://nas -o other --key-file key",
             "no connector to 'flickr'; expected immich or photoprism",
         ),
-        ("sync nowhere", "no catalogue at nowhere that is connected to a library. Make a catalogue of one with: visterm"),
-        ("sync key", "no catalogue at key that is connected to a library. Make a catalogue of one with: visterm connect"),
+        ("sync nowhere", "no catalogue at nowhere that is connected to a library. Make a catalogue of one with:"),
+        ("sync key", "no catalogue at key that is connected to a library. Make a catalogue of one with:"),
         ("connect immich nas -o other --key-file key", "expected the address of a server"),
         ("connect immich http://nas:1 -o other --key-file none", "cannot be read"),
     ],
@@ -177,7 +178,7 @@ def test_as_a_service_it_goes_on_after_the_server_s_death_and_ends_on_sigterm(ca
         assert any("Next try in" in line for line in lines)
         photo = fake.add_photo("new.jpg", picture("red", 4711))
         fake.photos[photo].updated = fake.now()
-        assert any("1 new" in line for line in lines)
+        assert any("1 photo new" in line for line in lines)
         service.send_signal(signal.SIGTERM)
         assert any("Stopped" in line for line in lines)
         assert service.wait() == 0
