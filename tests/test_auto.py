@@ -19,8 +19,8 @@ from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns, candidates_for
+from visterm.models.blend.kept import explains, tag_vectors, vectors_from
 from visterm.models.blend.mixing import SHAPES, best_shape, gain_of, image_map, shaped
-from visterm.models.blend.stacked import explains, tag_vectors
 from visterm.models.blend.trials import Budget, Trial
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.jec import Jec
@@ -155,9 +155,9 @@ def test_models_that_add_nothing_are_dropped_and_the_report_says_so(planted, tmp
 
 def test_where_no_model_of_the_blend_explains_one_that_does_is_kept_and_ranks_nothing(planted, tmp_path, monkeypatch):
     valid, kernel = (planted.X_test, planted.Y_test), ("kernel_ridge", {"gamma": 1.0, "alpha": 0.1})
-    alone = Auto(candidates=[kernel], lift=0).fit(planted.X_train, planted.Y_train, valid=valid)
+    alone = Auto(candidates=[kernel], lift=0, explainable=False).fit(planted.X_train, planted.Y_train, valid=valid)
     assert not explains(alone)
-    with pytest.raises(UserError, match=r"All models of this blend \(kernel_ridge\)"):
+    with pytest.raises(UserError, match=r"blend \(kernel_ridge\) .* without --set explainable=False"):
         alone.explain(planted.X_test[:1], 0)
     monkeypatch.setattr("visterm.models.blend.auto.without_idlers", lambda weights, *more: np.eye(len(weights))[0])
     model = Auto(candidates=[kernel, KNN, RIDGE], lift=0).fit(planted.X_train, planted.Y_train, valid=valid)
@@ -189,6 +189,56 @@ def test_the_first_candidate_alone_is_joined_by_one_that_explains(planted):
     np.testing.assert_allclose(model.decision_function(planted.X_test), alone.decision_function(planted.X_test))
     assert explains(model)
     assert model.weights_.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("valid_share", [0.25, 0])
+def test_where_no_candidate_explains_a_ridge_is_kept_and_no_answer_has_another_byte(form, valid_share, planted):
+    X, Y, new = form(planted.X_train), planted.Y_train, form(planted.X_test)
+    plain, model = (
+        Auto(candidates=[KNN, PRIOR], valid_share=valid_share, explainable=explainable).fit(X, Y)
+        for explainable in (False, True)
+    )
+    assert [MODELS.name_of(member) for member in model.members_] == ["knn", "ridge"]
+    assert reasons(model)["ridge"] == "no candidate: kept to explain scores and compare tags"
+    assert model.members_[1].n_features_in_ == X.shape[1]
+    assert vectors_from(model) == ["ridge"]
+    assert vectors_from(plain) == []
+    for ask in (lambda m: m.image_rows(new), lambda m: m.tag_rows_, lambda m: m.decision_function(new)):
+        one, other = ask(plain), ask(model)
+        assert (one != other).sum() == 0
+    found = model.explain(new[[0]], 1)
+    assert found.shares.sum() + found.constant + found.elsewhere == pytest.approx(model.decision_function(new)[0, 1])
+    one, other = plain.take_held_out(), model.take_held_out()
+    assert (one is None) == (other is None) == (valid_share == 0)
+    if one is not None:
+        np.testing.assert_array_equal(one.image_rows, other.image_rows)
+
+
+def test_a_budget_that_is_too_small_for_a_model_that_explains_keeps_one_of_some_images(clock, planted, monkeypatch):
+    monkeypatch.setattr("visterm.models.blend.kept.SPARE_ROWS", 30)
+    clock.takes(Knn, 1)
+    clock.takes(Ridge, 0.01)
+    model = Auto(candidates=[KNN, RIDGE], budget=10).fit(planted.X_train, planted.Y_train)
+    assert model.weights_.tolist() == [1, 0]
+    assert [entry["reason"] for entry in model.report_] == [
+        "in the blend, as fitted on 190 of 240 images: no time was left",
+        "left out: no time was left",
+        "no candidate: kept to explain scores and compare tags, as fitted on 30 of 240 images: no time was left",
+    ]
+    assert explains(model)
+    assert [MODELS.name_of(member) for member in model.explain(planted.X_test[:1], 0).members] == ["ridge"]
+
+
+def test_where_no_model_that_explains_can_be_fitted_the_refusal_says_why(planted, monkeypatch):
+    def fit(self, X, Y, **more):
+        raise TooLargeError("The weights would take 9 GiB.")
+
+    monkeypatch.setattr(Ridge, "fit", fit)
+    model = Auto(candidates=[KNN, RIDGE]).fit(planted.X_train, planted.Y_train)
+    assert [MODELS.name_of(member) for member in model.members_] == ["knn"]
+    with pytest.raises(UserError, match=r"ridge: left out: The weights would take 9 GiB\. Fit a model that can"):
+        model.explain(planted.X_test[:1], 0)
 
 
 def test_a_share_is_held_out_and_learned_from_in_the_end(planted):

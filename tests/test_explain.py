@@ -121,7 +121,8 @@ def test_a_blend_is_explained_by_the_models_that_score_by_features_and_names_the
 
 def test_a_blend_of_models_that_compare_whole_images_cannot_be_explained():
     planted = plant_corpus(n_tags=12, random_state=3)
-    model = MODELS.create("auto", candidates=[["knn", {"n_neighbors": 10, "power": 2}]], valid_share=0.3, n_jobs=1)
+    candidates = [["knn", {"n_neighbors": 10, "power": 2}]]
+    model = MODELS.create("auto", candidates=candidates, valid_share=0.3, n_jobs=1, explainable=False)
     model.fit(planted.X_train, planted.Y_train)
     with pytest.raises(UserError, match=r"blend \(knn\) compare whole images"):
         model.explain(planted.X_test[:1], 0)

@@ -104,7 +104,8 @@ def _unfitted(model: Annotator) -> Any:
     params = model.get_params(deep=False)
     if "candidates" in params:
         members = zip(model.members_, model.weights_, strict=True)
-        copy.set_params(candidates=[clone(member) for member, weight in members if weight], budget=None)
+        ranking = [clone(member) for member, weight in members if weight]
+        copy.set_params(candidates=ranking, budget=None, explainable=False)
     elif "weights" in params and "members" in params:
         copy.set_params(weights=model.weights_.tolist())
     return copy

@@ -13,7 +13,7 @@ from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.images import image_size
 from visterm.encoders.places import HasPlaces
-from visterm.models.blend.stacked import explains
+from visterm.models.blend.kept import explains
 from visterm.tagging.part_settings import names_with
 from visterm.tagging.run import Run
 

@@ -29,7 +29,7 @@ from visterm.data.spellings import (
     folded,
 )
 from visterm.features.training_rows import LEARNED, encode_corpus
-from visterm.models.blend import stacked
+from visterm.models.blend import kept
 from visterm.tagging.run import Run
 
 NEVER_TOGETHER = "images alike, never together"
@@ -103,7 +103,7 @@ def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Prog
 
 def tag_vectors(tagger: Run) -> NDArray[np.float32] | None:
     """Return the vectors that a model has of tags; None where it has none, or numbers only, without a direction."""
-    V = stacked.tag_vectors(tagger.model)
+    V = kept.tag_vectors(tagger.model)
     return None if V is None or V.shape[1] < 2 else np.asarray(V, np.float32)
 
 

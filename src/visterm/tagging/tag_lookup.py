@@ -13,7 +13,7 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.models.base import Annotator
-from visterm.models.blend.stacked import tag_vectors
+from visterm.models.blend.kept import tag_vectors
 
 _LAST = "\U0010ffff"
 

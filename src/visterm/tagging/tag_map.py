@@ -12,7 +12,7 @@ from visterm.core.tables import MODELS
 from visterm.core.threads import one_blas_thread
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.base import Annotator
-from visterm.models.blend.stacked import tag_vectors
+from visterm.models.blend.kept import tag_vectors
 
 MOST_TAGS = 2000  # Tags on a map: more cannot be read, and take minutes to place
 COMPONENTS = 50  # Principal components that neighbours are found by (van der Maaten, Hinton 2008, section 4.2)

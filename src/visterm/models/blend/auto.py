@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_number
+from visterm.core.checks import check_flag, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
@@ -18,8 +18,8 @@ from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains, RelearnsTags
-from visterm.models.base import Annotator
 from visterm.models.blend.candidates import Columns, candidates_for, column_sets
+from visterm.models.blend.kept import KEPT, explains, kept_beside, what_to_do
 from visterm.models.blend.members import any_from_kernel, chosen_settings, listed, make_member, own_settings
 from visterm.models.blend.mixing import (
     best_mix,
@@ -33,15 +33,8 @@ from visterm.models.blend.mixing import (
     without_idlers,
     word_map,
 )
-from visterm.models.blend.stacked import (
-    Blend,
-    check_stacked,
-    explains,
-    stacked_image_rows,
-    stacked_tag_rows,
-    tag_vectors,
-)
-from visterm.models.blend.trials import Budget, Rows, Trial, in_turn, shortlist, try_all
+from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
+from visterm.models.blend.trials import Budget, Rows, Trial, attempt, in_turn, shortlist, try_all
 from visterm.models.explaining import FeatureShares
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
@@ -49,7 +42,6 @@ from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out,
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-KEPT = "ranks nothing: kept to explain scores and compare tags"
 REASONS = {(True, True): "in the blend", (False, True): KEPT, (False, False): "adds nothing to the others"}
 """By whether a model has weight, and whether it is kept."""
 
@@ -104,6 +96,10 @@ class Auto(Blend):
         Share of the images held out to judge by, where `fit` is given no validation images; not less than 50 images,
         unless that is more than half of them. With 0, or so few images, or images known only by number, the first
         candidate is fitted alone.
+    explainable : bool
+        Keep a model that explains scores, and one that has vectors of tags, with weight 0 where no model of the blend
+        can: the best of the candidates, or else a ridge regression fitted for that, at first on at most 1,000 images.
+        It changes no score.
     n_jobs : int, optional
         Threads, of the candidates too unless their settings say otherwise; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
@@ -163,6 +159,7 @@ class Auto(Blend):
     word_vectors: Any = None
     lift: float | None = None
     valid_share: float = 0.2
+    explainable: bool = True
 
     def explain(self, x: Any, tag: int) -> FeatureShares:
         """Return what each feature contributes to a tag's score, see `LinearScores.explain`.
@@ -177,7 +174,7 @@ class Auto(Blend):
             names = ", ".join(MODELS.name_of(member) for member in self.members_)
             raise UserError(
                 f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
-                "Fit a model that scores by features, such as wsabie or ridge."
+                f"{what_to_do(self)}"
             )
         shown = self.weights_ if self.weights_[able].any() else able.astype(np.float64)
         factors = self.tag_factors_[tag] * shown / self.scales_
@@ -213,6 +210,7 @@ class Auto(Blend):
     def _check_settings(self) -> None:
         check_blocks(self.blocks)
         check_number(self.valid_share, "valid_share", least=0, below=1)
+        check_flag(self.explainable, "explainable")
         check_number(self.lift, "lift", least=0, below=1, otherwise="or None to have it chosen")
         check_number(self.budget, "budget", above=0, otherwise="or None for no limit")
 
@@ -230,17 +228,19 @@ class Auto(Blend):
         trials = self._trials(X, rng)
         learned, judged, held = self._part(Rows(X, Y), valid, len(trials), rng)
         self.n_held_out_ = X.shape[0] - learned.X.shape[0] if valid is None else valid[0].shape[0]
-        if judged.X.shape[0] == 0:
-            self._fit_first(trials, learned, monitor)
-            return
-        trials = try_all(in_turn(trials), learned, judged, X.shape[0], budget, monitor, rng)
-        fitted = [trial for trial in trials if trial.scores is not None]
-        if not fitted and trials[0].error is not None:
-            raise trials[0].error
-        used = self._weigh(fitted, judged, held)
-        used = self._with_abilities(used, sorted(fitted, key=lambda trial: trial.promise, reverse=True))
-        if learned.X.shape[0] < X.shape[0]:
-            self._fit_again(used, learned.X.shape[0], Rows(X, Y), budget, monitor)
+        if judged.X.shape[0]:
+            trials = try_all(in_turn(trials), learned, judged, X.shape[0], budget, monitor, rng)
+            fitted = [trial for trial in trials if trial.scores is not None]
+            if not fitted and trials[0].error is not None:
+                raise trials[0].error
+            used = self._weigh(fitted, judged, held)
+        else:
+            fitted = self._fit_first(trials, learned, judged, monitor)
+            used = fitted[:1]
+        if self.explainable:
+            used += kept_beside(used, fitted, trials, learned, judged, self.n_jobs, monitor)
+            self.weights_: NDArray[np.float64] = np.pad(self.weights_, (0, len(used) - self.weights_.size))
+        self._fit_again(used, Rows(X, Y), budget, monitor)
         self._keep(trials, used)
 
     def _image_rows(self, X: Matrix) -> Matrix:
@@ -311,23 +311,25 @@ class Auto(Blend):
         some = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
         return learned, Rows(judged.X[some], judged.Y[some]), held[some] if held.size else nobody
 
-    def _fit_first(self, trials: list[Trial], rows: Rows, monitor: Progress) -> None:
-        """Fit the first candidate alone, because no other can be compared with it."""
+    def _fit_first(self, trials: list[Trial], rows: Rows, nobody: Rows, monitor: Progress) -> list[Trial]:
+        """Fit the first candidate, with which no other can be compared, and one that explains if it does not."""
         first = trials[0]
-        first.model.fit(first.columns.of(rows.X), rows.Y, monitor=Titled(monitor, first.title))
+        attempt(first, rows, nobody, monitor)
+        if first.error is not None:
+            raise first.error
         self.weights_, self.lift_ = np.ones(1), 0.0
         self.tag_factors_, self.tag_offsets_ = np.ones(rows.Y.shape[1]), np.zeros(rows.Y.shape[1])
         self.valid_map_: float | None = None
         self.valid_word_map_: float | None = None
         self._held_out = None
         first.reason = "alone: there are no images to judge by"
+        able = [trial for trial in trials[1:] if isinstance(trial.model, Explains)][:1]
+        for trial in able if self.explainable and not explains(first.model) else ():
+            attempt(trial, rows, nobody, monitor)
+            trial.reason = trial.reason or KEPT
         for trial in trials[1:]:
-            trial.reason = "left out: there are no images to judge by"
-        able = [] if explains(first.model) else [trial for trial in trials[1:] if isinstance(trial.model, Explains)]
-        for trial in able[:1]:
-            trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
-            trial.reason = KEPT
-        self._keep(trials, self._with_abilities([first], able[:1]))
+            trial.reason = trial.reason or "left out: there are no images to judge by"
+        return [trial for trial in trials if trial.n_rows]
 
     def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
         """Find weights and lift, and return the candidates that have weight."""
@@ -346,25 +348,21 @@ class Auto(Blend):
         self.weights_ = weights[used]
         return [fitted[m] for m in used]
 
-    def _with_abilities(self, used: list[Trial], others: list[Trial]) -> list[Trial]:
-        """Append, with weight 0, the first of other fitted trials that explains, if none does, and that has vectors."""
-        for able in (explains, _has_vectors):
-            if not any(able(trial.model) for trial in used):
-                used = [*used, *[trial for trial in others if able(trial.model)][:1]]
-        self.weights_ = np.pad(self.weights_, (0, len(used) - self.weights_.size))
-        return used
-
-    def _fit_again(self, used: list[Trial], n: int, rows: Rows, budget: Budget, monitor: Progress) -> None:
-        """Fit the models on all images, the weightiest first, as far as there is time.
+    def _fit_again(self, used: list[Trial], rows: Rows, budget: Budget, monitor: Progress) -> None:
+        """Fit the models that have not seen all images on all of them, the weightiest first, as far as there is time.
 
         Settings that a model chose stay: with others its scores would spread differently from those that the lift and
         the weights were found for.
         """
+        n_all = rows.X.shape[0]
         may_stay = budget.limited and not learns_from_kernel(self)  # kernel values are read with all images from now on
         for m in np.argsort(-self.weights_, kind="stable"):
             trial = used[m]
-            if may_stay and trial.seconds_again(n, rows.X.shape[0]) > budget.left():
-                trial.reason = f"in the blend, as fitted on {n:,} of {rows.X.shape[0]:,} images: no time was left"
+            if trial.n_rows == n_all:
+                continue
+            if may_stay and trial.seconds_again(n_all) > budget.left():
+                reason = trial.reason or REASONS[self.weights_[m] > 0, True]
+                trial.reason = f"{reason}, as fitted on {trial.n_rows:,} of {n_all:,} images: no time was left"
                 continue
             trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
             trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
@@ -394,9 +392,3 @@ class Auto(Blend):
             }
             for trial in trials
         ]
-
-
-def _has_vectors(model: Annotator) -> bool:
-    """Return whether a fitted model has vectors of tags, of more than a number each."""
-    V = tag_vectors(model)
-    return V is not None and V.shape[1] > 1

@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
 from visterm.core.types import Matrix, RandomState
-from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.explaining import LinearScores
-from visterm.models.linear.base import LinearAnnotator
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -85,37 +82,6 @@ def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64],
         V = sp.eye_array(n_tags, format="csr", dtype=np.float32) if V is None else V
         rows.append((V * np.float32(factor)).astype(np.float32))
     return _stacked([*rows, np.full((n_tags, 1), np.atleast_2d(np.float32(constant)).T)])
-
-
-def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
-    """Return the vectors in which tags can be compared, (n_tags, width); of a blend those of its members, weighted.
-
-    A linear model in tag space has the weights of its features. None if there are none, as each tag has an axis of its
-    own and is near no other. Members without weight count only where no other has vectors.
-    """
-    if not hasattr(model, "members_"):
-        V: Any = model.weights_.T if isinstance(model, LinearAnnotator) and hasattr(model, "weights_") else None
-        V = getattr(model, "tag_rows_", V)
-        rows: NDArray[np.float32] | None = V.toarray() if sp.issparse(V) else V
-        return rows
-    blend: Any = model
-    for weights in (blend.weights_, (blend.weights_ == 0).astype(np.float64)):
-        found = [
-            np.float32(factor) * vectors
-            for member, factor in zip(blend.members_, weights / blend.scales_, strict=True)
-            if factor and (vectors := tag_vectors(member)) is not None
-        ]
-        if found:
-            return np.hstack(found)
-    return None
-
-
-def explains(model: Annotator) -> bool:
-    """Return whether a fitted model can take its scores apart by features, itself or by one of its members."""
-    members = getattr(model, "members_", None)
-    if members is None or not isinstance(model, Explains):
-        return isinstance(model, Explains)
-    return (all if isinstance(model, LinearScores) else any)(explains(member) for member in members)
 
 
 def _stacked(rows: list[Any]) -> Matrix:

@@ -72,6 +72,7 @@ class Trial:
     mean: float = 0.0
     scale: float = 1.0
     seconds: float | None = None  # Of fit and scores
+    n_rows: int = 0  # Images that it was fitted on
     # What it reaches alone on the judged images, over images and over tags
     map: float | None = None
     word_map: float | None = None
@@ -88,9 +89,9 @@ class Trial:
         """The sum of the two MAPs; 0 if it was not fitted."""
         return (self.map or 0.0) + (self.word_map or 0.0)
 
-    def seconds_again(self, n: int, n_all: int) -> float:
-        """Estimate the seconds of a fit of all images, of one that was fitted on `n`."""
-        return self.seconds_for(self.seconds or 0.0, n, n_all) if n_all > n else 0.0
+    def seconds_again(self, n_all: int) -> float:
+        """Estimate the seconds of a fit of all images, of one that was fitted on some of them."""
+        return self.seconds_for(self.seconds or 0.0, self.n_rows, n_all) if n_all > self.n_rows > 0 else 0.0
 
     def seconds_for(self, seconds: float, n_some: int, n_all: int) -> float:
         """Estimate the seconds of a fit of `n_all` rows from those of one of `n_some`: they grow with rows^growth."""
@@ -125,8 +126,8 @@ def try_all(
             if done:
                 trial.reason = _too_long(trial, done, learned, judged, n_all, budget.left() - again, rng)
         if not trial.reason:
-            _try(trial, learned, judged, monitor)
-            again += trial.seconds_again(learned.X.shape[0], n_all)
+            attempt(trial, learned, judged, monitor)
+            again += trial.seconds_again(n_all)
         done.append(trial)
     return done
 
@@ -177,16 +178,18 @@ def _probe(trial: Trial, learned: Rows, judged: Rows, rows: NDArray[np.int64]) -
     return _scaled(model.fit(some, learned.Y[rows]).decision_function(others))[0]
 
 
-def _try(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
-    """Fit a candidate and measure it on the judged images."""
+def attempt(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
+    """Fit a candidate and measure it on the judged images, if there are any; if it can't be, `reason` says why."""
     began = now()
     try:
         trial.model.fit(trial.columns.of(learned.X), learned.Y, monitor=Titled(monitor, trial.title))
-        scores = trial.model.decision_function(trial.columns.of(judged.X))
+        scores = trial.model.decision_function(trial.columns.of(judged.X)) if judged.X.shape[0] else None
     except (DivergedError, TooLargeError) as error:
         trial.error, trial.reason = error, f"left out: {error}"
         return
-    trial.seconds = now() - began
+    trial.n_rows, trial.seconds = learned.X.shape[0], now() - began
+    if scores is None:
+        return
     trial.scores, trial.mean, trial.scale = _scaled(scores)
     trial.map, trial.word_map = image_map(scores, judged.Y), word_map(scores, judged.Y)
 

@@ -1,0 +1,127 @@
+"""Which models of a blend explain its scores and compare its tags, and those that are kept for that alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.progress import Progress
+from visterm.core.tables import MODELS
+from visterm.models.abilities import Explains
+from visterm.models.base import Annotator
+from visterm.models.blend.candidates import Columns
+from visterm.models.blend.members import make_member, own_settings
+from visterm.models.blend.trials import Rows, Trial, attempt
+from visterm.models.explaining import LinearScores
+from visterm.models.linear.base import LinearAnnotator
+
+KEPT = "ranks nothing: kept to explain scores and compare tags"
+SPARE = "no candidate: kept to explain scores and compare tags"
+
+SPARE_ROWS = 1_000
+"""Images of the first fit of a model that is no candidate: it is soon over, whatever the budget. Where there is time,
+it is fitted on all images after that."""
+
+
+def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
+    """Return the vectors in which tags can be compared, (n_tags, width); of a blend those of its members, weighted.
+
+    A linear model in tag space has the weights of its features. None if there are none, as each tag has an axis of its
+    own and is near no other. Members without weight count only where no other has vectors.
+    """
+    if hasattr(model, "members_"):
+        found = [np.float32(factor) * vectors for factor, _, vectors in _members_with_vectors(model)]
+        return np.hstack(found) if found else None
+    V: Any = model.weights_.T if isinstance(model, LinearAnnotator) and hasattr(model, "weights_") else None
+    V = getattr(model, "tag_rows_", V)
+    rows: NDArray[np.float32] | None = V.toarray() if sp.issparse(V) else V
+    return rows
+
+
+def vectors_from(model: Annotator) -> list[str]:
+    """Return the names of the models that the `tag_vectors` are of, each once; of a blend, those of its members."""
+    if hasattr(model, "members_"):
+        members = [member for _, member, _ in _members_with_vectors(model)]
+        return list(dict.fromkeys(name for member in members for name in vectors_from(member)))
+    return [] if tag_vectors(model) is None else [MODELS.name_of(model)]
+
+
+def has_vectors(model: Annotator) -> bool:
+    """Return whether a fitted model has vectors of tags, of more than a number each."""
+    V = tag_vectors(model)
+    return V is not None and V.shape[1] > 1
+
+
+def explains(model: Annotator) -> bool:
+    """Return whether a fitted model can take its scores apart by features, itself or by one of its members."""
+    members = getattr(model, "members_", None)
+    if members is None or not isinstance(model, Explains):
+        return isinstance(model, Explains)
+    return (all if isinstance(model, LinearScores) else any)(explains(member) for member in members)
+
+
+def what_to_do(model: Annotator) -> str:
+    """Return what to do about a fitted model that cannot explain scores, or cannot compare tags: a sentence or two.
+
+    A run of `auto` lacks such a model if its setting `explainable` is False, if the model was too large, or if a version
+    of visterm fitted it that kept none.
+    """
+    if not hasattr(model, "report_"):
+        return "Fit a model that can: --model wsabie."
+    if not model.get_params(deep=False)["explainable"]:
+        return "Fit it again without --set explainable=False."
+    for entry in model.report_:
+        if "left out" in entry["reason"] and issubclass(MODELS.load(entry["model"]), Explains):
+            return f"{entry['model']}: {entry['reason'].rstrip('.')}. Fit a model that can: --model wsabie."
+    return "Fit it again: auto now keeps a model that explains scores and compares tags in every run."
+
+
+def kept_beside(
+    used: list[Trial],
+    fitted: list[Trial],
+    trials: list[Trial],
+    learned: Rows,
+    judged: Rows,
+    n_jobs: int | None,
+    monitor: Progress,
+) -> list[Trial]:
+    """Return the trials to keep beside those that rank, so that one explains and one has vectors of tags.
+
+    They are the best of those fitted that can. Where none can, the cheapest model that does both is fitted on some of
+    the images and joins the `trials`: `ridge` with a fixed penalty, as choosing one takes longer than the fit. If it
+    can't be fitted, as its weights are too many, its reason says so, and nothing is kept.
+    """
+    ranked = sorted(fitted, key=lambda trial: trial.promise, reverse=True)
+    kept: list[Trial] = []
+    for able in (explains, has_vectors):
+        if any(able(trial.model) for trial in [*used, *kept]):
+            continue
+        found = [trial for trial in ranked if able(trial.model)][:1]
+        if not found and not trials[-1].reason.startswith(SPARE):
+            trials.append(_fitted_spare(trials[0].columns, learned, judged, n_jobs, monitor))
+            found = [trial for trial in trials[-1:] if trial.n_rows]
+        kept += found
+    return kept
+
+
+def _fitted_spare(columns: Columns, learned: Rows, judged: Rows, n_jobs: int | None, monitor: Progress) -> Trial:
+    model = make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
+    trial = Trial(MODELS.name_of(model), model, own_settings(model), -1, columns)
+    n = learned.X.shape[0]
+    rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
+    attempt(trial, Rows(learned.X[rows], learned.Y[rows]), judged, monitor)
+    trial.reason = f"{SPARE}, but {trial.reason}" if trial.reason else SPARE
+    return trial
+
+
+def _members_with_vectors(blend: Any) -> list[tuple[float, Annotator, NDArray[np.float32]]]:
+    """Return the factor, the model and the vectors of each member; of those without weight only if no other has any."""
+    for weights in (blend.weights_, (blend.weights_ == 0).astype(np.float64)):
+        members = zip(blend.members_, weights / blend.scales_, strict=True)
+        vectors = ((factor, member, tag_vectors(member)) for member, factor in members if factor)
+        if found := [(factor, member, V) for factor, member, V in vectors if V is not None]:
+            return found
+    return []
