@@ -60,6 +60,7 @@ def fit(
     max_share: learning.MaxShare = None,
     per_user: learning.PerUser = None,
     user_column: learning.UserColumn = None,
+    tree: learning.Tree = None,
     part_of: learning.PartOf = None,
     isa: learning.IsA = None,
     wordnet: learning.WordNetFolder = None,
@@ -98,8 +99,8 @@ def fit(
         model_params=options.settings(set_, "--set"), budget=options.seconds_of(budget, "--budget"), seed=seed,
         calibrate=calibration, word_vectors=word_vectors, words=words or (), aliases=aliases, stop_tags=stop_tags or (),
         min_count=min_count, max_share=max_share, per_user=per_user, user_column=user_column, part_of=part_of, isa=isa,
-        wordnet=wordnet, tag_synsets=tag_synsets, inherit=inherit, memory=options.bytes_of(memory), device=device,
-        n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out, overwrite=overwrite,
+        wordnet=wordnet, tag_synsets=tag_synsets, inherit=inherit, tree=tree, memory=options.bytes_of(memory),
+        device=device, n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out, overwrite=overwrite,
     )  # fmt: skip
     not_read = say_not_read(images or [])
     began = time.monotonic()

@@ -119,6 +119,14 @@ UserColumn = Annotated[
     str | None, cleaning_option(help="With --per-user: column of owners [default: user, owner or photographer].")
 ]
 
+Tree = Annotated[
+    str | None,
+    relation_option(
+        help="Which tags lie under which: a CSV of child,parent, or 'paths' if tags are paths such as "
+        "animals/dog/husky. Photos of a child then have its parents, too.",
+        metavar="SOURCE",
+    ),
+]
 PartOf = Annotated[
     str | None,
     relation_option(

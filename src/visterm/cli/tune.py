@@ -51,6 +51,7 @@ def tune(
     seed: options.Seed = 0,
     aliases: learning.Aliases = None,
     stop_tags: learning.StopTags = None,
+    tree: learning.Tree = None,
     min_count: learning.MinCount = 1,
     max_share: learning.MaxShare = None,
     per_user: learning.PerUser = None,
@@ -72,7 +73,7 @@ def tune(
         images=images, tags=tags, image_column=image_column, tags_column=tags_column, separator=separator,
         encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"),
         model=model, model_params=options.settings(set_, "--set"), valid=valid, seed=seed, aliases=aliases,
-        stop_tags=stop_tags or (), min_count=min_count, max_share=max_share, per_user=per_user,
+        stop_tags=stop_tags or (), tree=tree, min_count=min_count, max_share=max_share, per_user=per_user,
         user_column=user_column, device=device, n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out,
     )  # fmt: skip
     tuned = tune_run(request, grid=options.choices(grid), n_random=random, metric=metric, say=say, progress=Bars())

@@ -18,6 +18,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_queries import queries_of_tags
+from visterm.data.tag_tree import TreeColumns
 from visterm.features.training_rows import source_of_rows
 from visterm.tagging.run import Run
 
@@ -59,6 +60,12 @@ def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:
     first = taggers[0].vocabulary
     known = [column for column, tag in enumerate(first) if all(tag in other.vocabulary for other in taggers[1:])]
     return first.subset(known)
+
+
+def tree_of(taggers: Sequence[Run], vocabulary: Vocabulary) -> TreeColumns | None:
+    """Return the tree of the first tagger that has one, in the columns of a vocabulary; None if none of them has."""
+    words = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
+    return None if words is None else TreeColumns(words, vocabulary)
 
 
 def known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:

@@ -17,7 +17,7 @@ from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.relations import read_relations, sibling_sets
-from visterm.evaluation.compared_runs import encode_for_all, known_to_any, shared_vocabulary
+from visterm.evaluation.compared_runs import encode_for_all, known_to_any, shared_vocabulary, tree_of
 from visterm.kernels.topk import top_k
 from visterm.metrics import check_metrics, measure
 from visterm.metrics.blocks import Judgements
@@ -85,7 +85,7 @@ class Ranker(NamedTuple):
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores."""
-        for rows, block in self.tagger.model.score_blocks(self.X):
+        for rows, block in self.tagger.score_blocks(self.X):
             yield rows, block if self.columns is None else np.ascontiguousarray(block[:, self.columns])
 
     def scores(self, images: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -126,7 +126,10 @@ def evaluate_taggers(
     if len(corpus) == 0:
         raise DataError("There are no photos to measure on. Check --split and the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
+    tree = tree_of(taggers, vocabulary)
     Y = vocabulary.encode(read.tags, read.negatives)
+    if tree is not None:
+        Y = tree.completed(Y)
     hidden = known_to_any(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
     rankers = [Ranker(tagger, X, _columns(tagger, vocabulary)) for tagger, X in zip(taggers, rows, strict=True)]

@@ -131,6 +131,11 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
     if request.precision is not None:
         for tagger in taggers:  # refuse a run without confidences before images are read
             cutoff_of(tagger.calibration, precision=request.precision)
+    if plan is not None and taggers[0].tree is not None:
+        raise UserError(
+            "The tags of this run have a tree, so the features of all photos are needed in memory, and these are "
+            "streamed. Allow more memory (--memory)."
+        )
     if plan is not None:
         return _measure_streamed(taggers[0], request, say, progress)
     encoder = taggers[0].encoder

@@ -19,6 +19,7 @@ from visterm.data.contents import file_state, file_states, reading_threads, take
 from visterm.data.file_kinds import is_video
 from visterm.features.shard_work import CHANGED
 from visterm.features.video_rows import NO_FRAME, encode_frames
+from visterm.kernels.topk import top_k
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
@@ -309,10 +310,17 @@ def predictions_of(
     """
     if len(image_ids) == 0:
         return {}
+    tags, tree = tagger.vocabulary.tags, tagger.tree
+    if tree is not None:  # of what a person rejected, nothing under it comes back either
+        rejected = {image_id: tree.words.with_children(those) for image_id, those in rejected.items()}
     most = max((len(rejected.get(image_id, ())) for image_id in image_ids), default=0)
-    places, scores = tagger.model.annotate(X, k + most if k else 0)
-    sure = None if tagger.calibration is None else tagger.calibration.confidences(scores, places)
-    tags = tagger.vocabulary.tags
+    if tree is None:
+        places, scores = tagger.model.annotate(X, k + most if k else 0)
+        sure = None if tagger.calibration is None else tagger.calibration.confidences(scores, places)
+    else:
+        whole, chances = tagger.scored(X)
+        places, scores = top_k(whole, min(k + most, len(tags)) if k else len(tags))
+        sure = None if chances is None else np.take_along_axis(chances, places, axis=1)
     found: dict[int, list[Prediction]] = {}
     for row, image_id in enumerate(image_ids):
         left_out = set(map(tag_key, rejected.get(image_id, ())))

@@ -76,9 +76,10 @@ def gathered(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeature
             "No image of the catalogue has a tag to learn from. Add or accept some, or index the images with the tags "
             "that they have (visterm index --tags)."
         )
-    everything = Part(
-        stored.images.get_many(ids), X, [held.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
-    )
+    tags, negatives = [held.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
+    if tagger.tree is not None:
+        tags, negatives = tagger.tree.words.completed(tags, negatives)
+    everything = Part(stored.images.get_many(ids), X, tags, negatives)
     everything = _with_best_frames(everything, tagger, stored, features)
     out = np.array([is_held_out(image) for image in everything.images], np.bool_)
     return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
@@ -166,7 +167,7 @@ def image_precisions(taggers: Sequence[Tagger], part: Part, tags: Sequence[str])
     for tagger in taggers if len(tagged) else ():
         columns = np.array([tagger.vocabulary.index(tag) for tag in tags], np.int64)
         blocks = (
-            (rows, np.ascontiguousarray(block[:, columns])) for rows, block in tagger.model.score_blocks(part.X[tagged])
+            (rows, np.ascontiguousarray(block[:, columns])) for rows, block in tagger.score_blocks(part.X[tagged])
         )
         found.append(average_precisions(blocks, Y[tagged] > 0))
     return found

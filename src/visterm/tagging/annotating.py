@@ -90,7 +90,11 @@ class ChunkTags:
         run, X, k = self._run, chunk.rows, self._k
         known = run.known_tags(X) if self._wanted.new_only else None
         best: Iterable[tuple[Any, Any]]
-        if self._cutoff is not None and run.calibration is not None:
+        chances = None
+        if run.tree is not None:
+            scores, chances = run.scored(X)
+            best = _ranked(scores, chances, self._cutoff, known, k)
+        elif self._cutoff is not None and run.calibration is not None:
             best = tags_above(run.model, X, run.calibration, self._cutoff, k)
         elif known is not None:
             best = new_tags(run.model, X, k, known)
@@ -98,7 +102,7 @@ class ChunkTags:
             best = zip(*run.model.annotate(X, k), strict=True)
         if self._wanted.added and run.words.added:
             best = rank_with_added(best, run.model, X, run.words, k)
-        tagged = zip(chunk.names, _named(run, list(best)), strict=True)
+        tagged = zip(chunk.names, _named(run, list(best), chances), strict=True)
         for name, rows in groupby(tagged, key=itemgetter(0)):
             if is_video(name):  # a row for each frame
                 yield Annotated(name, reduce(best_of, (tags for _, tags in rows))[: k or None])
@@ -138,15 +142,39 @@ def best_of(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
     return [*best.values()]
 
 
-def _named(run: Run, found: list[tuple[Any, Any]]) -> Iterator[list[Tag]]:
-    """Yield the tags of each image by their numbers and scores; confidences are taken of all images together."""
+def _ranked(
+    scores: NDArray[np.float32],
+    chances: NDArray[np.float64] | None,
+    cutoff: Cutoff | None,
+    known: sp.csr_array | None,
+    k: int,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield the tags of each image by the scores of all, above a cut-off and not known already: at most k, 0: all."""
+    open_to = np.ones(scores.shape, np.bool_) if cutoff is None or chances is None else chances >= cutoff.least
+    if known is not None:
+        open_to &= known.toarray() == 0
+    for row, above in zip(scores, open_to, strict=True):
+        ids = np.flatnonzero(above)
+        ids = ids[np.lexsort((ids, -row[ids]))][: k or None]
+        yield ids, row[ids]
+
+
+def _named(run: Run, found: list[tuple[Any, Any]], known: NDArray[np.float64] | None = None) -> Iterator[list[Tag]]:
+    """Yield the tags of each image by their numbers and scores; confidences are taken of all images together.
+
+    `known` are the confidences of all tags, (n_images, n_tags), where they are not those of the scores alone.
+    """
     tags, words, n = run.vocabulary.tags, run.words.added, len(run.vocabulary)
     places = np.concatenate([np.asarray(ids, np.int64) for ids, _ in found])
     values = np.concatenate([np.asarray(scores, np.float64) for _, scores in found])
     chances: list[float | None] = [None] * places.size
     if run.calibration is not None:
         # An added word has no curve; that of the first tag is computed, and not used.
-        chances = run.calibration.confidences(values, np.where(places < n, places, 0)).tolist()
+        some = np.where(places < n, places, 0)
+        if known is None:
+            chances = run.calibration.confidences(values, some).tolist()
+        else:
+            chances = known[np.repeat(np.arange(len(found)), [len(ids) for ids, _ in found]), some].tolist()
     named = (
         Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
         for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.core.errors import EncoderMismatchError, NoTagsError, UserError
+from visterm.core.errors import DataError, EncoderMismatchError, NoTagsError, UserError
 from visterm.core.progress import Say
 from visterm.core.remote import as_path
 from visterm.core.tables import MODELS
+from visterm.core.vocabulary import clean_tag
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
@@ -18,6 +19,7 @@ from visterm.data.pruning import check_pruning, prune, read_stop_tags
 from visterm.data.query_files import QueryRow
 from visterm.data.relation_files import read_aliases
 from visterm.data.tag_formats.separators import TagsRead
+from visterm.data.tag_tree import PATHS, TagTree, likely_paths, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import read_words
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import registered_name
@@ -42,6 +44,8 @@ class Cleaning(NamedTuple):
     max_share: float | None
     per_user: int | None
     words: list[str]  # Tags even where no image has them
+    tree: Sequence[tuple[str, str]] | None = None  # Child and parent of the tags' tree
+    paths: bool = False  # Whether tags are paths, which make the tree
 
     @classmethod
     def read(cls, request: FitRequest) -> Cleaning:
@@ -62,7 +66,12 @@ class Cleaning(NamedTuple):
         words = request.words
         words = read_words(words, "--words") if isinstance(words, str | os.PathLike) else list(words)
         _check_words(words)
-        found = cls(aliases, stops, request.max_share, request.per_user, words)
+        tree, paths = request.tree, request.tree == PATHS
+        if tree is not None and request.queries is not None:
+            raise UserError("A tree is of tags, but queries are learned. Leave --tree out.")
+        if isinstance(tree, str | os.PathLike):
+            tree = None if paths else read_tree(tree)
+        found = cls(aliases, stops, request.max_share, request.per_user, words, tree, paths)
         if found.prunes and request.queries is not None:
             raise UserError(
                 "--stop-tags, --max-share and --per-user leave out tags, but queries are learned. Leave them out."
@@ -85,10 +94,49 @@ class Cleaning(NamedTuple):
             say(remark)
         return pruned.corpus, pruned.facts
 
+    def grow(self, corpus: Corpus, say: Say) -> tuple[Corpus, Cleaning]:
+        """Return the corpus with the tags above those of each image, and itself with the tree as pairs."""
+        aliases = dict(self.aliases or {})
+        called: Mapping[str, str] = {}
+        if self.paths:
+            of_paths, called = tree_of_paths([*corpus.tags, *corpus.negatives])
+            if not of_paths:
+                raise DataError(
+                    f"--tree {PATHS}: no tag is a path such as 'animals/dog/husky'. Leave --tree out, or pass a table "
+                    "of child,parent."
+                )
+            tree = TagTree(of_paths.pairs, aliases)
+            aliases = {path: tag for path, tag in called.items() if path not in aliases} | aliases
+        elif self.tree is not None:
+            tree = TagTree(self.tree, aliases)
+        else:
+            if paths := likely_paths(corpus.tags):
+                say(
+                    f"{count_of(len(paths), 'tag')} such as '{paths[0]}' may be paths; each is learned as one tag. To "
+                    f"learn the tags above, too: --tree {PATHS}."
+                )
+            return corpus, self
+        named = [
+            [[called.get(clean_tag(tag), tag) for tag in tags] for tags in lists]
+            for lists in (corpus.tags, corpus.negatives)
+        ]
+        tags, negatives = tree.completed(*named)
+        corpus = replace(corpus, tags=tags, negatives=negatives)
+        say(tree_summary(tree))
+        return corpus, self._replace(aliases=aliases or self.aliases, tree=tree.pairs)
+
+    def relations(self, others: WordRelations | None) -> WordRelations | None:
+        """Return the relations of a run with the tree; without others, what tags lie under is also what they are."""
+        if self.tree is None:
+            return others
+        others = others or WordRelations()
+        return others._replace(is_a=others.is_a or self.tree, tree=self.tree)
+
     def summary(self, used: Mapping[str, str]) -> list[str]:
         """Describe in a line how many aliases are of tags that were learned; nothing where there are none."""
         if self.aliases is None:
             return []
+        used = {alias: tag for alias, tag in used.items() if alias in self.aliases}  # and not the paths of tags
         unused = [f"{alias},{tag}" for alias, tag in self.aliases.items() if alias not in used]
         rest = f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag that was learned" if unused else ""
         n_tags = len(set(used.values()))

@@ -84,6 +84,9 @@ class FitRequest:
     wordnet: Place | None = None  # Both part-of and is-a, from WordNet
     tag_synsets: Place | None = None
     inherit: int | None = None
+    tree: Place | Sequence[tuple[str, str]] | None = None
+    """The tree of the tags: a table of child,parent (a file, or pairs), or ``"paths"``, where tags are paths such as
+    ``animals/dog/husky`` (`visterm.data.tag_tree`). A photo of a child then has its parents, too."""
     memory: int | None = None
     """Bytes that may be used: features that take more are streamed from disk. None: half of the machine's."""
     executor: Executor = LOCAL

@@ -91,15 +91,16 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     corpus, lines, read = read_images(run.encoder, request, say)
     if run.any_encoder and corpus.encoded is None:
         say(default_line())
-    corpus, pruned = cleaning.prune(corpus, say)
-    relations = relations_to_learn(run.model, request, sources, corpus, cleaning.aliases, say)
+    corpus, grown = cleaning.grow(corpus, say)
+    corpus, pruned = grown.prune(corpus, say)
+    relations = grown.relations(relations_to_learn(run.model, request, sources, corpus, grown.aliases, say))
     if corpus.encoded is not None:
         run.take_encoder(corpus.encoded.encoder, corpus.encoded.requested)
     run.forget_words()
     if request.queries is not None:
         _fit_queries(run, request, corpus, lines, relations, cleaning.aliases, progress)
     else:
-        aliases, starts, words = cleaning.aliases, None, cleaning.words
+        aliases, starts, words = grown.aliases, None, cleaning.words
         vectors = request.word_vectors
         if vectors is None:
             vectors = usual_word_vectors(run.model, run.encoder)
@@ -177,7 +178,7 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
     unusable = {
         "--queries": request.queries, "--part-of": request.part_of or request.wordnet, "--isa": request.isa,
         "relations": request.relations, "--word-vectors": request.word_vectors, "--words": cleaning.words,
-        "--stop-tags": cleaning.stop_tags,
+        "--stop-tags": cleaning.stop_tags, "--tree": request.tree,
         "--max-share": request.max_share, "--per-user": request.per_user,
     }  # fmt: skip
     if given := [option for option, value in unusable.items() if value not in (None, [])]:

@@ -18,6 +18,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, write_part_of
 from visterm.data.relations import IsA, is_a_of_synset, read_is_a, sibling_sets, write_is_a
 from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
+from visterm.data.tag_tree import TagTree
 from visterm.data.wordnet import WordNet, find_wordnet
 from visterm.features.training_rows import LEARNED
 
@@ -25,7 +26,7 @@ WORDNET = "wordnet"  # What stands for WordNet's folder: it is then looked for a
 INHERIT = 1  # Steps of is-a over which wholes inherit parts, unless another number is given
 N_EXAMPLES = 3
 
-PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"  # Files in the folder of a run
+PART_OF, IS_A, SENSES, TREE = "part_of.csv", "isa.csv", "tag_synsets.csv", "tree.csv"  # Files in the folder of a run
 Source = str | os.PathLike[str]
 
 
@@ -41,6 +42,8 @@ class WordRelations(NamedTuple):
     is_a: Sequence[tuple[str, str]] = ()  # Child and parent
     senses: TagSenses | None = None
     """How tags were matched with WordNet; None where the relations are from files, or of a run that was opened."""
+    tree: Sequence[tuple[str, str]] = ()
+    """Child and parent of the tags' own tree: a photo of a child has its parents (`visterm.data.tag_tree`)."""
 
     @classmethod
     def read(
@@ -154,12 +157,18 @@ class WordRelations(NamedTuple):
             write_is_a(folder / IS_A, [IsA(*pair) for pair in self.is_a])
         if self.senses is not None:
             write_mapping(folder / SENSES, self.senses)
+        if self.tree:
+            write_is_a(folder / TREE, [IsA(*pair) for pair in self.tree])
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read what `save` wrote; an older run has no relations."""
-        part_of, is_a = folder / PART_OF, folder / IS_A
-        return cls(read_part_of(part_of) if part_of.exists() else (), read_is_a(is_a) if is_a.exists() else ())
+        part_of, is_a, tree = folder / PART_OF, folder / IS_A, folder / TREE
+        return cls(
+            read_part_of(part_of) if part_of.exists() else (),
+            read_is_a(is_a) if is_a.exists() else (),
+            tree=TagTree(read_is_a(tree)).pairs if tree.exists() else (),  # which refuses circles
+        )
 
 
 def check_word_relations(relations: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +22,7 @@ from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.encoders.contract import AnyEncoder
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
@@ -102,6 +103,7 @@ class Run:
         self.calibration: Calibration | None = None
         self._dictionary: tuple[Any, Any, Any] = (None, None, None)
         self._idf_of: tuple[Any, Any, Any] = (None, None, None)
+        self._tree_of: tuple[Any, Any, Any] = (None, None, None)
         self._kept_idf: NDArray[np.float32]
 
     @cached_property
@@ -310,6 +312,37 @@ class Run:
             self._kept_idf = reference.idf if reference is not None else inverse_frequencies(counts, of[2])
             self._idf_of = of
         return self._kept_idf
+
+    @property
+    def tree(self) -> TreeColumns | None:
+        """The tree of the tags; None where they have none."""
+        tags, relations = self.vocabulary, self.relations
+        if not relations.tree:
+            return None
+        if self._tree_of[0] is not tags or self._tree_of[1] is not relations:
+            self._tree_of = tags, relations, TreeColumns(TagTree(relations.tree, tags.aliases), tags)
+        found: TreeColumns = self._tree_of[2]
+        return found
+
+    def score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield rows and their scores of all tags, as `Annotator.score_blocks`; none is below those under it."""
+        for rows, block in self.model.score_blocks(X):
+            yield rows, block if self.tree is None else self.tree.raised(block)
+
+    def scored(self, X: Matrix) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
+        """Return scores and confidences of all tags, each (n_images, n_tags), no tag's below those under it."""
+        scores = np.vstack([block.copy() for _, block in self.model.score_blocks(X)])
+        return scores if self.tree is None else self.tree.raised(scores), self.confidences(scores)
+
+    def confidences(self, scores: NDArray[Any]) -> NDArray[np.float64] | None:
+        """Return the confidences that scores of all tags stand for, (..., n_tags); None without a calibration.
+
+        With a tree, no tag is less likely than one under it.
+        """
+        if self.calibration is None:
+            return None
+        found = self.calibration.confidences(scores)
+        return found if self.tree is None else self.tree.raised(found)
 
     @property
     def fingerprint(self) -> str:

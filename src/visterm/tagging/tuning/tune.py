@@ -120,12 +120,11 @@ def tune_run(
     corpus, _, read = read_images(tagger.encoder, request, say)
     if tagger.any_encoder and corpus.encoded is None:
         say(default_line())
-    corpus, pruned = cleaning.prune(corpus, say)
+    corpus, grown = cleaning.grow(corpus, say)
+    corpus, pruned = grown.prune(corpus, say)
     if corpus.encoded is not None:
         tagger.take_encoder(corpus.encoded.encoder, corpus.encoded.requested)
-    rows = training_rows(
-        tagger.encoder, corpus, min_count=tagger.min_count, aliases=cleaning.aliases, progress=progress
-    )
+    rows = training_rows(tagger.encoder, corpus, min_count=tagger.min_count, aliases=grown.aliases, progress=progress)
     parts = part_rows(rows, search.valid, np.random.default_rng(request.seed))
     results = search.run(parts, say, progress)
     trials = [trial for trial, _ in results]
@@ -136,6 +135,7 @@ def tune_run(
     whole = all_rows(rows, model)
     tagger.model = fit_on_all(model, whole, best.epochs, best.history, Titled(progress, "best, all rows"))
     tagger.learned(whole)
+    tagger.relate(grown.relations(None), whole.vocabulary)
     tagger.find_confidences(whole, Titled(progress, "confidences"))
     summary = _summary(metric, rows, parts, trials)
     tagger.facts |= {**read, **pruned, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}

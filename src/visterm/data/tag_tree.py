@@ -1,0 +1,251 @@
+"""The tree of a library's tags: which tag lies under which, from paths such as ``animals/dog/husky`` or from a table.
+
+A tag may lie under several others, as long as no way leads in a circle. A photo of a tag has all tags above it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr
+from visterm.core.errors import DataError
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
+from visterm.core.wording import count_of
+from visterm.data.relation_files import PairFormat, read_pairs
+
+T = TypeVar("T", bound=Any)
+PATHS = "paths"  # In place of a table: tags are paths
+TREE_FILE = PairFormat("tree", "--tree", ("child", "parent"), "husky,dog", "under")
+SLASH, WRITTEN_SLASH = "/", "|"  # What parts a path, and what stands for it in a name: ``music/AC|DC``
+
+
+class TagTree:
+    """Tags under tags; spellings fold as they do wherever tags are looked for, and so do aliases.
+
+    Parameters
+    ----------
+    pairs : iterable of (str, str)
+        Child and parent.
+    aliases : mapping of str to str, optional
+        Other spellings and the tags that they mean.
+
+    Attributes
+    ----------
+    pairs : list of (str, str)
+        Child and parent, each pair once; of several parents of a tag, paths lead over the first.
+
+    Raises
+    ------
+    DataError
+        If tags lie under each other in a circle.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = (), aliases: Mapping[str, str] | None = None) -> None:
+        meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
+        self._meant = meant
+        named = [tuple(meant.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
+        once = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(named)}
+        self.pairs: list[tuple[str, str]] = list(reversed(once.values()))
+        self._shown: dict[str, str] = {}
+        self._parents: defaultdict[str, list[str]] = defaultdict(list)
+        for child, parent in self.pairs:
+            self._parents[self._key(child)].append(self._key(parent))
+        self._refuse_circles()
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def _key(self, tag: str) -> str:
+        key = tag_key(tag)
+        if key in self._meant:
+            key = tag_key(self._meant[key])
+        self._shown.setdefault(key, tag)
+        return key
+
+    def _refuse_circles(self) -> None:
+        done: set[str] = set()
+        for start in self._parents:
+            way, turns = [start], [iter(self._parents[start])]
+            while way and start not in done:
+                above = next(turns[-1], None)
+                if above is None:
+                    done.add(way.pop())
+                    turns.pop()
+                elif above in way:
+                    circle = [*way[way.index(above) :], above]
+                    raise DataError(
+                        f"Tags lie under each other in a circle: {' < '.join(self._shown[key] for key in circle)}. "
+                        "Take out one of these lines of the tree (--tree)."
+                    )
+                elif above not in done:
+                    way.append(above)
+                    turns.append(iter(self._parents.get(above, ())))
+
+    @cached_property
+    def _children(self) -> dict[str, list[str]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for child, parents in self._parents.items():
+            for parent in parents:
+                found[parent].append(child)
+        return dict(found)
+
+    def parents(self, tag: str) -> list[str]:
+        """Return the tags right above a tag, in the order of the pairs."""
+        return [self._shown[key] for key in self._parents.get(self._key(tag), ())]
+
+    def children(self, tag: str) -> list[str]:
+        """Return the tags right under a tag, in the order of the pairs."""
+        return [self._shown[key] for key in self._children.get(self._key(tag), ())]
+
+    def above(self, tag: str) -> list[str]:
+        """Return all tags above a tag, the nearest first."""
+        return self._reached(tag, self._parents)
+
+    def below(self, tag: str) -> list[str]:
+        """Return all tags under a tag, the nearest first."""
+        return self._reached(tag, self._children)
+
+    def _reached(self, tag: str, steps: Mapping[str, list[str]]) -> list[str]:
+        found = {self._key(tag): None}
+        for key in (waiting := list(found)):
+            for other in steps.get(key, ()):
+                if other not in found:
+                    found[other] = None
+                    waiting.append(other)
+        return [self._shown[key] for key in waiting[1:]]
+
+    def path(self, tag: str) -> list[str]:
+        """Return a tag after the tags above it, the topmost first; of several parents by the first."""
+        way = [self._key(tag)]
+        while parents := self._parents.get(way[-1]):
+            way.append(parents[0])
+        return [self._shown[key] for key in reversed(way)]
+
+    def with_parents(self, tags: Iterable[str]) -> list[str]:
+        """Return tags, and before each the tags above it; none twice."""
+        return self._with(tags, self.above)
+
+    def with_children(self, tags: Iterable[str]) -> list[str]:
+        """Return tags, and before each the tags under it; none twice."""
+        return self._with(tags, self.below)
+
+    def completed(
+        self, tags: Iterable[Iterable[str]], negatives: Iterable[Iterable[str]]
+    ) -> tuple[list[list[str]], list[list[str]]]:
+        """Return the tags of images with those above them, and what images explicitly have not with all under it."""
+        return [self.with_parents(given) for given in tags], [self.with_children(denied) for denied in negatives]
+
+    def _with(self, tags: Iterable[str], others: Callable[[str], list[str]]) -> list[str]:
+        return list({tag_key(each): each for tag in tags for each in (*reversed(others(tag)), tag)}.values())
+
+
+class TreeColumns:
+    """A tree in the columns of a vocabulary; words in between that are no tags of it are passed over.
+
+    Attributes
+    ----------
+    words : TagTree
+    below : csr_array of float32, shape (n_tags, n_tags)
+        1 where the tag of the column is that of the row, or lies under it.
+    """
+
+    def __init__(self, words: TagTree, vocabulary: Vocabulary) -> None:
+        pairs = [(column, column) for column in range(len(vocabulary))]
+        for column, tag in enumerate(vocabulary.tags):
+            above = map(vocabulary.get, words.above(tag)) if words.parents(tag) else ()
+            pairs += [(each, column) for each in above if each is not None]
+        rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
+        shape = (len(vocabulary), len(vocabulary))
+        self.words = words
+        self.below = as_csr(sp.csr_array((np.ones(len(pairs), np.float32), (rows, columns)), shape=shape))
+        self._parents = np.flatnonzero(np.diff(self.below.indptr) > 1)
+        self._under = self.below[self._parents]
+
+    def raised(self, values: NDArray[T]) -> NDArray[T]:
+        """Return values of all tags, shape (..., n_tags), none below the largest of the tags under it."""
+        if not len(self._parents):
+            return values
+        found: NDArray[T] = values.copy()
+        under = self._under
+        found[..., self._parents] = np.maximum.reduceat(values[..., under.indices], under.indptr[:-1], axis=-1)
+        return found
+
+    def completed(self, Y: sp.csr_array) -> sp.csr_array:
+        """Return tags of images, shape (n_images, n_tags) and above 0, with all tags above them.
+
+        Where a tag is below 0, explicitly not there, so are the tags under it, unless they were given.
+        """
+        given = as_csr((Y > 0).astype(np.float32) @ self.below.T) > 0
+        denied = as_csr((Y < 0).astype(np.float32) @ self.below) > 0
+        signs = given.astype(np.float32) - denied.astype(np.float32) + denied.multiply(given).astype(np.float32)
+        return as_csr(signs)
+
+
+def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str, str]]:
+    """Return the tree of tags that are paths, and what each path is called in it.
+
+    A tag is called by the last part of its path: ``animals/dog/husky`` is ``husky``, under ``dog``, under ``animals``.
+    If several paths end in the same word, each is called by as much of its end as tells them apart: ``birds/crane``
+    and ``machines/crane``. A tag without a ``/`` is the one that ends so, if there is just one. In a name, ``|`` stands
+    for a ``/``, as digiKam writes ``AC|DC``.
+    """
+    written = dict.fromkeys(tag for tags in tag_lists for tag in map(clean_tag, tags) if SLASH in tag)
+    nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # By their keys, the spelling that came first
+    paths = {}
+    for tag in written:
+        parts = parts_of(tag)
+        for n in range(1, len(parts) + 1):
+            nodes.setdefault(tuple(map(tag_key, parts[:n])), parts[:n])
+        paths[tag] = tuple(map(tag_key, parts))
+    ends: defaultdict[tuple[str, ...], int] = defaultdict(int)
+    for node in nodes:
+        for n in range(1, len(node) + 1):
+            ends[node[-n:]] += 1
+    names = {}
+    for node, parts in nodes.items():
+        n = next((n for n in range(1, len(node) + 1) if ends[node[-n:]] == 1), len(node))
+        names[node] = SLASH.join(part.replace(WRITTEN_SLASH, SLASH) for part in parts[-n:])
+    tree = TagTree((names[node], names[node[:-1]]) for node in nodes if len(node) > 1)
+    whole = {SLASH.join(nodes[node]): name for node, name in names.items() if len(node) > 1}
+    return tree, whole | {tag: names[node] for tag, node in paths.items() if node}
+
+
+def read_tree(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+    """Read a CSV (or, by its suffix .tsv, tab-separated file) of child,parent. Raises DataError as `read_pairs`."""
+    return [(pair.first, pair.second) for pair in read_pairs(path, TREE_FILE)]
+
+
+def likely_paths(tag_lists: Iterable[Iterable[str]]) -> list[str]:
+    """Return the tags that look like paths: several begin with the same word before a ``/``, unlike ``AC/DC``."""
+    under: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for tag in dict.fromkeys(tag for tags in tag_lists for tag in tags if SLASH in tag):
+        if len(parts := parts_of(tag)) > 1:
+            under[tag_key(parts[0])].setdefault(tag_key(tag), tag)
+    return [tag for tags in under.values() if len(tags) > 1 for tag in tags.values()]
+
+
+def tree_summary(tree: TagTree) -> str:
+    """Describe a tree in a line, and which tags lie under several others."""
+    children = dict.fromkeys(child for child, _ in tree.pairs)
+    several = [child for child in children if len(tree.parents(child)) > 1]
+    said = f"Tree: {count_of(len(children), 'tag')} under {len({tag_key(parent) for _, parent in tree.pairs}):,} others"
+    if several:
+        both = " and ".join(f"'{parent}'" for parent in tree.parents(several[0]))
+        said += (
+            f"; {len(several):,} of them under more than one (such as '{several[0]}' under {both}), whose photos have "
+            "all of these"
+        )
+    return f"{said}."
+
+
+def parts_of(path: str) -> tuple[str, ...]:
+    """Return the tags of a path, the topmost first; empty parts are left out."""
+    return tuple(part for part in map(clean_tag, path.split(SLASH)) if part)

@@ -1,0 +1,180 @@
+"""Trees of tags: read from paths and tables, photos of a child have its parents, and chances never contradict it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from visterm import Tagger
+from visterm.core.errors import DataError, UserError
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.corpus import Corpus
+from visterm.data.tag_tree import TagTree, TreeColumns, likely_paths, read_tree, tree_of_paths
+from visterm.evaluation.evaluate import evaluate_taggers
+
+ANIMALS = [("husky", "dog"), ("poodle", "dog"), ("dog", "animal"), ("cat", "animal")]
+COLOURS = {"husky": (0, 0, 255), "poodle": (0, 90, 200), "cat": (0, 200, 0), "sky": (230, 230, 230)}
+PATHS = {"husky": "animal/dog/husky", "poodle": "Animal/dog/poodle", "cat": "animal/cat", "sky": "sky"}
+
+
+def test_paths_are_called_by_their_ends_and_by_more_where_several_end_alike():
+    tree, called = tree_of_paths(
+        [["animals/dog/husky", "Husky", "sky"], ["Animals / Cat"], ["birds/crane"], ["jobs/crane"]]
+    )
+    assert tree.pairs == [
+        ("dog", "animals"), ("husky", "dog"), ("Cat", "animals"), ("birds/crane", "birds"), ("jobs/crane", "jobs")
+    ]  # fmt: skip
+    assert called["animals/dog/husky"] == "husky"
+    assert called["animals/dog"] == "dog"  # of which no photo has the path alone
+    assert called["Animals / Cat"] == called["Animals/Cat"] == "Cat"
+    assert "sky" not in called
+
+
+def test_a_bar_in_a_path_stands_for_a_slash_in_a_name():
+    assert tree_of_paths([["music/AC|DC"]])[0].pairs == [("AC/DC", "music")]
+
+
+def test_only_tags_that_begin_alike_look_like_paths():
+    assert likely_paths([["AC/DC", "24/7", "animals/dog"], ["Animals/cat", "/sky"]]) == ["animals/dog", "Animals/cat"]
+    assert likely_paths([["AC/DC"], ["ac/dc"]]) == []
+
+
+def test_spellings_and_aliases_fold_in_a_tree():
+    tree = TagTree([("Husky", "dog"), ("husky", "Dog"), ("chien", "animal")], {"Chien": "dog"})
+    assert tree.pairs == [("Husky", "dog"), ("dog", "animal")]
+    assert tree.with_parents(["HUSKY", "sky"]) == ["animal", "dog", "HUSKY", "sky"]
+    assert tree.path("husky") == ["animal", "dog", "Husky"]
+    assert (tree.children("ANIMAL"), tree.parents("chien"), tree.below("animal")) == (
+        ["dog"],
+        ["animal"],
+        ["dog", "Husky"],
+    )
+    assert TagTree().above("dog") == []
+
+
+def test_a_tag_under_two_others_has_both_and_the_first_leads_its_path():
+    tree = TagTree([("dog", "pet"), ("dog", "animal"), ("pet", "friend")])
+    assert tree.with_parents(["dog"]) == ["friend", "animal", "pet", "dog"]
+    assert tree.path("dog") == ["friend", "pet", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "circle"), [([("a", "b"), ("b", "c"), ("c", "A")], "a < b < c < a"), ([("a", "a")], "a < a")]
+)
+def test_a_circle_is_named(pairs, circle):
+    with pytest.raises(DataError, match=circle):
+        TagTree([("x", "a"), *pairs])
+
+
+def test_a_long_chain_needs_no_deep_recursion():
+    tree = TagTree((str(i), str(i + 1)) for i in range(5000))
+    assert len(tree.above("0")) == 5000
+
+
+def test_values_rise_to_those_under_them_past_words_that_are_no_tags():
+    columns = TreeColumns(TagTree(ANIMALS), Vocabulary(["animal", "cat", "husky", "poodle", "sky"]))  # without dog
+    values = np.array([[0.1, 0.2, 0.7, 0.3, 0.9], [0.8, 0.2, 0.1, 0.3, 0.0]])
+    assert columns.raised(values).tolist() == [[0.7, 0.2, 0.7, 0.3, 0.9], [0.8, 0.2, 0.1, 0.3, 0.0]]
+    assert values[0, 0] == 0.1
+    assert columns.raised(values[0]).tolist() == [0.7, 0.2, 0.7, 0.3, 0.9]
+
+
+def test_tags_of_photos_are_completed_upwards_and_what_they_have_not_downwards():
+    columns = TreeColumns(TagTree(ANIMALS), Vocabulary(["animal", "dog", "husky", "sky"]))
+    Y = sp.csr_array(np.array([[0, 0, 1, 0], [0, -1, 0, 1], [-1, 0, 1, 0]], np.float32))
+    assert columns.completed(Y).toarray().tolist() == [[1, 1, 1, 0], [0, -1, -1, 1], [1, 1, 1, 0]]
+
+
+def test_a_table_is_read_and_its_faults_are_named(tmp_path):
+    (tmp_path / "tree.csv").write_text("parent,child\ndog,husky\n", encoding="utf-8")
+    assert read_tree(tmp_path / "tree.csv") == [("husky", "dog")]
+    (tmp_path / "tree.csv").write_text("husky\n", encoding="utf-8")
+    with pytest.raises(DataError, match="child and parent"):
+        read_tree(tmp_path / "tree.csv")
+
+
+def photos(n=160, seed=0):
+    """Return drawn noise around a colour for each tag, and the names of their tags."""
+    rng = np.random.default_rng(seed)
+    tags = [list(COLOURS)[i % len(COLOURS)] for i in range(n)]
+    return [np.uint8(np.clip(rng.normal(COLOURS[tag], 25, (12, 12, 3)), 0, 255)) for tag in tags], [
+        [tag] for tag in tags
+    ]
+
+
+@pytest.fixture(scope="module")
+def tagger():
+    images, tags = photos()
+    lines = []
+    run = Tagger(encoder="histograms", model="ridge").fit(
+        images, [[PATHS[tag] for tag in those] for those in tags], tree="paths", say=lines.append
+    )
+    assert "Tree: 4 tags under 2 others." in lines
+    return run
+
+
+def test_a_photo_of_a_child_has_its_parents(tagger):
+    counts = dict(zip(tagger.vocabulary.tags, tagger.vocabulary.counts.tolist(), strict=True))
+    assert counts == {"animal": 120, "cat": 40, "dog": 80, "husky": 40, "poodle": 40, "sky": 40}
+    assert tagger.vocabulary.index("animal/dog/husky") == tagger.vocabulary.index("HUSKY")
+
+
+def test_paths_and_a_table_of_the_same_tree_learn_the_same(tagger):
+    images, tags = photos()
+    other = Tagger(encoder="histograms", model="ridge").fit(images, tags, tree=ANIMALS)
+    assert other.vocabulary.tags == tagger.vocabulary.tags
+    X = np.ones((1, other.model.n_features_in_), np.float32)
+    assert np.array_equal(other.model.decision_function(X), tagger.model.decision_function(X))
+
+
+def test_no_parent_is_less_likely_than_its_child(tagger):
+    images, _ = photos(24, seed=1)
+    for done in (tagger.annotate(images, 0), tagger.annotate(images, min_confidence=0.3)):
+        for image in done.images:
+            sure = {tag.tag: tag for tag in image.tags}
+            for child, parent in ANIMALS:
+                if child in sure:
+                    assert sure[parent].confidence >= sure[child].confidence
+                    assert sure[parent].score >= sure[child].score
+
+
+def test_a_run_keeps_its_tree(tagger, tmp_path):
+    tagger.save(tmp_path / "run")
+    opened = Tagger.load(tmp_path / "run", whole=False)
+    assert opened.tree.words.pairs == tagger.tree.words.pairs
+    assert opened.relations.is_a == opened.relations.tree
+
+
+def test_judged_photos_are_completed_and_paths_are_understood(tagger):
+    images, tags = photos(16, seed=2)
+    corpus = Corpus.of(images, [str(i) for i in range(16)], [[PATHS[tag] for tag in those] for those in tags])
+    found = evaluate_taggers([tagger], corpus, ["p@1", "map"])
+    assert found.unknown == 0
+    assert found.Y.sum() == 4 * (3 + 3 + 2 + 1)
+    assert found.mean("map") > 0.9
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"tree": "paths"}, "no tag is a path"),
+        ({"tree": [("husky", "dog"), ("dog", "husky")]}, "circle"),
+        ({"tree": "there_is_no.csv"}, "there_is_no.csv"),
+    ],
+    ids=["no-paths", "circle", "no-file"],
+)
+def test_trees_that_cannot_be_used_are_refused(request_, message):
+    images, tags = photos(8)
+    with pytest.raises((DataError, UserError), match=message):
+        Tagger(encoder="histograms", model="ridge").fit(images, tags, **request_)
+
+
+def test_without_a_tree_slashes_are_letters_and_likely_paths_are_pointed_out():
+    images, tags = photos(8)
+    lines = []
+    run = Tagger(encoder="histograms", model="ridge").fit(
+        images, [[PATHS[tag] for tag in those] for those in tags], say=lines.append
+    )
+    assert "animal/dog/husky" in run.vocabulary.tags
+    assert any("--tree paths" in line for line in lines)
