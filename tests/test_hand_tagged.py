@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from command_line import visterm
+from tiny_catalogue import TO_FORMAT_3
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.core.errors import UnknownNameError
@@ -183,10 +184,7 @@ def test_tags_of_an_older_catalogue_get_their_keys(catalogue):
     folder, path = catalogue.stored.folder, catalogue.stored.database.path
     catalogue.stored.close()
     with sqlite3.connect(path) as connection:
-        connection.executescript(
-            "DROP INDEX given_by_hand; DROP INDEX tags_by_key; ALTER TABLE tags DROP COLUMN key;"
-            "UPDATE meta SET value = '3' WHERE key = 'format'"
-        )
+        connection.executescript(TO_FORMAT_3)
     assert found(Catalogue.load(folder, n_jobs=1), "ärmel") == [0]
 
 

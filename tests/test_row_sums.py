@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from command_line import run_command
-from tiny_catalogue import make_tiny_catalogue
+from tiny_catalogue import TO_FORMAT_3, make_tiny_catalogue
 from visterm.core.errors import CorruptFileError
 from visterm.data.feature_shards import read_shard, shard_bytes
 from visterm.library.info import check
@@ -91,7 +91,7 @@ def test_rows_that_are_compacted_or_saved_or_written_over_keep_checksums(tmp_pat
 def test_rows_of_an_earlier_version_open_without_checksums_and_can_be_given_them(tmp_path):
     stored = catalogue(tmp_path, DENSE)
     stored.database.write("DROP TABLE row_sums")
-    for change in ("DROP INDEX tags_by_key", "DROP INDEX given_by_hand", "ALTER TABLE tags DROP COLUMN key"):
+    for change in TO_FORMAT_3.split(";"):
         stored.database.write(change)
     stored.database.write("UPDATE meta SET value = '2' WHERE key = 'format'")
     stored.close()

@@ -63,13 +63,13 @@ def encode(
     from visterm.features.folder import SKIPPED
     from visterm.features.job import encode_folder
 
-    not_read = say_not_read([images])
     began = time.monotonic()
     done = encode_folder(
         images, out, encoder=encoder, encoder_params=options.settings(encoder_set or [], "--encoder-set"), run=run,
         shard_size=shard_size, seed=seed, executor=options.executor_of(ray, jobs), say=say, progress=Bars(),
     )  # fmt: skip
     seconds = time.monotonic() - began
+    not_read = say_not_read([images])
     if json:
         speed = {"seconds": seconds, "images_per_second": done.encoded / seconds}
         emit({"features": str(out), **done.as_dict(), **speed, "not_read": not_read})

@@ -102,7 +102,6 @@ def fit(
         wordnet=wordnet, tag_synsets=tag_synsets, inherit=inherit, tree=tree, memory=options.bytes_of(memory),
         device=device, n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out, overwrite=overwrite,
     )  # fmt: skip
-    not_read = say_not_read(images or [])
     began = time.monotonic()
     tagger = Tagger.of(request)
     if device is not None:
@@ -111,6 +110,7 @@ def fit(
         for line in device_lines(tagger.encoder):
             say(line)
     fit_run(tagger, request, say=say, progress=Bars(lines=verbose))
+    not_read = say_not_read(images or [])
     facts = tagger.facts
     if hasattr(tagger.model, "report_") and verbose and not json:
         show_tried(tagger.models_tried())

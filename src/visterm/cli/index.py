@@ -77,7 +77,7 @@ def index(
         move_encoder(catalogue.tagger.encoder, device)
         for line in device_lines(catalogue.tagger.encoder):
             say(line)
-    not_read, read = say_not_read([images], videos=True), dict[str, Any]()
+    read = dict[str, Any]()
     try:
         if tags is None:
             done = catalogue.index(images, follow_links=follow_links, progress=Bars())
@@ -96,6 +96,7 @@ def index(
         if is_new and catalogue.stored.images.count() == 0:
             shutil.rmtree(path)
         raise
+    not_read = say_not_read([images], videos=True)
     for remark in done.remarks:
         say(remark)
     say(f"Indexed {count_of(len(catalogue), 'photo')} ({done.in_words()}). The catalogue is in {path}.")

@@ -151,8 +151,9 @@ def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
     `videos` says whether the command reads videos.
     """
     from visterm.data.image_folders import count_not_read
+    from visterm.features.contents import is_features
 
-    found = count_not_read(folders, videos=videos)
+    found = count_not_read((folder for folder in folders if not is_features(folder)), videos=videos)
     if line := found.line():
         say(line)
     return found.as_dict()
