@@ -102,6 +102,7 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     """Let the tests' own process not wait until the disk has what it writes: no test cuts the power."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        patch.setattr("visterm.store.database.SYNCHRONOUS", "OFF")
         yield
 
 

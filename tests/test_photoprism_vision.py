@@ -14,14 +14,17 @@ import urllib.request
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
 from tiny_catalogue import KINDS, make_tiny_catalogue
 from visterm.core.types import Tag
-from visterm.web.api.vision import FEW, together
+from visterm.models.confidence.calibration import Calibration, HeldOutChances
+from visterm.web.api.vision import FEW, together, why_none
 from visterm.web.app import create_app
 from visterm.web.security import Access
 
@@ -130,12 +133,23 @@ def test_nobody_but_a_person_is_as_sure_as_a_person():
     assert stored_uncertainty(label) == 1
 
 
-def test_no_label_is_an_empty_list_which_changes_nothing_there(service, monkeypatch):
+def test_no_label_is_an_empty_list_which_changes_nothing_there_and_the_log_says_why(service, monkeypatch, caplog):
     monkeypatch.setattr("visterm.web.api.vision.together", lambda found: [])
-    picture = Image.new("RGB", (8, 8))
-    answer = post(service, as_photoprism_asks(png(picture)))
+    answer = post(service, as_photoprism_asks(png(Image.new("RGB", (8, 8)))))
     assert answer.status_code == 200
     assert read_as_go(answer.text)[0]["result"] == {"labels": []}
+    [why] = [record.getMessage() for record in caplog.records if record.name == "visterm.web"]
+    assert re.match(r"PhotoPrism got no label .*: none of the \d+ tags that can have precision 0.9 is sure enough", why)
+    assert "set a lower ?precision= in the Uri" in why
+
+
+def test_that_no_tag_of_the_run_can_be_a_label_is_said_in_other_words():
+    always_wrong = HeldOutChances.of(np.full((50, 2), 0.95), np.zeros((50, 2), bool), np.array([30, 30]))
+    calibration = Calibration(np.ones(2), np.zeros(2), 0.0, 50, held_out=always_wrong)
+    text, *numbers = why_none(SimpleNamespace(calibration=calibration), 0.9)
+    assert "no tag of the run reaches precision 0.9 on held-out photos" in text % tuple(numbers)
+    [why] = why_none(SimpleNamespace(calibration=None), 0.9)
+    assert "none of its best tags has a photo that the run learned from" in why
 
 
 def png(picture):

@@ -9,15 +9,22 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
+from datetime import datetime
 
 import pytest
 
 from command_line import visterm
+from fakes import served
 from fakes.immich import KEY, FakeImmich
 from remembered_library import N_PHOTOS, N_TAGGED, colour_of, picture, tags_of
 from visterm import Catalogue
+from visterm.cli.sync import Shown, explain_chances, lines_of_tags, serve_rounds
 from visterm.connectors import keys
-from visterm.core.errors import UserError
+from visterm.connectors.push import Change, Pushed
+from visterm.connectors.sync import Round
+from visterm.core.errors import ServiceError, UserError
+from visterm.core.web_client import Patience, Waiting, ask
 
 FIT = "--encoder visterms --encoder-set codebook=12 --encoder-set scales=(1.0,) --encoder-set max_side=32 --model ridge"
 
@@ -60,16 +67,107 @@ def test_a_dry_run_a_round_and_undo(calm):
     before = fake.state()
     code, out, err = visterm("sync catalogue --precision 0.6 --dry-run --json", folder)
     assert code == 0, err
-    *changes, done = map(json.loads, out.splitlines())
+    *changes, would = map(json.loads, out.splitlines())
     assert fake.state() == before
-    assert done["totals"] == {"add": len(changes), "take": 0}
-    assert visterm("sync catalogue --precision 0.6", folder)[0] == 0
-    assert {(change["name"], change["add"]) for change in changes} == ours(fake)
+    assert {change["change"] for change in changes} == {"written"}
+    assert (would["dry_run"], would["written"], would["taken"]) == (True, len(changes), 0)
+    *wrote, done = map(json.loads, visterm("sync catalogue --precision 0.6 --json", folder)[1].splitlines())
+    assert {(change["name"], change["tag"]) for change in changes} == ours(fake)
+    assert sorted(wrote, key=str) == sorted(changes, key=str)
+    assert done == {**would, "dry_run": False}
     code, _, err = visterm("sync catalogue", folder)
     assert (code, err.endswith("Done: nothing new.")) == (0, True)
-    code, out, err = visterm("sync catalogue --undo --json", folder)
-    assert json.loads(out) == {"written": 0, "taken": len(changes), "refused": 0}
+    undone = [visterm(f"sync catalogue --undo --json {dry}", folder)[1].splitlines() for dry in ("--dry-run", "")]
+    assert undone[0][:-1] == undone[1][:-1]
+    for lines, dry_run in zip(undone, (True, False), strict=True):
+        counts = {"dry_run": dry_run, "written": 0, "taken": len(changes), "refused": 0}
+        assert json.loads(lines[-1]) == counts
+        assert {tuple(json.loads(line)) for line in lines[:-1]} == {("photo", "name", "tag", "change")}
     assert fake.state() == before
+
+
+def test_a_dry_run_lists_a_line_per_tag_and_each_photo_if_asked(calm):
+    fake, folder = calm
+    code, out, err = visterm("sync catalogue --precision 0.55 --dry-run", folder)
+    assert code == 0, err
+    assert "Immich gets predictions as tags under visterm/, with precision 0.55 (not remembered by a dry run)." in err
+    lines = out.splitlines()
+    assert all(re.fullmatch(r"\+ visterm/\w+: \d+ photos?, >?\d+%( to \d+%)?", line) for line in lines)
+    pairs = visterm("sync catalogue --precision 0.55 --dry-run --each", folder)[1].splitlines()
+    assert all(re.fullmatch(r"p\d{3}\.jpg: \+ visterm/\w+ \(>?\d+%\)", line) for line in pairs)
+    counts = [int(line.split(": ")[1].split()[0]) for line in lines]
+    assert counts == sorted(counts, reverse=True)
+    assert sum(counts) == len(pairs) > len(lines)
+    assert f"Would write {len(pairs)} tags, and take back 0; nothing was changed in Immich." in err
+    assert visterm("sync catalogue --precision 0.55 --each", folder)[1].splitlines() == pairs
+    assert len(ours(fake)) == len(pairs)
+    taken = visterm("sync catalogue --undo --dry-run", folder)[1].splitlines()
+    assert [line.replace("-", "+", 1) for line in taken] == [line.partition(",")[0] for line in lines]
+
+
+def test_one_line_per_tag_has_its_surest_and_its_least_sure_photo():
+    found = [
+        Change("1", "a", "visterm/cat", 0.97),
+        Change("2", "b", "visterm/cat", 0.41),
+        Change("3", "c", "visterm/dog"),
+    ]
+    assert lines_of_tags([*found, Change("4", "d", "visterm/sea", 0.8)]) == [
+        "+ visterm/cat: 2 photos, 97% to 41%", "- visterm/dog: 1 photo", "+ visterm/sea: 1 photo, 80%"
+    ]  # fmt: skip
+
+
+def test_a_single_photo_that_is_less_sure_than_the_precision_is_explained(capsys):
+    explain_chances([Change("1", "a", "visterm/cat", 0.97), Change("2", "b", "visterm/cat", 0.41)], 0.5)
+    assert "of all photos with a tag" in (said := capsys.readouterr().err)
+    assert "a single photo may be less sure, here down to 41%." in said
+    explain_chances([Change("1", "a", "visterm/cat", 0.97), Change("3", "c", "visterm/dog")], 0.5)
+    assert capsys.readouterr().err == ""
+
+
+def test_settings_are_remembered_and_said_and_a_parent_ends_as_own(calm):
+    fake, folder = calm
+    _, _, err = visterm("sync catalogue --as-own --precision 0.6 -k 1", folder)
+    assert "Immich gets predictions as your own tags, with precision 0.6, at most 1 a photo, and in the next" in err
+    assert ours(fake) == set()
+    code, _, err = visterm("sync catalogue", folder)
+    assert (code, "at most 1 a photo, as remembered from an earlier round." in err) == (0, True)
+    assert visterm("sync catalogue --parent visterm", folder)[0] == 0
+    assert max(Counter(name for name, _ in ours(fake)).values()) == 1
+    n_before = len(ours(fake))
+    assert visterm("sync catalogue -k 0", folder)[0] == 0
+    assert len(ours(fake)) > n_before
+    assert max(Counter(name for name, _ in ours(fake)).values()) > 1
+
+
+def test_undo_says_that_the_next_round_would_write_again_and_it_does(calm):
+    fake, folder = calm
+    assert visterm("sync catalogue --precision 0.6", folder)[0] == 0
+    wrote = ours(fake)
+    code, _, err = visterm("sync catalogue --undo", folder)
+    assert f"Took back {len(wrote)} tags. The next visterm sync catalogue would write them again" in err
+    assert (code, ours(fake)) == (0, set())
+    assert visterm("sync catalogue", folder)[0] == 0
+    assert ours(fake) == wrote
+
+
+def test_a_server_that_is_waited_for_is_named_in_one_line_and_not_at_once():
+    said = []
+    for after in (0.0, 60.0):
+        waiting = Waiting(said.append, after)
+        for _ in range(2):
+            with pytest.raises(ServiceError):
+                ask("http://127.0.0.1:1/a/secret", patience=Patience(wait=0.0, retries=2, waiting=waiting))
+    assert said == [
+        "Waiting for http://127.0.0.1:1 ([Errno 111] Connection refused): 2 more tries, the next one in 0 s."
+    ]
+    with FakeImmich() as fake:
+        fake.fail(served.status(503), times=2)
+        waiting = Waiting(said.append, 0.0)
+        ask(fake.url, patience=Patience(wait=0.0, waiting=waiting))
+        fake.fail(served.status(503))
+        ask(fake.url, patience=Patience(wait=0.0, retries=1, waiting=waiting))
+    waits = f"Waiting for {fake.url} (it answers 503):"
+    assert said[1:] == [f"{waits} 5 more tries, the next one in 0 s.", f"{waits} one more try, the next one in 0 s."]
 
 
 def test_the_key_is_in_no_file_of_the_catalogue_and_in_no_message(library):
@@ -165,17 +263,46 @@ def test_what_cannot_be_asked_for_is_refused(library, line, message):
     assert message in err
 
 
+def test_a_service_says_when_the_next_round_is_and_prints_each_as_one_object(capsys):
+    photo = Change("1", "a.jpg", "visterm/cat", 0.97)
+    rounds = [Round(pushed=Pushed(written=1, changes=[photo])), ServiceError("http://nas gives no answer."), Round()]
+
+    def work():
+        if not rounds:
+            raise KeyboardInterrupt
+        found = rounds.pop(0)
+        if isinstance(found, ServiceError):
+            raise found
+        return found
+
+    serve_rounds(work, 0.01, Shown("Immich", json=True, each=False, dry_run=False))
+    out, err = capsys.readouterr()
+    pair, first, second = map(json.loads, out.splitlines())
+    assert pair == photo.as_dict() == {
+        "photo": "1", "name": "a.jpg", "tag": "visterm/cat", "change": "written", "confidence": 0.97
+    }  # fmt: skip
+    assert (first["written"], second["written"], first["dry_run"]) == (1, 0, False)
+    at, then = (datetime.fromisoformat(first[name]) for name in ("at", "next"))
+    assert None not in (at.utcoffset(), then.utcoffset())
+    lines = err.splitlines()
+    assert re.search(r"\d\d:\d\d \S+ 1 tag written; next round at (\S+ )?\d\d:\d\d \S+$", lines[0])
+    assert re.search(r"\d\d:\d\d \S+ http://nas gives no answer\. Next try at (\S+ )?\d\d:\d\d \S+\.$", lines[1])
+    assert lines[-1] == "Stopped; nothing half-written is left behind."
+
+
 def test_as_a_service_it_goes_on_after_the_server_s_death_and_ends_on_sigterm(calm):
     fake, folder = calm
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TZ": "UTC"}
     command = [sys.executable, "-m", "visterm", "sync", "catalogue", "--every", "1s", "--precision", "0.6"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment) as service:
         ends = threading.Timer(300, service.kill)
         ends.start()
         lines = iter(service.stderr)
-        assert "tags written" in next(lines)
+        assert "Immich gets predictions as tags under visterm/, with precision 0.6" in next(lines)
+        clock = r"(\d{4}-\d\d-\d\d )?\d\d:\d\d UTC"
+        assert re.fullmatch(rf"{clock} \d+ tags written; next round at {clock}\n", next(lines))
         fake.fail(lambda handler, work: handler.send(work()._replace(content=b"<html>", kind="text/html")), times=1)
-        assert any("Next try in" in line for line in lines)
+        assert any(re.search(f"Next try at {clock}", line) for line in lines)
         photo = fake.add_photo("new.jpg", picture("red", 4711))
         fake.photos[photo].updated = fake.now()
         assert any("1 photo new" in line for line in lines)

@@ -76,7 +76,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Other programs": {
         "connect": ("connect", "Make a catalogue of a library in Immich or PhotoPrism."),
-        "sync": ("sync", "Follow such a library, and write predictions there."),
+        "sync": ("sync", "Follow a connected library, and write predictions there."),
     },
     "Look inside": {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),

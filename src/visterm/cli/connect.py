@@ -16,28 +16,30 @@ from visterm.core.wording import count_of
 
 EXAMPLES = (
     ("visterm connect immich http://nas:2283 --key-file key -o catalogue", "learn its tags"),
+    ("visterm connect immich http://nas:2283 --words words.txt -o catalogue", "no tags yet"),
     ("visterm connect immich http://nas:2283 --run run -o catalogue", "with a run"),
-    ("visterm sync catalogue --dry-run", "then: what to write?"),
+    ("visterm sync catalogue --dry-run", "next: what to write?"),
 )
 
 KeyFile = Annotated[
     Path | None,
     options.input_option(
         "--key-file",
-        help="A file with the key, which only you can read [default: the environment variable IMMICH_API_KEY or "
-        "PHOTOPRISM_TOKEN].",
+        help="The file with the server's API key; nobody else may read it (chmod 600) [default: the environment "
+        "variable IMMICH_API_KEY or PHOTOPRISM_TOKEN].",
         metavar="FILE",
     ),
 ]
 
 
 def connect(
-    program: Annotated[str, options.argument(help="immich or photoprism.")],
+    program: Annotated[str, options.argument(help="The program: immich or photoprism.")],
     url: Annotated[str, options.argument(help="The address of its server, such as http://nas:2283.")],
     out: Annotated[Path, options.output_option("-o", "--out", help="The catalogue to make or update, a folder.")],
     key_file: KeyFile = None,
     run: Annotated[
-        Path | None, options.model_option("--run", help="Use this run; by default one is learned from the tags there.")
+        Path | None,
+        options.model_option("--run", help="Use a run that you have, instead of learning one from the tags there."),
     ] = None,
     encoder: options.EncoderName = None,
     encoder_set: options.EncoderSettings = None,
@@ -52,8 +54,9 @@ def connect(
 ) -> None:
     """Make a catalogue of a library in Immich or PhotoPrism.
 
-    Fetches a preview of each photo, learns the tags that people gave, and indexes the photos. Nothing is written there:
-    `visterm sync` does that. Run it again to go on after a stop. The exit code is 3 if photos were skipped.
+    Fetches a preview of each photo, learns the tags that people gave, and indexes the photos. It only reads there:
+    `visterm sync` writes. If no photo has a tag yet, name words to look for (--words). After a stop, run it again: it
+    goes on. The exit code is 3 if photos were skipped.
     """
     from visterm.connectors.connect import connect as make
     from visterm.connectors.contract import connector_class, open_library
@@ -62,7 +65,7 @@ def connect(
     from visterm.tagging.tagger import Tagger
 
     key = read_key(key_file, connector_class(program).key_variable)
-    library = open_library(program, url, key)
+    library = open_library(program, url, key, say)
     request = FitRequest(
         encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"), model=model,
         model_params=options.settings(set_, "--set"), words=words or (), word_vectors=word_vectors, seed=seed,

@@ -15,6 +15,7 @@ from visterm.core.remote import as_path
 EXAMPLES = (
     ("visterm info run", "counts, settings, figures"),
     ("visterm info run --plot history.png", "draw how training went"),
+    ("visterm info catalogue", "photos, tags, runs, what was done last"),
     ("visterm info catalogue --check", "look for damage"),
 )
 
@@ -48,15 +49,21 @@ def info(
     run: Annotated[
         Path,
         typer.Argument(
+            metavar="FOLDER",
             help="A run, a catalogue, a features folder, or a folder written by `annotate -o`.",
             show_default=False,
             parser=as_path,
         ),
     ],
     plot: Annotated[
-        Path | None, typer.Option(help="Draw how training went, to a .png, .jpg or .webp file.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Of a run: draw its loss and measures by epoch into this file (.png, .jpg, .webp).", show_default=False
+        ),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check a run or a catalogue for damage.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Of a run or a catalogue: read all its files, and report damage.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Show what is in a run, a catalogue or a features folder."""

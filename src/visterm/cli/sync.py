@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,23 +14,23 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.connect import KeyFile, say_unusable
-from visterm.cli.output import emit, list_skipped, say, show
-from visterm.cli.progress import Bars, duration
+from visterm.cli.output import emit, list_skipped, percent, say, show
+from visterm.cli.progress import Bars
 from visterm.core.errors import ServiceError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.connectors.push import Pushed
-    from visterm.connectors.sync import Round
+    from visterm.connectors.push import Change, Pushed
+    from visterm.connectors.sync import Round, Settings
     from visterm.library.catalogue import Catalogue
     from visterm.store.connected import Connection
 
 EXAMPLES = (
     ("visterm sync catalogue --dry-run", "show what would be written"),
-    ("visterm sync catalogue", "write it"),
-    ("visterm sync catalogue --undo", "take back all that visterm wrote"),
+    ("visterm sync catalogue --precision 0.8", "write it; more tags, of which more are wrong"),
     ("visterm sync catalogue --every 1h", "as a service"),
+    ("visterm sync catalogue --undo", "take back all that visterm wrote"),
 )
 
 
@@ -38,44 +39,63 @@ def sync(
     precision: Annotated[
         float | None,
         options.which_option(
-            help="Write predictions of which this share is expected to be right [default: 0.9].",
+            help="Write predictions of which this share should be right, over all photos of a tag [default: 0.9].",
             callback=options.in_range("--precision", above=0, below=1),
         ),
     ] = None,
+    k: Annotated[
+        int | None, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit [default: 0].")
+    ] = None,
     parent: Annotated[
         str | None,
-        options.output_option(help="The tag under which predictions are written [default: visterm].", metavar="TAG"),
+        options.output_option(
+            help="In Immich: the tag under which predictions are written [default: visterm].", metavar="TAG"
+        ),
     ] = None,
     as_own: Annotated[
-        bool, options.output_option("--as-own", help="Write predictions as your own tags, not under a parent tag.")
+        bool,
+        options.output_option(
+            "--as-own", help="In Immich: write predictions as your own tags. To go back: --parent visterm."
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, options.output_option("--dry-run", help="Read and learn, and show what would be written there.")
+        bool,
+        options.output_option(
+            "--dry-run",
+            help="Change nothing there, and show what would be written. The catalogue here reads and learns all the "
+            "same, and may use a new run.",
+        ),
+    ] = False,
+    each: Annotated[
+        bool, options.output_option("--each", help="List each photo with its tags, not one line per tag.")
     ] = False,
     undo: Annotated[
-        bool, options.output_option("--undo", help="Take back exactly what this catalogue has written there.")
+        bool,
+        options.output_option(
+            "--undo", help="Take back exactly what this catalogue has written there. The next round would write again."
+        ),
     ] = False,
     every: Annotated[
-        str | None, options.output_option(help="Go on as a service, one round each time: 30m, 1h.", metavar="TIME")
+        str | None, options.output_option(help="Run as a service, and do a round this often: 30m, 1h.", metavar="TIME")
     ] = None,
     url: Annotated[
-        str | None, options.input_option("--url", help="The server's address, where it has changed.", metavar="URL")
+        str | None, options.input_option("--url", help="The server's address, if it has changed.", metavar="URL")
     ] = None,
     key_file: KeyFile = None,
     jobs: options.Jobs = None,
     skipped: options.SkippedFile = None,
     json: options.Json = False,
 ) -> None:
-    """Follow such a library, and write predictions there.
+    """Follow a connected library, and write predictions there.
 
-    Fetches new photos, learns where people changed tags, and writes confident predictions under a tag of visterm's own.
-    People's tags are never taken away, and what people take off is not suggested again. --parent, --as-own and
-    --precision are remembered. The exit code is 3 if photos were skipped.
+    One round reads new and changed photos, learns again if people changed tags, and writes predictions that are sure
+    enough. People's tags are never taken away, and what people take off is not suggested again. The catalogue remembers
+    --precision, -k, --parent and --as-own for the next rounds. The exit code is 3 if photos were skipped.
     """
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
         raise UserError("--every goes on for ever; --dry-run and --undo are done once. Leave one out.")
-    from visterm.connectors.sync import MAKE_ONE, Settings
+    from visterm.connectors.sync import MAKE_ONE, Settings, library_of
     from visterm.connectors.sync import sync as one_round
     from visterm.connectors.sync import undo as take_back
     from visterm.core.persist import folder_kind
@@ -85,18 +105,19 @@ def sync(
         raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {MAKE_ONE}")
     opened = Catalogue.load(catalogue, n_jobs=jobs)
     connection = _named(opened, url, key_file)
-    settings = Settings.of(connection).changed(
-        connection.kind, parent=parent, as_own=as_own, precision=precision
-    )  # fmt: skip
+    shown = Shown(connection.title, json=json, each=each, dry_run=dry_run)
     if undo:
-        found = take_back(opened, _library(connection), dry_run=dry_run, progress=Bars())
-        _show_undone(found, json=json, dry_run=dry_run)
+        found = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
+        shown.undone(found, catalogue)
         return
+    before = Settings.of(connection)
+    settings = before.changed(connection.kind, parent=parent, as_own=as_own, precision=precision, k=k)
+    _say_settings(connection._replace(settings=settings.as_dict()), before, settings, dry_run=dry_run)
     if seconds is not None:
-        _serve(lambda: one_round(opened, _library(connection), settings, progress=SILENT), seconds, json=json)
+        serve_rounds(lambda: one_round(opened, library_of(connection, say), settings, progress=SILENT), seconds, shown)
         return
-    done = one_round(opened, _library(connection), settings, dry_run=dry_run, progress=Bars())
-    _show_round(done, json=json, dry_run=dry_run)
+    done = one_round(opened, library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
+    shown.round(done, settings.precision)
     raise typer.Exit(list_skipped(done.pulled.skipped, skipped))
 
 
@@ -119,58 +140,100 @@ def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Conn
     return connection
 
 
-def _library(connection: Connection) -> Any:
-    from visterm.connectors.sync import library_of
-
-    return library_of(connection)
-
-
-def _show_round(done: Round, *, json: bool, dry_run: bool) -> None:
-    for remark in done.remarks:
-        say(remark)
-    say_unusable(done.pulled.unusable)
-    if done.learned:
-        say(f"Learned {done.learned}")
-    for reason, n in done.pushed.reasons.most_common(3):
-        say(f"Refused {count_of(n, 'tag')}: {reason}")
-    _show_changes(done.pushed, json=json, dry_run=dry_run)
-    if not dry_run:
-        say(f"Done: {done.line()}.")
-    if json:
-        emit({**done.as_dict(), "totals": _totals(done.pushed)} if dry_run else done.as_dict())
+def _say_settings(connection: Connection, before: Settings, settings: Settings, *, dry_run: bool) -> None:
+    """Print how predictions are written, and whether that is remembered."""
+    remembered = ""
+    if settings != before:
+        remembered = " (not remembered by a dry run)" if dry_run else ", and in the next rounds, too"
+    elif settings != type(settings)().changed(connection.kind):
+        remembered = ", as remembered from an earlier round"
+    say(f"{connection.title} gets {connection.writes()}{remembered}.")
 
 
-def _show_undone(found: Pushed, *, json: bool, dry_run: bool) -> None:
-    _show_changes(found, json=json, dry_run=dry_run)
-    for reason, n in found.reasons.most_common(3):
-        say(f"Kept {count_of(n, 'tag')} there: {reason}")
-    if not dry_run:
-        say(f"Took back {count_of(found.taken, 'tag')}.")
-    if json:
-        emit({"totals": _totals(found)} if dry_run else found.as_dict())
+class Shown:
+    """Prints what rounds did: for people a line per tag of a dry run, in JSON each pair and then the counts."""
 
+    def __init__(self, title: str, *, json: bool, each: bool, dry_run: bool) -> None:
+        self._title, self._json, self._each, self._dry_run = title, json, each, dry_run
 
-def _show_changes(pushed: Pushed, *, json: bool, dry_run: bool) -> None:
-    """List what a dry run would do."""
-    if not dry_run:
-        return
-    for change in pushed.changes:
-        if json:
-            emit(change.as_dict())
-        elif change.confidence is None:
-            show(f"{change.name}: - {change.tag}")
+    def round(self, done: Round, precision: float) -> None:
+        """Print a round that was done alone."""
+        for remark in done.remarks:
+            say(remark)
+        say_unusable(done.pulled.unusable)
+        if done.learned:
+            say(f"Learned {done.learned}")
+        for reason, n in done.pushed.reasons.most_common(3):
+            say(f"Refused {count_of(n, 'tag')}: {reason}")
+        self.changes(done.pushed)
+        if self._dry_run:
+            self._would(done.pushed)
+            explain_chances(done.pushed.changes, precision)
         else:
-            show(f"{change.name}: + {change.tag} ({change.confidence:.0%})")
-    counts = _totals(pushed)
-    say(f"Would write {count_of(counts['add'], 'tag')}, and take back {counts['take']:,}; nothing was written.")
+            say(f"Done: {done.line()}.")
+        self.emit(done.as_dict())
+
+    def undone(self, found: Pushed, catalogue: Path) -> None:
+        """Print what was taken back."""
+        self.changes(found)
+        for reason, n in found.reasons.most_common(3):
+            say(f"Kept {count_of(n, 'tag')} there: {reason}")
+        if self._dry_run:
+            self._would(found)
+        else:
+            say(
+                f"Took back {count_of(found.taken, 'tag')}. The next visterm sync {catalogue} would write them again: "
+                "stop the service if there is one. For fewer tags, raise --precision or set -k."
+            )
+        self.emit(found.as_dict())
+
+    def changes(self, pushed: Pushed) -> None:
+        """List what was written and taken back, or would be: a line per tag of a dry run, unless each is to be seen."""
+        if self._json:
+            for change in pushed.changes:
+                emit(change.as_dict())
+        elif self._each:
+            for change in pushed.changes:
+                sure = "" if change.confidence is None else f" ({percent(change.confidence)})"
+                show(f"{change.name}: {'-' if change.confidence is None else '+'} {change.tag}{sure}")
+        elif self._dry_run:
+            for line in lines_of_tags(pushed.changes):
+                show(line)
+
+    def emit(self, counts: dict[str, Any], **more: str) -> None:
+        """Print the counts, of a dry run and of a real round by the same names."""
+        if self._json:
+            emit({"dry_run": self._dry_run, **more, **counts})
+
+    def _would(self, pushed: Pushed) -> None:
+        written, taken = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
+        say(f"Would write {written}, and take back {taken}; nothing was changed in {self._title}.")
 
 
-def _totals(pushed: Pushed) -> dict[str, int]:
-    n_taken = sum(change.confidence is None for change in pushed.changes)
-    return {"add": len(pushed.changes) - n_taken, "take": n_taken}
+def lines_of_tags(changes: Iterable[Change]) -> list[str]:
+    """Return a line for each tag, those of most photos first: ``+ visterm/cat: 12 photos, 97% to 61%``."""
+    by_tag: dict[tuple[bool, str], list[float]] = {}
+    for change in changes:
+        by_tag.setdefault((change.confidence is not None, change.tag), []).append(change.confidence or 0.0)
+    lines = []
+    for (is_written, tag), chances in sorted(by_tag.items(), key=lambda found: (-len(found[1]), found[0])):
+        line = f"{'+' if is_written else '-'} {tag}: {count_of(len(chances), 'photo')}"
+        first, last = percent(max(chances)), percent(min(chances))
+        lines.append(line + (f", {first if first == last else f'{first} to {last}'}" if is_written else ""))
+    return lines
 
 
-def _serve(work: Callable[[], Round], seconds: float, *, json: bool) -> None:
+def explain_chances(changes: Iterable[Change], precision: float) -> None:
+    """Print why single predictions may be less sure than the precision, if some are."""
+    least = min((change.confidence for change in changes if change.confidence is not None), default=1.0)
+    if least < precision:
+        say(
+            f"--precision {precision:g} is the share that should be right of all photos with a tag, as on photos held "
+            f"out from learning. So a single photo may be less sure, here down to {percent(least)}."
+        )
+
+
+def serve_rounds(work: Callable[[], Round], seconds: float, shown: Shown) -> None:
     """Do a round each time until SIGTERM or Ctrl-C; a server that is away for a while is no end."""
 
     def stop(*_: object) -> None:
@@ -179,17 +242,23 @@ def _serve(work: Callable[[], Round], seconds: float, *, json: bool) -> None:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         while True:
-            began = time.monotonic()
-            at = time.strftime("%Y-%m-%d %H:%M")
+            began, at = time.monotonic(), datetime.now().astimezone()
+            done: Round | ServiceError | StorageError
             try:
                 done = work()
             except (ServiceError, StorageError) as error:
-                say(f"{at} {error} Next try in {duration(seconds)}.")
+                done = error
+            wait = max(0.0, began + seconds - time.monotonic())
+            then = datetime.now().astimezone() + timedelta(seconds=wait)
+            when = f"{then:%H:%M %Z}" if then.date() == at.date() else f"{then:%Y-%m-%d %H:%M %Z}"
+            if isinstance(done, Exception):
+                say(f"{at:%Y-%m-%d %H:%M %Z} {done} Next try at {when}.")
             else:
-                say(f"{at} {'; '.join([done.line(), *done.remarks])}")
-                if json:
-                    emit({"at": at, **done.as_dict()})
-            time.sleep(max(0.0, began + seconds - time.monotonic()))
+                say(f"{at:%Y-%m-%d %H:%M %Z} {'; '.join([done.line(), *done.remarks])}; next round at {when}")
+                shown.changes(done.pushed)
+                times = {"at": at.isoformat(timespec="seconds"), "next": then.isoformat(timespec="seconds")}
+                shown.emit(done.as_dict(), **times)
+            time.sleep(wait)
     except KeyboardInterrupt:
         say("Stopped; nothing half-written is left behind.")
     finally:

@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import ClassVar, NamedTuple, Protocol, cast
 
 from visterm.core.errors import UserError
+from visterm.core.progress import Say, silent
+from visterm.core.web_client import Patience, Waiting
 from visterm.core.wording import one_of
 
 KINDS = {"immich": "visterm.connectors.immich:Immich", "photoprism": "visterm.connectors.photoprism:PhotoPrism"}
@@ -109,12 +111,13 @@ class RemoteLibrary(Protocol):
         """Take tags out; pairs, tags and photos that are not there are no error. Returns what the server kept."""
 
 
-def open_library(kind: str, address: str, key: str) -> RemoteLibrary:
+def open_library(kind: str, address: str, key: str, say: Say = silent) -> RemoteLibrary:
     """Return the connector of a program for the server at an address; nothing is asked yet.
 
-    Raises UserError if there is no such connector, or the address is none.
+    `say` takes a line when the server gives no answer for some seconds. Raises UserError if there is no such connector,
+    or the address is none.
     """
-    return connector_class(kind)(address, key)
+    return connector_class(kind)(address, key, Patience(waiting=Waiting(say)))
 
 
 def connector_class(kind: str) -> Connector:
@@ -132,5 +135,5 @@ class Connector(Protocol):
     nested: ClassVar[bool]
     key_variable: ClassVar[str]
 
-    def __call__(self, address: str, key: str) -> RemoteLibrary:
+    def __call__(self, address: str, key: str, patience: Patience = ..., /) -> RemoteLibrary:
         """Make one for a server."""

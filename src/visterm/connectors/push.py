@@ -29,20 +29,19 @@ class Change(NamedTuple):
     photo: str  # As the program names it
     name: str  # Of its file there
     tag: str  # As it stands there
-    confidence: float | None = None  # Of one that is written
+    confidence: float | None = None  # Of one that is written; None: it is taken back
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in JSON."""
-        return {"photo": self.photo, "name": self.name} | (
-            {"take": self.tag}
-            if self.confidence is None
-            else {"add": self.tag, "confidence": round(self.confidence, 4)}
-        )
+        told = {"photo": self.photo, "name": self.name, "tag": self.tag}
+        if self.confidence is None:
+            return told | {"change": "taken"}
+        return told | {"change": "written", "confidence": round(self.confidence, 4)}
 
 
 @dataclass(slots=True)
 class Pushed:
-    """What was written there."""
+    """What was written there; of a dry run what would be."""
 
     wanted: int = 0  # Pairs that are to be there
     written: int = 0  # Pairs that are there now, read again
@@ -50,7 +49,7 @@ class Pushed:
     refused: int = 0
     """Pairs that the server did not take, or did not keep; they are tried again the next time."""
     reasons: Counter[str] = field(default_factory=Counter)
-    changes: list[Change] = field(default_factory=list)  # Of a dry run: all that would be written or taken
+    changes: list[Change] = field(default_factory=list)  # All pairs that were written or taken
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in JSON."""
@@ -90,6 +89,7 @@ def push(
     *,
     parent: str | None,
     precision: float,
+    k: int = 0,
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> Pushed:
@@ -98,23 +98,19 @@ def push(
     Tags that people gave or accepted in the catalogue are written, too. A pair that they gave in the other program is
     not; what they took off or rejected is not, and is taken back if it was ours. Without confidences no prediction is
     written, and none is taken back. `parent` is the tag under which all of ours lie; None: they are written as people's
-    own.
+    own. A photo gets at most `k` predictions, the surest; 0: all that are sure enough.
     """
     connected = catalogue.stored.connected
     ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*OURS, OFF)}
-    wanted = {(pair.photo_id, pair.text): pair for pair in _wanted(catalogue, parent, precision, progress)}
+    limits = Limits(k, precision=precision)
+    wanted = {(pair.photo_id, pair.text): pair for pair in _wanted(catalogue, parent, limits, progress)}
     leaving = [pair for key, pair in ours.items() if pair.state == WRITTEN and pair.here and key not in wanted]
     if not has_cutoffs(catalogue):
         leaving = _known_to_people(catalogue, leaving)
     fresh = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
     if dry_run:
-        return Pushed(
-            wanted=len(wanted),
-            changes=[
-                *(Change(pair.remote_id, pair.name, pair.text) for pair in leaving),
-                *(Change(pair.remote_id, pair.name, pair.text, pair.confidence) for pair in fresh),
-            ],
-        )
+        changes = [*map(_taken, leaving), *map(_written, fresh)]
+        return Pushed(len(wanted), written=len(fresh), taken=len(leaving), changes=changes)
     found = Pushed(wanted=len(wanted))
     with reported(progress, "write tags", len(leaving) + len(fresh)):
         _take(connected, library, leaving, found, progress)
@@ -130,11 +126,18 @@ def take_all(
     connected, found = catalogue.stored.connected, Pushed()
     ours = connected.pairs(WRITTEN)
     if dry_run:
-        found.changes = [Change(pair.remote_id, pair.name, pair.text) for pair in ours]
-        return found
+        return Pushed(taken=len(ours), changes=[*map(_taken, ours)])
     with reported(progress, "take tags back", len(ours)):
         _take(connected, library, ours, found, progress)
     return found
+
+
+def _written(pair: _Wanted) -> Change:
+    return Change(pair.remote_id, pair.name, pair.text, pair.confidence)
+
+
+def _taken(pair: LoggedPair) -> Change:
+    return Change(pair.remote_id, pair.name, pair.text)
 
 
 def has_cutoffs(catalogue: Catalogue) -> bool:
@@ -153,12 +156,12 @@ def _known_to_people(catalogue: Catalogue, pairs: Sequence[LoggedPair]) -> list[
     return [pair for pair in pairs if (pair.image_id, tag_key(pair.tag)) in known]
 
 
-def _wanted(catalogue: Catalogue, parent: str | None, precision: float, progress: Progress) -> Iterator[_Wanted]:
+def _wanted(catalogue: Catalogue, parent: str | None, limits: Limits, progress: Progress) -> Iterator[_Wanted]:
     """Yield the pairs that are to be there: those of ours that are there already, too."""
     stored = catalogue.stored
     spellings = {} if parent is not None else _spellings(stored.connected)
     ids = {path: state.id for path, state in stored.images.files().items()}
-    for some in _parts(_items(catalogue, precision, progress), CHUNK):
+    for some in _parts(_items(catalogue, limits, progress), CHUNK):
         of_image = {ids[str(item.path)]: item for item in some if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(of_image)
         ours = {
@@ -176,10 +179,10 @@ def _wanted(catalogue: Catalogue, parent: str | None, precision: float, progress
                     yield _Wanted(photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence or 1.0)
 
 
-def _items(catalogue: Catalogue, precision: float, progress: Progress) -> Iterator[ExportItem | Skipped]:
+def _items(catalogue: Catalogue, limits: Limits, progress: Progress) -> Iterator[ExportItem | Skipped]:
     """Yield the tags of each image; predictions only where the run knows how precise they are."""
     if has_cutoffs(catalogue):
-        yield from CatalogueSource(catalogue).items(Limits(precision=precision), progress)
+        yield from CatalogueSource(catalogue).items(limits, progress)
         return
     stored = catalogue.stored
     held, rejected = stored.tags.held(), stored.tags.rejected()
@@ -217,12 +220,11 @@ def _write(
     asked = [Pair(pair.remote_id, pair.text, pair.confidence) for pair in pairs]
     refused = library.add(asked)
     there = library.there(asked)
-    stored.connected.set_state(
-        WRITTEN, [(pair.photo_id, pair.text) for pair in pairs if (pair.remote_id, pair.text) in there]
-    )
-    n_written = sum((pair.remote_id, pair.text) in there for pair in pairs)
-    found.written += n_written
-    found.note_refused(refused, len(pairs) - n_written)
+    written = [pair for pair in pairs if (pair.remote_id, pair.text) in there]
+    stored.connected.set_state(WRITTEN, [(pair.photo_id, pair.text) for pair in written])
+    found.written += len(written)
+    found.changes += map(_written, written)
+    found.note_refused(refused, len(pairs) - len(written))
     progress.advance(len(pairs))
 
 
@@ -234,14 +236,17 @@ def _take(
         connected.set_state(LEAVING, [(pair.photo_id, pair.text) for pair in some])
         asked = [Pair(pair.remote_id, pair.text) for pair in some]
         refused = library.take(asked)
-        n_left = _settle(connected, [pair._replace(state=LEAVING) for pair in some], library.there(asked))
-        found.taken += len(some) - n_left
-        found.note_refused(refused, n_left)
+        left = library.there(asked)
+        _settle(connected, [pair._replace(state=LEAVING) for pair in some], left)
+        gone = [pair for pair in some if (pair.remote_id, pair.text) not in left]
+        found.taken += len(gone)
+        found.changes += map(_taken, gone)
+        found.note_refused(refused, len(some) - len(gone))
         progress.advance(len(some))
 
 
-def _settle(connected: Connected, pairs: Sequence[LoggedPair], there: set[tuple[str, str]]) -> int:
-    """Put pairs into the state that they were found in, and return how many are there."""
+def _settle(connected: Connected, pairs: Sequence[LoggedPair], there: set[tuple[str, str]]) -> None:
+    """Put pairs into the state that they were found in."""
     by_state: dict[str, list[tuple[int, str]]] = {WRITTEN: [], TAKEN: [], PLANNED: []}
     for pair in pairs:
         is_there = (pair.remote_id, pair.text) in there
@@ -250,7 +255,6 @@ def _settle(connected: Connected, pairs: Sequence[LoggedPair], there: set[tuple[
     connected.forget(by_state.pop(PLANNED))  # it never was there
     for state, keys in by_state.items():
         connected.set_state(state, keys)
-    return len(by_state[WRITTEN])
 
 
 def _parts(entries: Iterable[Any], n: int = ASKED) -> Iterator[list[Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from visterm.connectors.keys import check_allowed, read_key
 from visterm.connectors.pull import Pulled, fetch_previews, find_deleted, folder_of, preview_file, read_changes, take_in
 from visterm.connectors.push import Pushed, has_cutoffs, push, recover, take_all
 from visterm.core.errors import DataError, StorageError, UserError
-from visterm.core.progress import SILENT, Progress
+from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import clean_tag, tag_fault
 from visterm.core.wording import count_of
 from visterm.library.learn import in_words
@@ -38,6 +38,7 @@ class Settings:
 
     parent: str | None = PARENT  # The tag above ours; None: as the user's own tags
     precision: float = PRECISION  # Share of the written tags that are expected to be right
+    k: int = 0  # Most predictions of a photo; 0: all that are sure enough
 
     @classmethod
     def of(cls, connection: Connection) -> Settings:
@@ -45,7 +46,13 @@ class Settings:
         return cls(**connection.settings)
 
     def changed(
-        self, kind: str, *, parent: str | None = None, as_own: bool = False, precision: float | None = None
+        self,
+        kind: str,
+        *,
+        parent: str | None = None,
+        as_own: bool = False,
+        precision: float | None = None,
+        k: int | None = None,
     ) -> Settings:
         """Return these with what is given in place of what was; None leaves a setting.
 
@@ -63,12 +70,14 @@ class Settings:
             if fault is not None:
                 raise UserError(f"--parent {parent!r} {fault}; expected a tag such as {PARENT}.")
         return Settings(
-            None if as_own or not nested else parent or self.parent, self.precision if precision is None else precision
+            None if as_own or not nested else parent or self.parent,
+            self.precision if precision is None else precision,
+            self.k if k is None else k,
         )
 
     def as_dict(self) -> dict[str, Any]:
         """Return them as they are stored."""
-        return {"parent": self.parent, "precision": self.precision}
+        return asdict(self)
 
 
 @dataclass(slots=True)
@@ -105,15 +114,15 @@ def connection_of(catalogue: Catalogue) -> Connection:
     return found
 
 
-def library_of(connection: Connection) -> RemoteLibrary:
-    """Return the library of a connection, with its key.
+def library_of(connection: Connection, say: Say = silent) -> RemoteLibrary:
+    """Return the library of a connection, with its key; `say` takes a line while the server is waited for.
 
     Raises UserError if the key cannot be read, or this user has not said that it belongs to that server.
     """
     check_allowed(connection.address, connection.key_file)
     file = None if connection.key_file is None else Path(connection.key_file)
     key = read_key(file, connector_class(connection.kind).key_variable)
-    return open_library(connection.kind, connection.address, key)
+    return open_library(connection.kind, connection.address, key, say)
 
 
 def sync(
@@ -124,9 +133,10 @@ def sync(
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> Round:
-    """Do one round; a `dry_run` reads and learns, and only lists what it would write.
+    """Do one round; a `dry_run` changes nothing there, and only lists what it would write.
 
-    A kill at any time loses nothing, and the next round goes on. Raises ServiceError if the server goes away.
+    It reads and learns as any round does, as it would else list what an older run predicts. A kill at any time loses
+    nothing, and the next round goes on. Raises ServiceError if the server goes away.
     """
     stored = catalogue.stored
     with _alone(catalogue):
@@ -139,9 +149,7 @@ def sync(
             done.remarks.append(
                 "No predictions are written: the run knows no confidences yet. Tag at least 100 photos, or review some."
             )
-        done.pushed = push(
-            catalogue, library, parent=settings.parent, precision=settings.precision, dry_run=dry_run, progress=progress
-        )
+        done.pushed = push(catalogue, library, **settings.as_dict(), dry_run=dry_run, progress=progress)
         if has_cutoffs(catalogue) and not done.pushed.wanted:
             done.remarks.append(
                 f"No prediction is sure enough to be written: of each tag, {settings.precision:.0%} are to be right. "

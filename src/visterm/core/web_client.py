@@ -5,17 +5,20 @@ from __future__ import annotations
 import http.client
 import re
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from visterm.core.errors import ServiceError, UserError
+from visterm.core.progress import Say
 
 MOST_BYTES = 2**24  # Of an answer, where the caller does not say otherwise
 MOST_CONNECTING = 10.0  # Seconds, at most, until a connection stands: a computer that is off gives no answer
 LONGEST_WAIT = 30.0  # Seconds between two tries, at most
 LONGEST_SHOWN = 300  # Letters of an answer that a message repeats
+SOON = 3.0  # Seconds of tries after which a message says that a server is waited for
 PASSING = (408, 429, 500, 502, 503, 504)
 """Statuses of a server that is starting, busy or behind a proxy that does not reach it."""
 _PRINTED = re.compile("[!-~]+")  # No spaces, no letters beyond ASCII
@@ -36,6 +39,34 @@ class Answer(NamedTuple):
         return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
 
 
+class Waiting:
+    """Says in one line that a server fails and is waited for; the next time only after it has answered.
+
+    Requests of several threads share it. `after` are the seconds from the first try on in which nothing is said.
+    """
+
+    def __init__(self, say: Say, after: float = SOON) -> None:
+        self._say, self._after = say, after
+        self._lock, self._said = threading.Lock(), False
+
+    def goes_on(self, url: str, reason: str, *, waited: float, wait: float, left: int) -> None:
+        """Take note of a try that failed, `waited` seconds after the first; in `wait` seconds comes one of `left`."""
+        with self._lock:
+            if self._said or waited < self._after:
+                return
+            self._said = True
+        parts = urlsplit(url)
+        tries = "one more try" if left == 1 else f"{left} more tries"
+        self._say(
+            f"Waiting for {parts.scheme}://{parts.netloc} ({reason.rstrip('.')}): "
+            f"{tries}, the next one in {wait:.0f} s."
+        )
+
+    def ends(self) -> None:
+        """Take note of a good answer."""
+        self._said = False
+
+
 class Patience(NamedTuple):
     """How long a server is waited for."""
 
@@ -43,6 +74,7 @@ class Patience(NamedTuple):
     retries: int = 5  # Tries after the first one
     wait: float = 1.0  # Seconds before the second try; twice that before the third, and so on
     refused: bool = True  # Whether a connection that is refused is tried again: the server may be starting anew
+    waiting: Waiting | None = None  # Who says that it is tried again
 
 
 def server_address(url: str, parameter: str) -> str:
@@ -78,6 +110,7 @@ def ask(
     (`visterm.core.object_stores.is_named`). Raises ServiceError if it cannot be reached, or its answer is larger than
     `most` bytes.
     """
+    began = time.monotonic()
     for attempt in range(patience.retries + 1):
         asked = 0.0
         last = attempt == patience.retries
@@ -86,17 +119,23 @@ def ask(
         except ssl.SSLCertVerificationError as error:
             raise ServiceError(f"{url} has a certificate that cannot be trusted: {error.verify_message}.") from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
+            reason = str(error) or type(error).__name__
             if last or (isinstance(error, ConnectionRefusedError) and not patience.refused):
-                reason = str(error) or type(error).__name__
                 tries = f" ({attempt + 1} tries)" if attempt else ""
                 raise ServiceError(
                     f"{url} gives no answer: {reason.rstrip('.')}{tries}. Check the address, and that the server runs."
                 ) from error
         else:
             if last or answer.status not in PASSING:
+                if patience.waiting is not None and answer.status not in PASSING:
+                    patience.waiting.ends()
                 return answer
-            asked = answer.wait
-        time.sleep(min(max(patience.wait * 2**attempt, asked), LONGEST_WAIT))
+            asked, reason = answer.wait, f"it answers {answer.status}"
+        seconds = min(max(patience.wait * 2**attempt, asked), LONGEST_WAIT)
+        if patience.waiting is not None:
+            waited, left = time.monotonic() - began, patience.retries - attempt
+            patience.waiting.goes_on(url, reason, waited=waited, wait=seconds, left=left)
+        time.sleep(seconds)
     raise AssertionError("the last try returns or raises")
 
 

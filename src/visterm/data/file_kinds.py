@@ -34,6 +34,7 @@ OTHER, VIDEOS = "other", "video"
 HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In the order in which they are looked for
 HEIC_ADVICE = "pip install 'visterm[heif]'"
 VIDEO_ADVICE = "the program ffmpeg"
+READ_VIDEOS = "index and annotate read them"  # For commands that learn from photos
 RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
 
 _SHOWN = 3  # Suffixes that are named of a kind
@@ -105,7 +106,7 @@ class NotRead:
     def text(self) -> str:
         """Return the counts as a list: ``12 RAW files (.cr2), 4 others (.txt)``."""
         found = [
-            (kind.name, kind.noun, kind.advice if kind.name != VIDEOS or self.videos else "")
+            (kind.name, kind.noun, f"read with: {kind.advice}" if kind.name != VIDEOS or self.videos else READ_VIDEOS)
             for kind in KINDS
             if self.count(kind.name)
         ]
@@ -117,7 +118,7 @@ class NotRead:
         by_suffix = self.suffixes[kind]
         first = sorted(by_suffix, key=lambda suffix: (-by_suffix[suffix], suffix))
         named = ", ".join([suffix or "without ending" for suffix in first[:_SHOWN]])
-        return f"{named}{', ...' if len(first) > _SHOWN else ''}{f'; read with: {advice}' if advice else ''}"
+        return f"{named}{', ...' if len(first) > _SHOWN else ''}{f'; {advice}' if advice else ''}"
 
 
 def is_video(path: object) -> bool:

@@ -254,13 +254,11 @@ def _of_connection(stored: StoredCatalogue, found: Connection | None) -> dict[st
     """Return what a catalogue is connected to, and what the next round writes there; nothing of one of files."""
     if found is None:
         return {}
-    parent = found.settings.get("parent")
-    how = "as your own tags" if parent is None else f"as tags under {parent}/"
     return {
         "connected to": f"{found.kind} at {found.address}",
         "key file": found.key_file or "none: the key is in the environment",
         "last sync": found.synced or "not yet",
-        "next sync writes": f"predictions {how}, with precision {found.settings.get('precision')}",
+        "next sync writes": found.writes(),
         "photos there": stored.connected.count(),
         "tags written there": stored.connected.count_pairs(WRITTEN),
         "tags taken off there": stored.connected.count_pairs(OFF),

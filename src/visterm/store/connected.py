@@ -34,6 +34,13 @@ class Connection(NamedTuple):
         """The program's name for people."""
         return PROGRAMS.get(self.kind, self.kind)
 
+    def writes(self) -> str:
+        """Return how the next round writes predictions there, in words."""
+        parent, k = self.settings.get("parent"), self.settings.get("k")
+        how = "as your own tags" if parent is None else f"as tags under {parent}/"
+        most = f", at most {k} a photo" if k else ""
+        return f"predictions {how}, with precision {self.settings.get('precision')}{most}"
+
 
 class SeenPhoto(NamedTuple):
     """A photo as its server described it, before it has a number here."""

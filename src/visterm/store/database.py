@@ -74,6 +74,7 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
 }
 """From version n to n + 1, each run in one transaction with the change of the number."""
 
+SYNCHRONOUS = "FULL"  # What is committed is on disk, though the power fails
 BUSY_SECONDS = 30.0  # How long a statement waits while another process commits
 MOST_KEPT = 50_000  # Answers that are kept until the database changes
 MOST_KEPT_BYTES = 2**26  # Of the arrays among them
@@ -252,6 +253,7 @@ class Database:
         with self._used(path) as connection:
             target = sqlite3.connect(path)
             try:
+                target.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
                 connection.backup(target)
                 target.execute("PRAGMA journal_mode = WAL")
             finally:
@@ -332,7 +334,7 @@ class Database:
             connection.execute("PRAGMA foreign_keys = ON")
             if self.path is not None:
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = FULL")  # committed is on disk, though the power fails
+                connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         except sqlite3.OperationalError as error:
             connection.close()
             raise self._refused(error) or StorageError(

@@ -7,10 +7,12 @@ Requests and answers are those of its ``RequestFormat: vision`` (``internal/ai/v
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import numpy as np
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
@@ -18,6 +20,8 @@ from starlette.responses import Response
 from visterm.core.errors import ImageError
 from visterm.core.types import Tag
 from visterm.core.web_client import Patience, ask
+from visterm.tagging.annotating import cutoff_of
+from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
 from visterm.web.body_limit import JsonRoute, takes_pictures
 from visterm.web.errors import Refused, as_refused, json_answer
@@ -25,6 +29,7 @@ from visterm.web.schemas import STATUSES, errors
 from visterm.web.service import Service, service_of
 from visterm.web.uploads import data_content
 
+LOG = logging.getLogger("visterm.web")
 PRECISION = 0.9
 FEW = 5  # Labels of a run without confidences
 MOST_SURE = 0.99
@@ -144,6 +149,9 @@ async def labels(
     unexpected = [error for error in failed if not isinstance(error, ImageError)]
     if unexpected or len(failed) == len(found):
         raise (unexpected or failed)[0]
+    listed = together([one for one in found if not isinstance(one, BaseException)])
+    if not listed:
+        LOG.warning(*await service.searching.run(why_none, tagger, precision))
     version = await service.searching.run(lambda: service.catalogue.stored.origin.fingerprint)
     content = {
         "id": sent.id,
@@ -154,9 +162,21 @@ async def labels(
             "version": version,
             "resolution": getattr(tagger.encoder, "reading_side", None) or 0,
         },
-        "result": {"labels": together([one for one in found if not isinstance(one, BaseException)])},
+        "result": {"labels": listed},
     }
     return json_answer(content)
+
+
+def why_none(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
+    """Return why a photo gets no label, as arguments of a logger: the log repeats the same text seldom."""
+    if tagger.calibration is None:
+        return ("PhotoPrism got no label for a photo: none of its best tags has a photo that the run learned from.",)
+    cutoff = cutoff_of(tagger.calibration, precision=precision)
+    n_given = 0 if cutoff is None else int(np.isfinite(cutoff.least).sum())
+    no, fix = "PhotoPrism got no label for a photo: ", "For more labels, set a lower ?precision= in the Uri."
+    if not n_given:
+        return f"{no}no tag of the run reaches precision %g on held-out photos. {fix} Or tag more photos.", precision
+    return f"{no}none of the %d tags that can have precision %g is sure enough in it. {fix}", n_given, precision
 
 
 def together(found: list[list[Tag]]) -> list[dict[str, Any]]:
