@@ -148,7 +148,9 @@ def test_evaluate_measures_sibling_precision_by_an_is_a_file(run, library, tmp_p
 def test_neighbours_and_info_speak_json(run, catalogue):
     near = lines(visterm("neighbours", run, "tree", "-k", 4, "--json"))
     assert len(near) == 4
-    assert all(set(item) == {"tag", "score"} and item["tag"] != "tree" for item in near)
+    assert all(set(item) == {"tag", "score", "from"} and item["tag"] != "tree" for item in near)
+    assert near[0]["from"] == ["wsabie"]
+    assert visterm("neighbours", run, "tree").stdout.splitlines()[0].split() == ["tag", "similarity,", "by", "wsabie"]
     [facts] = lines(visterm("info", run, "--json"))
     assert facts["kind"] == "run"
     assert facts["model"] == "wsabie"

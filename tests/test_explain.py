@@ -299,11 +299,56 @@ def test_a_photo_that_gives_nothing_is_drawn_too(tmp_path):
 
 
 def test_what_cannot_be_explained_is_refused_with_what_can(pictures):
-    with pytest.raises(UserError, match=r"model 'knn' are no sums over features.*wsabie.*ridge"):
+    with pytest.raises(UserError, match=r"model 'knn' of this run are no sums over features.*--model wsabie"):
         explain(fitted(pictures, "knn", {"n_neighbors": 3, "power": 1}), pictures[0], "red")
     by_name = Tagger(encoder="ids", model="ridge").fit(["a", "b", "c"], tags=[["x"], ["y"], ["x"]])
-    with pytest.raises(UserError, match=r"encoder 'ids' does not know which places.*visterms"):
+    with pytest.raises(UserError, match=r"known by number have no features.*visterm neighbours"):
         explain(by_name, "a", "x")
+    assert by_name.tags_compared_by == ["ridge"]
+    assert [near.tag for near in by_name.neighbours("x")] == ["y"]
+
+
+HISTOGRAMS = ("histograms", {"colours": 6, "textons": 0, "levels": 2})
+
+
+def test_without_places_the_features_have_shares_that_sum_to_the_score_and_there_is_no_heat_map(pictures):
+    tagger = Tagger(model="ridge", encoder=HISTOGRAMS[0], encoder_params=HISTOGRAMS[1], n_jobs=1)
+    found = explain(tagger.fit(pictures, tags=TAGS), pictures[13], "red")
+    assert found.places == []
+    assert found.size == (72, 48)
+    assert sum_of(found) == pytest.approx(found.score, abs=1e-5)
+    assert sum(item.share for item in found.features) + found.bias == pytest.approx(found.score, abs=1e-5)
+    assert found.explained_by == ["ridge"]
+    assert "'histograms' does not know which places" in found.as_dict()["no_heat"]
+    with pytest.raises(UserError, match="There is no heat map: The encoder 'histograms'"):
+        heat(found, (72, 48))
+
+
+def test_in_a_chain_the_heat_map_is_of_the_encoders_that_know_places_and_the_others_are_named(pictures):
+    settings = {"encoders": [["visterms", SMALL], HISTOGRAMS]}
+    tagger = Tagger(model="ridge", encoder="chain", encoder_params=settings, n_jobs=1).fit(pictures, tags=TAGS)
+    found = explain(tagger, pictures[13], "red")
+    assert (found.place, found.feature, found.no_heat) == ("block", "visterm", "")
+    assert found.elsewhere.keys() == {"bias", "features of 'histograms', which have no place"}
+    assert sum_of(found) == pytest.approx(found.score, abs=1e-5)
+    assert heat(found, (72, 48)).sum() == pytest.approx(sum(place.share for place in found.places))
+    settings = {"encoders": [HISTOGRAMS, HISTOGRAMS]}
+    tagger = Tagger(model="ridge", encoder="chain", encoder_params=settings, n_jobs=1).fit(pictures, tags=TAGS)
+    assert "encoders (histograms, histograms) do not know" in explain(tagger, pictures[13], "red").no_heat
+
+
+def test_rows_of_another_program_are_explained_by_their_features(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "rows.npy", rng.random((30, 6)).astype(np.float32))
+    names = [f"{i}.jpg" for i in range(30)]
+    (tmp_path / "rows.names.txt").write_text("\n".join(names))
+    tagger = Tagger(model="auto", encoder=f"precomputed:{tmp_path / 'rows.npy'}", n_jobs=1).fit(names, tags=TAGS)
+    found = explain(tagger, "7.jpg", "grey")
+    assert found.size is None
+    assert found.explained_by == ["ridge"]
+    assert [name for name in found.elsewhere if "knn, which rank" in name]
+    assert sum_of(found) == pytest.approx(found.score, abs=1e-5)
+    assert json.loads(json.dumps(found.as_dict()))["from"] == ["ridge"]
 
 
 def test_an_unknown_tag_and_a_broken_file_are_named(tagger, pictures, tmp_path):
@@ -340,12 +385,13 @@ def test_the_command_lists_features_and_places_and_draws_a_picture(on_disk, tagg
     assert done.returncode == 0, done.stderr
     found = explain(tagger, on_disk / "photo.png", "red")
     lines = done.stdout.splitlines()
-    assert lines[0] == f"photo.png: red: score {found.score:.3f}, rank 1 of 3 tags"
-    assert f"all {len(found.places)} blocks of the picture" in lines[3]
-    assert float(lines[3].split()[-1]) + float(lines[4].split()[-1]) == pytest.approx(found.score, abs=2e-4)
-    assert [line.split()[0] for line in lines[6:10]] == ["visterm", *(str(item.feature) for item in found.features[:3])]
-    assert lines[11].split()[:4] == ["left", "top", "right", "bottom"]
-    assert len(lines) == 15
+    assert lines[:2] == [f"photo.png: red: score {found.score:.3f}, rank 1 of 3 tags", "explained by ridge"]
+    assert f"all {len(found.places)} blocks of the picture" in lines[4]
+    assert float(lines[4].split()[-1]) + float(lines[5].split()[-1]) == pytest.approx(found.score, abs=2e-4)
+    named = [line.split()[0] for line in lines[7:11]]
+    assert named == ["visterm", *(str(item.feature) for item in found.features[:3])]
+    assert lines[12].split()[:4] == ["left", "top", "right", "bottom"]
+    assert len(lines) == 16
     assert "heat.png" in done.stderr
     with Image.open(on_disk / "out" / "heat.png") as image:
         assert image.format == "PNG"

@@ -257,7 +257,27 @@ def test_a_run_without_vectors_of_tags_offers_no_map(tmp_path):
     with TestClient(create_app(tiny.folder), base_url="http://127.0.0.1") as client:
         assert "/tags/map" not in client.get("/tags").text
         assert "Similar tags" not in client.get("/tag?name=dots").text
-        assert client.get("/tags/map").status_code == 404
+        refused = client.get("/tags/map")
+        assert refused.status_code == 404
+        assert "Fit a model that can: --model wsabie." in refused.text
+        assert "data-heat" not in client.get("/image/1").text
+
+
+def test_a_run_of_auto_explains_and_compares_tags_and_its_pages_name_the_model(tmp_path):
+    tiny = make_tiny_catalogue(tmp_path, model="auto")
+    assert [member.__class__.__name__ for member in Catalogue.load(tiny.folder).tagger.model.members_] == [
+        "Knn",
+        "Ridge",
+    ]
+    with TestClient(create_app(tiny.folder), base_url="http://127.0.0.1") as client:
+        assert "Similar tags <small>by ridge</small>" in client.get("/tag?name=dots").text
+        assert "By the tag vectors of ridge." in client.get("/tags/map").text
+        picture = client.get("/image/1").text
+        assert "data-heat" in picture
+        assert "By the model ridge." in picture
+        assert 'data-by="ridge"' in picture
+        assert client.get("/api/v1/images/1/explain?tag=dots").json()["from"] == ["ridge"]
+        assert client.get("/api/v1/images/1/heat?tag=dots").headers["content-type"] == "image/png"
 
 
 def test_static_files_are_known_by_their_content(client):
@@ -473,6 +493,7 @@ def test_a_picture_is_opened_and_its_tags_judged_by_keyboard(window, catalogue):
     rows.nth(0).focus()
     page.locator(".heat").wait_for(state="attached")
     window.until("document.querySelector('.heat').naturalWidth > 0")
+    window.until("document.querySelector('#heat-said').textContent.endsWith('comes from, by wsabie')")
     window.shoot("picture")
     window.press("a")
     page.locator(f'.held [data-tag="{right}"]').wait_for()

@@ -53,5 +53,5 @@ def test_tags_that_are_all_the_same_lie_in_the_middle():
 def test_a_model_without_vectors_of_tags_has_no_map():
     tags = vocabulary(3)
     fitted = Knn().fit(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32))
-    with pytest.raises(UserError, match="'knn' keeps no vectors"):
+    with pytest.raises(UserError, match="'knn' of this run has no vectors"):
         tag_map(fitted, tags)

@@ -373,10 +373,11 @@ def test_tags_have_counts_neighbours_and_a_place(service):
     page = service.get(f"{API}/tags?sort=given&limit=1").json()
     assert page["tags"][0]["tag"] == "thing"
     assert page["next"] is not None
-    near = service.get(f"{API}/tags/neighbours?tag=dots").json()["neighbours"]
-    assert "dots" not in {item["tag"] for item in near}
-    placed = service.get(f"{API}/tags/map").json()["tags"]
-    assert {item["tag"] for item in placed} >= {"dots", "stripes", "thing", "rare one"}
+    near = service.get(f"{API}/tags/neighbours?tag=dots").json()
+    assert "dots" not in {item["tag"] for item in near["neighbours"]}
+    placed = service.get(f"{API}/tags/map").json()
+    assert {item["tag"] for item in placed["tags"]} >= {"dots", "stripes", "thing", "rare one"}
+    assert near["from"] == placed["from"] == service.get(f"{API}/images/3/explain?tag=dots").json()["from"]
     refusal(service.get(f"{API}/tags/neighbours?tag=nothing"), 422)
 
 

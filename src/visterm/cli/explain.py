@@ -49,8 +49,9 @@ def explain(
     found = explain_score(Tagger.load(run, n_jobs=jobs), image, tag)
     if output is not None:
         from visterm.data.images import read_image
-        from visterm.tagging.heat_map import SIDE, draw_heat
+        from visterm.tagging.heat_map import SIDE, draw_heat, size_of
 
+        size_of(found)  # refuses what has no heat map before the photo is read
         draw_heat(read_image(image, max_side=SIDE), found, output)
         say(f"The shares are drawn in {output}")
     if json:
@@ -61,10 +62,11 @@ def explain(
 
 def _show(found: Explanation, k: int) -> None:
     show(f"{found.image}: {found.tag}: score {found.score:.3f}, rank {found.rank:,} of {found.n_tags:,} tags")
-    if found.explained_by:
-        show(f"explained by {', '.join(found.explained_by)}")
+    show(f"explained by {', '.join(found.explained_by)}")
+    if found.no_heat:
+        show(f"no heat map: {found.no_heat}")
     of_places = sum(place.share for place in found.places)
-    rows = [[f"all {len(found.places):,} {found.place}s of the picture", f"{of_places:+.4f}"]]
+    rows = [] if found.no_heat else [[f"all {len(found.places):,} {found.place}s of the picture", f"{of_places:+.4f}"]]
     rows += [[f"not tied to a place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])

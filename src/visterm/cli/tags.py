@@ -92,7 +92,9 @@ def tags(
             say(remark)
         check_tags_read(corpus, separator)
         say_not_read([] if images is None else [images])
-    elif tag_vectors(tagger) is None:
+    if tag_vectors(tagger) is not None:
+        say(f"Meanings are compared by the tag vectors of {' and '.join(tagger.tags_compared_by)}.")
+    elif corpus is None:
         say("The model has no tag vectors, so only certain spellings are suggested. Pass IMAGES and --tags for more.")
     found = suggest_aliases(tagger, corpus, progress=Bars())
     if out is not None:
@@ -124,12 +126,14 @@ def neighbours(
     """
     from visterm.tagging.tagger import Tagger
 
-    near = Tagger.load(run).neighbours(tag, k)
+    tagger = Tagger.load(run)
+    near, compared_by = tagger.neighbours(tag, k), tagger.tags_compared_by
     if json:
         for item in near:
-            emit(item._asdict())
+            emit({**item._asdict(), "from": compared_by})
     else:
-        table([[item.tag, f"{item.score:.3f}"] for item in near], ["tag", "similarity"])
+        header = ["tag", f"similarity, by {' and '.join(compared_by)}"]
+        table([[item.tag, f"{item.score:.3f}"] for item in near], header)
 
 
 def _list_tags(tagger: Tagger, *, json: bool) -> None:

@@ -23,7 +23,7 @@ from visterm.encoders.base import Images, Pixels, stack_rows
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import split_specs
 from visterm.encoders.nested import NestedEncoder
-from visterm.encoders.places import HasPlaces, Places, stacked_places
+from visterm.encoders.places import HasPlaces, Places, no_places, stacked_places
 
 DENSE_FROM = 0.5
 """Share of values that are not 0 from which on an array is smaller than CSR, whose values have an index beside them."""
@@ -105,18 +105,21 @@ class Chain(NestedEncoder):
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Return the row of one image by the places that each encoder knows.
 
-        Raises ImageError if the image cannot be read; UserError if an encoder knows none.
+        What an encoder gives that knows none is in `elsewhere`, under its name. Raises ImageError if the image cannot
+        be read; UserError if no encoder knows places.
         """
         check_fitted(self)
         photo = read_image(image, max_side=self._max_side)
         found: list[Places] = []
         for part in self.parts_:
-            if not isinstance(part, HasPlaces):
-                raise UserError(
-                    f"The chain's encoder '{ENCODERS.name_of(part)}' does not know which places of a picture its "
-                    "numbers come from. Fit without it to have scores explained."
-                )
-            found.append(part.places(photo))
+            if isinstance(part, HasPlaces):
+                found.append(part.places(photo))
+            else:
+                name = ENCODERS.name_of(part)
+                found.append(no_places(part.transform([photo]), f"features of '{name}', which have no place"))
+        if not any(len(part.boxes) for part in found):
+            names = ", ".join(ENCODERS.name_of(part) for part in self.parts_)
+            raise UserError(f"The chain's encoders ({names}) do not know which places of a picture numbers come from.")
         return stacked_places(found, self.factors_)
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:

@@ -26,6 +26,14 @@ class Places(NamedTuple):
     source: str = ""  # What `elsewhere` is; empty where it is nothing
 
 
+def no_places(row: Matrix, source: str) -> Places:
+    """Return the row of one image, (1, n_features), as what comes from no place; `source` says what it is."""
+    values: Any = row
+    values = values.toarray() if sp.issparse(row) else values
+    rows = sp.csr_array((0, values.shape[1]), dtype=np.float64)
+    return Places(np.empty((0, 4)), rows, np.asarray(values[0], np.float64), "place", "feature", source)
+
+
 def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
     """Return places that several encoders have of one picture as those of their joined rows, each times its factor."""
     scaled = [factor * part.rows for part, factor in zip(parts, factors, strict=True)]
@@ -34,8 +42,8 @@ def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Pla
         np.concatenate([part.boxes for part in parts]),
         sp.csr_array(sp.block_diag([sp.csr_array(rows) for rows in scaled], format="csr")),
         np.concatenate([factor * part.elsewhere for part, factor in zip(parts, factors, strict=True)]),
-        _common([part.place for part in parts], "place"),
-        _common([part.feature for part in parts], "feature"),
+        _common([part.place for part in parts if len(part.boxes)], "place"),
+        _common([part.feature for part in parts if len(part.boxes)], "feature"),
         ", ".join(sources),
     )
 

@@ -23,9 +23,6 @@ class FeatureShares(NamedTuple):
     constant: float  # What the tag scores on an image without any feature: its bias
     elsewhere: float = 0.0
     """From members of a blend whose scores are no sums over features, because they compare whole images."""
-    members: tuple[Annotator, ...] = ()
-    """The members of a blend that explain. Those without weight do where no other can: the shares are then those of
-    their own scores, and `elsewhere` is what is left of the blend's score."""
 
 
 class LinearScores(Annotator):

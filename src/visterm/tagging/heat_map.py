@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from visterm.core.errors import UserError
 from visterm.core.writing import whole_file
 from visterm.tagging.explain import Explanation
 from visterm.tagging.plot import QUALITY, format_of
@@ -27,6 +28,13 @@ _BAR = 14
 _TEXT = 17
 
 
+def size_of(explanation: Explanation) -> tuple[int, int]:
+    """Return width and height of the explained picture; raise UserError if no place of it has a share."""
+    if explanation.no_heat or explanation.size is None:
+        raise UserError(f"There is no heat map: {explanation.no_heat}")
+    return explanation.size
+
+
 def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]:
     """Spread each place's share evenly over its rectangle in a drawing of `size` (width, height in pixels).
 
@@ -34,7 +42,8 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
     that ends inside a pixel covers that part of it.
     """
     width, height = size
-    across, down = width / explanation.size[0], height / explanation.size[1]
+    full = size_of(explanation)
+    across, down = width / full[0], height / full[1]
     found = np.zeros((height, width))
     for place in explanation.places:
         left, cols = _covered(place.left * across, place.right * across, width)
@@ -49,7 +58,7 @@ def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
 
     The drawing is RGBA and of the photo's shape; its long side has `side` pixels.
     """
-    width, height = explanation.size
+    width, height = size_of(explanation)
     scale = side / max(width, height)
     warmth = heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
     strength = np.abs(warmth) / (float(np.abs(warmth).max()) or 1.0) * _STRONGEST
@@ -63,7 +72,7 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     The file is a ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` one; UserError is raised for another ending.
     """
     kind = format_of(path)
-    width, height = explanation.size
+    width, height = size_of(explanation)
     scale = SIDE / max(width, height)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     font = ImageFont.load_default(_TEXT)
@@ -116,8 +125,9 @@ def _words(explanation: Explanation) -> list[str]:
     adds, takes = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
     parts = [f"{explanation.place}s add {adds:.3f} and take {-takes:.3f}"]
     parts += [f"{name} {share:+.3f}" for name, share in explanation.elsewhere.items()]
+    rank = f"rank {explanation.rank:,} of {explanation.n_tags:,} tags"
     return [
-        f"{explanation.tag}: score {explanation.score:.3f}, rank {explanation.rank:,} of {explanation.n_tags:,} tags",
+        f"{explanation.tag}: score {explanation.score:.3f}, {rank}, explained by {', '.join(explanation.explained_by)}",
         f"From the picture: {parts[0]}.   From no place: {', '.join(parts[1:])}.",
         "The colours say how much of the score each percent of the picture's area gives:",
     ]

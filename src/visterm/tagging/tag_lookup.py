@@ -13,7 +13,7 @@ from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.models.base import Annotator
-from visterm.models.blend.kept import tag_vectors
+from visterm.models.blend.kept import tag_vectors, what_to_do
 
 _LAST = "\U0010ffff"
 
@@ -73,8 +73,8 @@ def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10
     V = tag_vectors(model)
     if V is None:
         raise UserError(
-            f"The model '{MODELS.name_of(model)}' keeps no vectors of tags, so tags have no neighbours. "
-            "Fit an embedding model: --model wsabie."
+            f"The model '{MODELS.name_of(model)}' of this run has no vectors of tags, so tags have no neighbours. "
+            f"{what_to_do(model)}"
         )
     norms = np.linalg.norm(V, axis=1)
     cosine = V @ V[index] / np.maximum(norms * norms[index], np.finfo(np.float32).tiny)

@@ -12,7 +12,7 @@ from visterm.core.tables import MODELS
 from visterm.core.threads import one_blas_thread
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.base import Annotator
-from visterm.models.blend.kept import tag_vectors
+from visterm.models.blend.kept import tag_vectors, what_to_do
 
 MOST_TAGS = 2000  # Tags on a map: more cannot be read, and take minutes to place
 COMPONENTS = 50  # Principal components that neighbours are found by (van der Maaten, Hinton 2008, section 4.2)
@@ -38,8 +38,8 @@ def tag_map(model: Annotator, vocabulary: Vocabulary) -> list[PlacedTag]:
     V = tag_vectors(model)
     if V is None:
         raise UserError(
-            f"The model '{MODELS.name_of(model)}' keeps no vectors of tags, so there is no map of them. "
-            "Fit an embedding model: --model wsabie."
+            f"The model '{MODELS.name_of(model)}' of this run has no vectors of tags, so there is no map of them. "
+            f"{what_to_do(model)}"
         )
     placed = np.sort(np.argsort(-vocabulary.counts, kind="stable")[:MOST_TAGS])
     with one_blas_thread():  # with more it took 5 to 12 times as long on a busy machine

@@ -242,6 +242,13 @@ class Tagger(Run):
         self._refuse_unfitted()
         return annotate_each(self, images, TagsWanted(k, **how), progress=progress)
 
+    @property
+    def tags_compared_by(self) -> list[str]:
+        """The models whose vectors of tags `neighbours` and the map compare: of a blend, members; empty without any."""
+        from visterm.models.blend.kept import vectors_from
+
+        return vectors_from(self.model)
+
     def neighbours(self, tag: str, k: int = 10) -> list[Neighbour]:
         """Find the tags nearest to one in the model's space, by cosine, best first (WSABIE, Table 3).
 

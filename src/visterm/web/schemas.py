@@ -229,6 +229,7 @@ class NeighboursAnswer(BaseModel):
 
     tag: str = Field(description="The tag of the request.")
     neighbours: list[NeighbourAnswer] = Field(description="Similar tags, most similar first.")
+    from_: list[str] = Field(alias="from", description="Models whose vectors of tags were compared.")
 
 
 class PlacedTagAnswer(BaseModel):
@@ -244,6 +245,7 @@ class TagMapAnswer(BaseModel):
     """A map of the tags on which similar tags are close together."""
 
     tags: list[PlacedTagAnswer] = Field(description="The tags with their places.")
+    from_: list[str] = Field(alias="from", description="Models whose vectors of tags were compared.")
 
 
 class ExplanationAnswer(BaseModel):
@@ -256,12 +258,13 @@ class ExplanationAnswer(BaseModel):
     n_tags: int = Field(description="Number of tags that were ranked.")
     from_places: float = Field(description="Sum of what all places in the photo add to the score.")
     elsewhere: dict[str, float] = Field(description="What comes from no place, such as the model's bias, by name.")
-    explained_by: list[str] = Field(description="Members of a blend that the shares come from.")
+    from_: list[str] = Field(alias="from", description="Models that the shares come from: of a blend, members.")
     strongest: list[dict[str, float]] = Field(
         description="The places that count most: edges from 0 to 1, and `share`, which is negative for places that "
         "speak against the tag."
     )
-    heat: str = Field(description="Address of the heat map.")
+    heat: str | None = Field(description="Address of the heat map; null if there is none.")
+    no_heat: str | None = Field(description="Why there is no heat map.")
 
 
 class DuplicateAnswer(BaseModel):

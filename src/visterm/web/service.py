@@ -236,8 +236,10 @@ class Service:
         scores, or doesn't know the tag.
         """
         check_explains(self.catalogue.tagger)
-        pixels = await self.pixels(await self.searching.run(self.picture_of, image_id))
-        return await self.encoding.run(explain, self.catalogue.tagger, pixels, tag)
+        picture: Any = self.known(image_id).name
+        if self.catalogue.tagger.encoder.reads == "pixels":
+            picture = await self.pixels(await self.searching.run(self.picture_of, image_id))
+        return await self.encoding.run(explain, self.catalogue.tagger, picture, tag)
 
     async def heat(self, image_id: int, tag: str, side: int) -> bytes:
         """Return the heat map of a tag as a transparent PNG; errors are those of `explain`."""

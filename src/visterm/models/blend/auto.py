@@ -19,7 +19,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains, RelearnsTags
 from visterm.models.blend.candidates import Columns, candidates_for, column_sets
-from visterm.models.blend.kept import KEPT, explains, kept_beside, what_to_do
+from visterm.models.blend.kept import KEPT, explaining, explains, kept_beside, what_to_do
 from visterm.models.blend.members import any_from_kernel, chosen_settings, listed, make_member, own_settings
 from visterm.models.blend.mixing import (
     best_mix,
@@ -164,34 +164,33 @@ class Auto(Blend):
     def explain(self, x: Any, tag: int) -> FeatureShares:
         """Return what each feature contributes to a tag's score, see `LinearScores.explain`.
 
-        The share of members that compare whole images is in `elsewhere`. Raises UserError if no member scores by
-        features.
+        The share of members that compare whole images is in `elsewhere`. If no member with weight scores by features,
+        the shares are those of one without, and `elsewhere` is what the blend's score has beyond its score. Raises
+        UserError if there is none.
         """
         check_fitted(self)
         x = self._check_features(x)
-        able = np.array([explains(member) for member in self.members_])
-        if not able.any():
+        able = explaining(self)
+        if not able:
             names = ", ".join(MODELS.name_of(member) for member in self.members_)
             raise UserError(
                 f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
                 f"{what_to_do(self)}"
             )
-        shown = self.weights_ if self.weights_[able].any() else able.astype(np.float64)
+        shown = self.weights_ if self.weights_[able].any() else np.isin(np.arange(len(self.members_)), able)
         factors = self.tag_factors_[tag] * shown / self.scales_
         weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
         constant += float(self.tag_offsets_[tag]) if hasattr(self, "tag_offsets_") else 0.0
-        explaining = [m for m in np.flatnonzero(able) if shown[m]]
-        for m in explaining:
+        for m in able:
             columns = self._columns()[m]
             found = self.members_[m].explain(columns.of(x), tag)
             weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += factors[m] * found.weights
             constant += factors[m] * found.constant
         shares = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0] * weights
-        members = tuple(self.members_[m] for m in explaining)
-        if np.array_equal(explaining, np.flatnonzero(self.weights_)):
-            return FeatureShares(shares, weights, constant, members=members)
+        if np.array_equal(able, np.flatnonzero(self.weights_)):
+            return FeatureShares(shares, weights, constant)
         score = float(self.decision_function(x)[0, tag])
-        return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant, members)
+        return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
 
     def take_held_out(self) -> HeldOutFit | None:
         """Return how the blend of the first fits scored the images that were judged, once; None if none were."""

@@ -33,20 +33,16 @@ def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
     own and is near no other. Members without weight count only where no other has vectors.
     """
     if hasattr(model, "members_"):
-        found = [np.float32(factor) * vectors for factor, _, vectors in _members_with_vectors(model)]
-        return np.hstack(found) if found else None
-    V: Any = model.weights_.T if isinstance(model, LinearAnnotator) and hasattr(model, "weights_") else None
-    V = getattr(model, "tag_rows_", V)
-    rows: NDArray[np.float32] | None = V.toarray() if sp.issparse(V) else V
-    return rows
+        found: list[Any] = [(factor, tag_vectors(member)) for factor, member in _with_vectors(model)]
+        return np.hstack([np.float32(factor) * vectors for factor, vectors in found]) if found else None
+    return _own_vectors(model)
 
 
 def vectors_from(model: Annotator) -> list[str]:
     """Return the names of the models that the `tag_vectors` are of, each once; of a blend, those of its members."""
     if hasattr(model, "members_"):
-        members = [member for _, member, _ in _members_with_vectors(model)]
-        return list(dict.fromkeys(name for member in members for name in vectors_from(member)))
-    return [] if tag_vectors(model) is None else [MODELS.name_of(model)]
+        return list(dict.fromkeys(name for _, member in _with_vectors(model) for name in vectors_from(member)))
+    return [] if _own_vectors(model) is None else [MODELS.name_of(model)]
 
 
 def has_vectors(model: Annotator) -> bool:
@@ -63,11 +59,26 @@ def explains(model: Annotator) -> bool:
     return (all if isinstance(model, LinearScores) else any)(explains(member) for member in members)
 
 
+def explaining(blend: Any) -> list[int]:
+    """Return the places of the members of a blend that explain: those with weight or, if none has any, the others."""
+    able = [place for place, member in enumerate(blend.members_) if explains(member)]
+    return [place for place in able if blend.weights_[place]] or able
+
+
+def explained_by(model: Annotator) -> list[str]:
+    """Return the names of the models that explain a fitted model's scores, each once: of a blend, members."""
+    if not hasattr(model, "members_"):
+        return [MODELS.name_of(model)] if explains(model) else []
+    blend: Any = model
+    members = [blend.members_[place] for place in explaining(blend)]
+    return list(dict.fromkeys(name for member in members for name in explained_by(member)))
+
+
 def what_to_do(model: Annotator) -> str:
     """Return what to do about a fitted model that cannot explain scores, or cannot compare tags: a sentence or two.
 
-    A run of `auto` lacks such a model if its setting `explainable` is False, if the model was too large, or if a version
-    of visterm fitted it that kept none.
+    A run of `auto` lacks such a model if its setting `explainable` is False, if the model was too large, or if a
+    version of visterm fitted it that kept none.
     """
     if not hasattr(model, "report_"):
         return "Fit a model that can: --model wsabie."
@@ -117,11 +128,16 @@ def _fitted_spare(columns: Columns, learned: Rows, judged: Rows, n_jobs: int | N
     return trial
 
 
-def _members_with_vectors(blend: Any) -> list[tuple[float, Annotator, NDArray[np.float32]]]:
-    """Return the factor, the model and the vectors of each member; of those without weight only if no other has any."""
+def _own_vectors(model: Any) -> NDArray[np.float32] | None:
+    V = model.weights_.T if isinstance(model, LinearAnnotator) and hasattr(model, "weights_") else None
+    V = getattr(model, "tag_rows_", V)
+    return None if sp.issparse(V) else V  # as CSR they are in tag space
+
+
+def _with_vectors(blend: Any) -> list[tuple[float, Annotator]]:
+    """Return the factor of each member that has vectors, and the member; without weight only if no other has any."""
     for weights in (blend.weights_, (blend.weights_ == 0).astype(np.float64)):
-        members = zip(blend.members_, weights / blend.scales_, strict=True)
-        vectors = ((factor, member, tag_vectors(member)) for member, factor in members if factor)
-        if found := [(factor, member, V) for factor, member, V in vectors if V is not None]:
+        members = zip(weights / blend.scales_, blend.members_, strict=True)
+        if found := [(factor, member) for factor, member in members if factor and vectors_from(member)]:
             return found
     return []

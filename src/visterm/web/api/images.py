@@ -125,7 +125,7 @@ async def video(request: Request, image_id: ImageId) -> Response:
 async def explain(request: Request, image_id: ImageId, tag: OneTag) -> Response:
     """Return which places in a photo speak for a tag, and which against it."""
     found = await service_of(request).explain(image_id, tag)
-    width, height = found.size
+    width, height = found.size or (1, 1)
     strongest = sorted(found.places, key=lambda place: -abs(place.share))[:STRONGEST]
     content = {
         "id": image_id,
@@ -135,7 +135,7 @@ async def explain(request: Request, image_id: ImageId, tag: OneTag) -> Response:
         "n_tags": found.n_tags,
         "from_places": sum(place.share for place in found.places),
         "elsewhere": found.elsewhere,
-        "explained_by": found.explained_by,
+        "from": found.explained_by,
         "strongest": [
             {
                 **asdict(place),
@@ -146,7 +146,8 @@ async def explain(request: Request, image_id: ImageId, tag: OneTag) -> Response:
             }
             for place in strongest
         ],
-        "heat": f"/api/v1/images/{image_id}/heat?{urlencode({'tag': found.tag})}",
+        "heat": None if found.no_heat else f"/api/v1/images/{image_id}/heat?{urlencode({'tag': found.tag})}",
+        "no_heat": found.no_heat or None,
     }
     return json_answer(content)
 

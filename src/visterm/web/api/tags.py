@@ -60,12 +60,17 @@ async def complete(
 async def neighbours(request: Request, tag: OneTag, k: Count = 10) -> Response:
     """Find the tags that are most similar to one, by the cosine of the model's vectors."""
     service = service_of(request)
-    found = await service.browsing.run(service.catalogue.tagger.neighbours, tag, k)
-    return json_answer({"tag": tag, "neighbours": [neighbour._asdict() for neighbour in found]})
+    tagger = service.catalogue.tagger
+    found = await service.browsing.run(tagger.neighbours, tag, k)
+    near = [neighbour._asdict() for neighbour in found]
+    return json_answer({"tag": tag, "neighbours": near, "from": tagger.tags_compared_by})
 
 
 @router.get("/tags/map", response_model=TagMapAnswer, responses=errors())
 async def tag_map(request: Request) -> Response:
     """Return a map of the tags: two coordinates for each, close together for similar tags."""
-    found = await service_of(request).tag_map()
-    return json_answer({"tags": [placed._asdict() for placed in found]})
+    service = service_of(request)
+    found = await service.tag_map()
+    return json_answer(
+        {"tags": [placed._asdict() for placed in found], "from": service.catalogue.tagger.tags_compared_by}
+    )

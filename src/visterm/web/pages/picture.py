@@ -7,14 +7,15 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
 from visterm.data.file_kinds import is_video
 from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
+from visterm.models.blend.kept import explained_by
 from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
-from visterm.tagging.explain import check_explains
+from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
 from visterm.web.errors import Refused
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
@@ -94,13 +95,7 @@ async def alike(image_id: ImageId, request: Request, service: Shared) -> Respons
 
 def explains(catalogue: Catalogue, record: ImageRecord) -> bool:
     """Return whether the run can show where in a photo a tag comes from; videos are not explained."""
-    if record.path is None or is_video(record.path):
-        return False
-    try:
-        check_explains(catalogue.tagger)
-    except UserError:
-        return False
-    return True
+    return record.path is not None and not is_video(record.path) and knows_places(catalogue.tagger)
 
 
 def known(catalogue: Catalogue, image_id: int) -> ImageView:
@@ -129,4 +124,5 @@ def _values(catalogue: Catalogue, image_id: int) -> dict[str, Any]:
         "least": PREDICTED_FROM,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
+        "explained_by": explained_by(catalogue.tagger.model),
     }

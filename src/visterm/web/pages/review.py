@@ -14,6 +14,7 @@ from starlette.responses import Response
 from visterm.library.catalogue import Catalogue
 from visterm.library.review import review_queue
 from visterm.models.abilities import RelearnsTags
+from visterm.models.blend.kept import explained_by
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
@@ -142,6 +143,7 @@ def _question(
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "n_images": stored.images.count(),
         "explains": question is not None and explains(catalogue, question.record),
+        "explained_by": explained_by(catalogue.tagger.model),
         "said": said,
     }
 

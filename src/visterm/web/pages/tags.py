@@ -15,6 +15,7 @@ from visterm.data.relation_files import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.dictionary import merge_tags
 from visterm.library.feedback import TagCount
+from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 from visterm.tagging.tag_map import PlacedTag
@@ -89,7 +90,8 @@ async def alike_tags(request: Request, service: Shared) -> Response:
         return [alias for alias in found if alias.alias in used][:SUGGESTIONS]
 
     aliases = await service.browsing.run(suggest)
-    return render("_alike_tags.html" if is_for_script(request) else "alike_tags.html", aliases=aliases)
+    page = "_alike_tags.html" if is_for_script(request) else "alike_tags.html"
+    return render(page, aliases=aliases, compared_by=tagger.tags_compared_by)
 
 
 @router.post("/tags/merge")
@@ -107,7 +109,8 @@ async def merge(
 async def map_page(request: Request, service: Shared, drawn: bool = False) -> Response:
     """Show the map of the tags: the page at once, and inside it the map, which takes seconds the first time."""
     if not _has_tag_vectors(service.catalogue):
-        raise Refused(404, "This run's model has no map of tags. Fit an embedding model, such as --model wsabie.")
+        todo = what_to_do(service.catalogue.tagger.model)
+        raise Refused(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
     tags = None
     if drawn:
         try:
@@ -115,7 +118,8 @@ async def map_page(request: Request, service: Shared, drawn: bool = False) -> Re
         except Refused as error:
             if error.status_code != 503:
                 raise
-    return render("_map.html" if drawn and is_for_script(request) else "map.html", drawn=tags)
+    page = "_map.html" if drawn and is_for_script(request) else "map.html"
+    return render(page, drawn=tags, compared_by=service.catalogue.tagger.tags_compared_by)
 
 
 def _counts(catalogue: Catalogue) -> list[TagCount]:
@@ -139,7 +143,8 @@ def _tag(catalogue: Catalogue, name: str) -> dict[str, Any]:
     if count.learned and _has_tag_vectors(catalogue):
         neighbours = catalogue.tagger.neighbours(count.tag, NEIGHBOURS)
     examples = shown(catalogue, catalogue.browse(Filter(tags=(count.tag,)), EXAMPLES).hits)
-    return {"count": count, "neighbours": neighbours, "examples": examples}
+    compared_by = catalogue.tagger.tags_compared_by if neighbours else []
+    return {"count": count, "neighbours": neighbours, "compared_by": compared_by, "examples": examples}
 
 
 class DrawnTag(NamedTuple):

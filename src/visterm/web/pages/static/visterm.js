@@ -239,7 +239,7 @@
     heat.src = `/api/v1/images/${figure.dataset.image}/heat?${new URLSearchParams({ tag, size: 640 })}`;
     heat.addEventListener("load", () => {
       const caption = one("#heat-said");
-      if (caption && heat.isConnected) caption.textContent = `Where “${shown(tag)}” comes from`;
+      if (caption && heat.isConnected) caption.textContent = `Where “${shown(tag)}” comes from, by ${caption.dataset.by}`;
     });
     heat.addEventListener("error", () => heat.remove());
     one(".frame", figure).append(heat);
