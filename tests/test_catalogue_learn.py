@@ -217,7 +217,8 @@ def test_a_worse_run_is_kept_but_not_used_unless_that_is_asked_for(runs, tmp_pat
     assert [hit.id for hit in catalogue.search("red", 0).hits] == before
     said = catalogue.stored.jobs.latest(1)[0].message
     assert f"MAP {done.before:.3f} before, {done.after:.3f} now" in said
-    assert f"visterm use {tmp_path / 'catalogue'} {done.run[:12]}" in said
+    assert f"visterm use {tmp_path / 'catalogue'} {done.number}, or learn with" in said
+    assert "held out: the new run is worse. " in said
     assert "--use-even-if-worse" in said
     assert catalogue.learn(full=True, use_even_if_worse=True).in_use
     assert catalogue.tagger.fingerprint == done.run
@@ -251,7 +252,8 @@ def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
         catalogue.learn(full=True)
     done = CliRunner().invoke(app, ["use", str(tmp_path / "catalogue"), old[:12]])
     assert done.exit_code == 0, done.output
-    assert f"To go back: visterm use {tmp_path / 'catalogue'} {catalogue.tagger.fingerprint[:12]}" in done.stderr
+    assert "uses run 1, of 20" in done.stderr
+    assert f"To go back: visterm go-back {tmp_path / 'catalogue'}\n" in done.stderr
     assert catalogue.refresh()
     assert catalogue.tagger.fingerprint == old
     assert catalogue.image(3).predicted == predicted
@@ -263,7 +265,7 @@ def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
         assert process.wait() == 0
     assert catalogue.stored.origin.fingerprint == other.fingerprint
     with pytest.raises(
-        UserError, match=f"has no runs that begin with 'zz'. Name one by its first letters: {old[:12]}, "
+        UserError, match=f"No run has the number, or begins, with 'zz'; expected one of 1 .{old[:12]}., 2 "
     ):
         catalogue.use("zz")
 

@@ -70,7 +70,8 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "search": ("search", "Find photos by words, a similar photo, or filters."),
         "watch": ("watch", "Keep a catalogue up to date while photos come and go."),
         "union": ("index", "Join several catalogues, to search them as one."),
-        "use": ("fit", "Search a catalogue with another of its runs."),
+        "use": ("runs", "Search a catalogue with another of its runs."),
+        "go-back": ("runs", "Go back to the run that a catalogue used before."),
         "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },
@@ -160,9 +161,10 @@ class CommandLine(PlainEpilog, TyperGroup):
             module: Any = import_module(f"visterm.cli.{COMMANDS[name][0]}")
             kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)
             app = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-            app.command(name, cls=kind)(getattr(module, name))
+            function = name.replace("-", "_")
+            app.command(name, cls=kind)(getattr(module, function))
             command: Any = get_command(app)
-            command.examples = getattr(module, f"{name.upper()}_EXAMPLES", None) or getattr(module, "EXAMPLES", ())
+            command.examples = getattr(module, f"{function.upper()}_EXAMPLES", None) or getattr(module, "EXAMPLES", ())
         elif name in (installed := _installed()):
             target, _, attribute = installed[name].partition(":")
             command = get_command(getattr(import_module(target), attribute))

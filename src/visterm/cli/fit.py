@@ -1,10 +1,9 @@
-"""`visterm fit` and `use`: learn from tagged photos, or anew from a catalogue; search it with another of its runs."""
+"""`visterm fit`: learn from tagged photos, or anew from a catalogue."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,6 +11,7 @@ from visterm.cli import learning_options as learning
 from visterm.cli import options
 from visterm.cli.output import chosen_of, emit, exit_code, say, say_not_read, show_tried
 from visterm.cli.progress import Bars, duration
+from visterm.cli.runs import show_comparison
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
@@ -24,7 +24,6 @@ EXAMPLES = (
     ("visterm fit features --tags tags.csv --model sampled_tagger --ray HEAD:6379 -o run", "on a cluster"),
     ("visterm fit --catalogue catalogue", "learn from corrections"),
 )
-USE_EXAMPLES = (("visterm use catalogue 1f6a03", "go back to the run whose name begins so"),)
 WITH_A_CATALOGUE = {"catalogue", "full", "use_even_if_worse", "min_count", "jobs", "verbose", "json"}
 """Options that go with --catalogue: encoder and model are those of its run."""
 
@@ -147,28 +146,8 @@ def fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     learned = opened.learn(
         full=typed["full"], min_count=typed["min_count"], use_even_if_worse=typed["use_even_if_worse"], progress=bars
     )
-    say(in_words(learned, catalogue))
     if typed["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})
-
-
-def use(
-    catalogue: Annotated[Path, options.argument(help="A catalogue.")],
-    run: Annotated[str, options.argument(help="One of its runs, by the first letters of its name in `visterm info`.")],
-    jobs: options.Jobs = None,
-    json: options.Json = False,
-) -> None:
-    """Search a catalogue with another of its runs.
-
-    That is the one before, or one that was learned and not used because it was worse.
-    """
-    from visterm.library.catalogue import Catalogue
-    from visterm.store.runs import SHORT
-
-    opened = Catalogue.load(catalogue, n_jobs=jobs, run=run)
-    before = opened.stored.origin.fingerprint
-    opened.use(opened.tagger, progress=Bars())
-    now = opened.tagger.fingerprint
-    say(f"{catalogue} uses the run {now[:SHORT]}. To go back: visterm use {catalogue} {before[:SHORT]}")
-    if json:
-        emit({"catalogue": str(catalogue), "run": now, "run_before": before})
+    elif learned.comparison is not None:
+        show_comparison(learned.comparison, old=f"run {learned.number_before}", new=f"run {learned.number}, new")
+    say(in_words(learned, catalogue))

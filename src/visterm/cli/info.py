@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, say, show, show_tried
+from visterm.cli.output import emit, in_minutes, say, show, show_tried
 from visterm.core.remote import as_path
 
 EXAMPLES = (
@@ -92,7 +91,7 @@ def info(
                     show_tried(setting)
                 elif setting != []:
                     shown = _typed(setting) if name.endswith("settings") else _setting(key, setting)
-                    show(f"  {label(_in_minutes(key))}: {shown}")
+                    show(f"  {label(in_minutes(key))}: {shown}")
         elif not isinstance(value, list | dict):
             show(f"{label(name)}: {_text(value)}")
 
@@ -120,14 +119,11 @@ def _typed(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a value: counts with commas, figures with four digits, times to the minute."""
+    """Return a value: counts with commas, figures with four digits, times to the minute, a comparison in words."""
+    if isinstance(value, dict) and "in_words" in value:
+        return str(value["in_words"])
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "not set"}[value]
     if isinstance(value, int | float):
         return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-    return _in_minutes(str(value))
-
-
-def _in_minutes(text: str) -> str:
-    """Return a text with its times to the minute: ``2026-11-23 00:13`` of ``2026-11-23T00:13:01.084582Z``."""
-    return re.sub(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+Z", r"\1 \2", text)
+    return in_minutes(str(value))

@@ -99,6 +99,11 @@ def percent(chance: float) -> str:
     return "<1%" if 0 < chance < 0.005 else ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
 
 
+def in_minutes(text: str) -> str:
+    """Return a text with its times to the minute: ``2026-11-23 00:13`` of ``2026-11-23T00:13:01.084582Z``."""
+    return re.sub(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+Z", r"\1 \2", text)
+
+
 def likeliest_first(found: Iterable[Found]) -> list[Found]:
     """Return tags or photos by confidence, the number that people see, after photos that people tagged with all words.
 

@@ -192,7 +192,7 @@ def _learn(catalogue: Catalogue, done: Round, progress: Progress) -> None:
         return
     if due == run:
         try:
-            learned = catalogue.learn(cautious=True, progress=progress)
+            learned = catalogue.learn(cautious=True, by_itself=True, progress=progress)
         except (DataError, UserError) as error:
             done.remarks.append(f"Nothing was learned: {error}")
             return

@@ -8,18 +8,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from visterm.core.errors import EncoderMismatchError, StorageError, UserError
+from visterm.core.errors import EncoderMismatchError, StorageError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.persist import new_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK, Skipped
 from visterm.library import feedback
+from visterm.library.earlier_runs import (
+    GO_BACK,
+    USE_RUN,
+    ShownRun,
+    earlier_runs,
+    find_run,
+    known_runs,
+    run_to_go_back_to,
+    shown_runs,
+)
 from visterm.library.feedback import ImageView, TagCount
 from visterm.library.search import Searchable
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
 from visterm.store.images import ImageRecord
 from visterm.store.lance_segment import FILES, lance_uri
-from visterm.store.runs import SHORT
 from visterm.store.tags import Prediction
 from visterm.tagging.run_files import open_run
 from visterm.tagging.tagger import Tagger
@@ -196,7 +205,13 @@ class Catalogue(Searchable):
         return work.run(listed, chunk_size=chunk_size, job_id=job_id, progress=progress)
 
     def use(
-        self, tagger: Tagger | str, *, chunk_size: int = CHUNK, job_id: int | None = None, progress: Progress = SILENT
+        self,
+        tagger: Tagger | str,
+        *,
+        kind: str = USE_RUN,
+        chunk_size: int = CHUNK,
+        job_id: int | None = None,
+        progress: Progress = SILENT,
     ) -> Filled:
         """Go over to another run: it becomes the current one, in one step, when the images have rows of it.
 
@@ -206,7 +221,9 @@ class Catalogue(Searchable):
         Parameters
         ----------
         tagger : Tagger or str
-            A run, or one that the catalogue has already, by the first letters of its fingerprint.
+            A run, or one that the catalogue has already, by its number or the first letters of its fingerprint.
+        kind : str
+            What the history calls it; see `go_back`.
         chunk_size, job_id, progress
             As in `index`.
 
@@ -221,21 +238,33 @@ class Catalogue(Searchable):
         if isinstance(tagger, str):
             tagger = self._own_run(tagger)
         check_has_photos(tagger.encoder)
-        found = adopt(tagger, self.stored, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        found = adopt(tagger, self.stored, kind=kind, chunk_size=chunk_size, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
             self.tagger, self._fingerprint = tagger, tagger.fingerprint
         return found
 
+    def go_back(
+        self, to: str = "", *, chunk_size: int = CHUNK, job_id: int | None = None, progress: Progress = SILENT
+    ) -> Filled:
+        """Go back to the run that was in use before the current one; all that people said stays as it is.
+
+        Twice goes back by two runs. `to` is another of the `earlier_runs`, by its number or the first letters of its
+        name. Rows that are not there any more are made anew, as by `use`. Raises UserError if there is no such run;
+        StorageError if its files are not there any more.
+        """
+        run = run_to_go_back_to(self.stored, to).fingerprint
+        return self.use(run, kind=GO_BACK, chunk_size=chunk_size, job_id=job_id, progress=progress)
+
+    def earlier_runs(self) -> list[ShownRun]:
+        """List the runs that `go_back` can go back to, with their figures, the latest first."""
+        return shown_runs(self.stored, earlier_runs(self.stored))
+
     def _own_run(self, name: str) -> Tagger:
-        """Open a run of the catalogue by the first letters of its fingerprint."""
-        runs = [run.fingerprint for run in self.stored.runs.all()]
-        found = [run for run in runs if name and run.startswith(name)]
-        if len(found) != 1 or self.stored.folder is None:
-            raise UserError(
-                f"The catalogue has {len(found) or 'no'} runs that begin with '{name}'. Name one by its first letters: "
-                f"{', '.join(run[:SHORT] for run in runs)}."
-            )
-        return open_run(Tagger, self.stored.folder / RUNS / found[0], self._n_jobs)
+        """Open a run of the catalogue by its number or the first letters of its fingerprint."""
+        found = find_run(known_runs(self.stored), name)
+        if self.stored.folder is None:
+            raise StorageError("This catalogue is in memory only and has no copies of its runs. Save it first.")
+        return open_run(Tagger, self.stored.folder / RUNS / found.fingerprint, self._n_jobs)
 
     def image(self, image_id: int) -> ImageView:
         """Return one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
@@ -299,13 +328,15 @@ class Catalogue(Searchable):
         min_count: int = 1,
         use_even_if_worse: bool = False,
         cautious: bool = False,
+        by_itself: bool = False,
         job_id: int | None = None,
         progress: Progress = SILENT,
     ) -> Learned:
         """Learn from given and accepted tags and from rejected ones, by stored features; the new run is then current.
 
         A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
-        compared. A new run that is significantly worse there is kept, but not used. Raises DataError if no image has a
+        compared. A new run that is significantly worse there is kept, but not used, nor is one that a person went back
+        from (`go_back`). Raises DataError if no image has a
         tag to learn from; UserError if the model learns all at once, the catalogue has far fewer images with tags than
         its run learned from, and `full` was not asked for; StorageError if another process writes into it; or it is in
         memory only.
@@ -318,9 +349,11 @@ class Catalogue(Searchable):
         min_count : int
             Of a full fit: leave out tags of fewer images.
         use_even_if_worse : bool
-            Use the new run though it is significantly worse. `use` changes that later.
+            Use the new run in any case. `use` changes that later.
         cautious : bool
             Also keep the old run where it is better on held-out images that are too few to tell.
+        by_itself : bool
+            Nobody asked to learn now: after a person went back, use a new run only if it is significantly better.
         job_id : int, optional
             A job of the catalogue to go on with; None: a new one.
         progress : Progress
@@ -330,7 +363,7 @@ class Catalogue(Searchable):
 
         found = learn(
             self.tagger, self.stored, full=full, min_count=min_count, use_even_if_worse=use_even_if_worse,
-            cautious=cautious, job_id=job_id, progress=progress,
+            cautious=cautious, by_itself=by_itself, job_id=job_id, progress=progress,
         )  # fmt: skip
         self.refresh()
         return found

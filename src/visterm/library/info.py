@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from visterm.core.wording import count_of
 from visterm.features.contents import FEATURES, is_features
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
+from visterm.library.comparison import Comparison
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE
 from visterm.library.union import UNION, CatalogueUnion
@@ -30,6 +32,7 @@ DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
 TRIED = "models tried"
 """What `auto` tried: one entry a model; one that reads a block of a chain of encoders has the encoder's name."""
 
+COMPARED = tuple(field.name for field in fields(Comparison))  # Facts of a run that stand in its comparison
 SHOWN = 5  # Latest jobs and entries of the history that are shown
 
 
@@ -217,12 +220,14 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
     source = "tags of files" if connection is None else f"tags from {connection.title}"
     runs = {
         run.fingerprint: {
+            "number": run.id,
             "since": run.added,
             "current": run.current,
             "rows": one("SELECT count(*) FROM rows WHERE run_id = ?", (run.rows_of,)),
             "rows of": next(other.fingerprint for other in known if other.id == run.rows_of),
             "made by": _maker(run, connection),
-            **{name: value for name, value in run.facts.items() if name != FROM_HERE},
+            **{name: value for name, value in run.facts.items() if name not in (FROM_HERE, *COMPARED)},
+            **({} if (found := Comparison.of(run.facts)) is None else {"comparison": found.as_dict()}),
         }
         for run in known
     }

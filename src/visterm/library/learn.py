@@ -20,6 +20,8 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.word_vectors import vectors_of_tags
 from visterm.features.training_rows import TrainingRows
+from visterm.library.comparison import BETTER, FEWEST_COMPARED, TOO_FEW, WORSE, Comparison
+from visterm.library.earlier_runs import FIT, NOT_USED, known_runs, went_back, when_left
 from visterm.library.job import CatalogueJob
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up
@@ -38,7 +40,6 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
 from visterm.store.rows import stack_rows
-from visterm.store.runs import SHORT
 from visterm.tagging.part_settings import set_part_of
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import Tagger
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
 
 FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere
-FEWEST_COMPARED = 20  # Images held out below which a resample of them says little of either run
+IS_WORSE, LEFT, HELD_BACK = "worse", "left", "held back"  # Why a new run is not used, see `Learned.why_not`
 ENOUGH = 0.5
 """Of the images that a run learned from, the share that the catalogue must have tags of to take their place unasked."""
 
@@ -74,12 +75,23 @@ class Learned:
     interval: tuple[float, float] | None = None
     """The change of MAP, from - to, in 95 % of resamples of these images; None where they are too few to tell."""
     in_use: bool = True
-    """Whether the run is the current one now: not if it is significantly worse, and that was not asked for."""
+    """Whether the run is the current one now: not if `why_not` says why, and that was not asked for."""
+    why_not: str = ""
+    """Why it is not used: "worse" (significantly), "left" (a person went back from this very run), "held back" (a
+    person went back to the old run, nobody asked to learn now, and the new one is not significantly better)."""
+    # Numbers of the new and of the old run in the catalogue, by which people name them
+    number: int = 0
+    number_before: int = 0
     cancelled: bool = False  # Whether it was cancelled; then nothing has changed
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The old and the new run on the same photos; None where there are none."""
+        return Comparison.of(asdict(self))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in JSON."""
-        return asdict(self)
+        return asdict(self) | {"comparison": None if self.comparison is None else self.comparison.as_dict()}
 
 
 def learn(
@@ -90,6 +102,7 @@ def learn(
     min_count: int = 1,
     use_even_if_worse: bool = False,
     cautious: bool = False,
+    by_itself: bool = False,
     job_id: int | None = None,
     progress: Progress = SILENT,
 ) -> Learned:
@@ -120,14 +133,17 @@ def learn(
                 tagger, train, held_out, others, min_count, progress, lambda _: "stop" if job.cancelled else None
             )
         compared = _compared(tagger, learned, held_out)
-        in_use = use_even_if_worse or not _is_worse(compared, cautious=cautious)
-        if learned.fingerprint != run.fingerprint and not job.cancelled:
+        is_same = learned.fingerprint == run.fingerprint
+        why_not = "" if use_even_if_worse or is_same else _why_not(stored, learned, compared, cautious, by_itself)
+        number = run.id
+        if not is_same and not job.cancelled:
             rows_of = run.rows_of if moves_tags or same_rows else None
-            if in_use:
-                _make_current(learned, stored, rows_of, job, progress, compared)
+            facts = {FROM_HERE: True, **compared, "run_before": run.fingerprint}
+            if not why_not:
+                number = _make_current(learned, stored, rows_of, job, progress, facts)
             else:
-                keep_run(learned, stored, rows_of=rows_of, facts={FROM_HERE: True, **compared})
-                stored.history.note("fit, not used", run=learned.fingerprint, **compared)
+                number = keep_run(learned, stored, rows_of=rows_of, facts=facts)
+                stored.history.note(NOT_USED, run=learned.fingerprint, why=why_not, **compared)
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
             forget_unfinished(stored)
             return Learned(
@@ -137,7 +153,8 @@ def learn(
         new_tags = sum(tag not in tagger.vocabulary for tag in learned.vocabulary.tags)
         found = Learned(
             run=learned.fingerprint, full=not moves_tags, images=len(train), tags=len(learned.vocabulary),
-            new_tags=new_tags, held_out=len(held_out), run_before=run.fingerprint, in_use=in_use, **compared,
+            new_tags=new_tags, held_out=len(held_out), run_before=run.fingerprint, in_use=not why_not, why_not=why_not,
+            number=number, number_before=run.id, **compared,
         )  # fmt: skip
         job.message = in_words(found, stored.folder)
         return found
@@ -149,36 +166,35 @@ def in_words(learned: Learned, catalogue: Path) -> str:
         return "Stopped; nothing has changed."
     how = "all learned again" if learned.full else "only the tags learned again"
     said = f"{count_of(learned.tags, 'tag')} ({learned.new_tags:,} new) from {count_of(learned.images, 'photo')}, {how}"
-    if learned.before is None or learned.after is None:
-        said += "; too few photos were kept apart to compare the runs"
-    else:
-        said += (
-            f"; MAP {learned.before:.3f} before, {learned.after:.3f} now ({learned.after - learned.before:+.3f}"
-            + ("" if learned.interval is None else ", 95 % interval {:+.3f} to {:+.3f}".format(*learned.interval))
-            + f") on {count_of(learned.compared, 'photo')} held out"
-            + (
-                f", too few to say which run is better ({FEWEST_COMPARED} are needed)"
-                if learned.interval is None
-                else ""
-            )
-        )
-    run, before = learned.run[:SHORT], learned.run_before[:SHORT]
+    found = learned.comparison
+    said += "; too few photos were kept apart to compare the runs." if found is None else f"; {found.in_words()}"
+    new, old = f"run {learned.number}", f"run {learned.number_before}"
     if learned.run == learned.run_before:
-        return f"{said}. Nothing has changed: {catalogue} goes on with its run {run}."
-    if not learned.in_use:
-        worse = "worse" if learned.interval is None else "significantly worse"
-        return (
-            f"{said}. The new run {run} is {worse}, so {catalogue} goes on with its run {before}. To use the "
-            f"new one all the same: visterm use {catalogue} {run}, or learn with --use-even-if-worse."
-        )
-    return f"{said}. {catalogue} uses the new run {run}. To go back: visterm use {catalogue} {before}"
+        return f"{said} Nothing has changed: {catalogue} goes on with its {old}."
+    if learned.in_use:
+        return f"{said} {catalogue} uses the new {new}. To go back: visterm go-back {catalogue}"
+    reasons = {
+        IS_WORSE: f"The new {new} is {'worse' if learned.interval is None else 'significantly worse'}",
+        LEFT: f"The new {new} is the one that a person went back from",
+        HELD_BACK: f"A person went back to {old}, and the new {new} is not clearly better",
+    }
+    return (
+        f"{said} {reasons[learned.why_not]}, so {catalogue} goes on with its {old}. To use the new one all the same: "
+        f"visterm use {catalogue} {learned.number}, or learn with --use-even-if-worse."
+    )
 
 
-def _is_worse(compared: Mapping[str, Any], *, cautious: bool) -> bool:
-    """Return whether a new run is significantly worse; if `cautious`, also whether it is on images too few to tell."""
-    if compared["interval"] is None:
-        return cautious and compared["before"] is not None and bool(compared["after"] < compared["before"])
-    return bool(compared["interval"][1] < 0)
+def _why_not(
+    stored: StoredCatalogue, learned: Tagger, compared: Mapping[str, Any], cautious: bool, by_itself: bool
+) -> str:
+    """Return why a new run is not used unless that is asked for, see `Learned.why_not`; empty if it is used."""
+    found = Comparison.of(compared)
+    verdict = TOO_FEW if found is None else found.verdict
+    if verdict == WORSE or (cautious and verdict == TOO_FEW and found is not None and found.difference < 0):
+        return IS_WORSE
+    if when_left(stored, learned.fingerprint) is not None:
+        return LEFT
+    return HELD_BACK if by_itself and verdict != BETTER and went_back(stored) else ""
 
 
 def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
@@ -304,24 +320,28 @@ def _make_current(
     rows_of: int | None,
     job: CatalogueJob,
     progress: Progress,
-    compared: Mapping[str, Any],
-) -> None:
-    """Write rows and predictions of a new run, then put it in the place of the old one, unless the job is cancelled."""
+    facts: dict[str, Any],
+) -> int:
+    """Write rows and predictions of a new run, then put it in the place of the old one, unless the job is cancelled.
+
+    `facts` are those that the catalogue keeps of the run, with the comparison. Returns the number of the new run.
+    """
     before = stored.origin.fingerprint
-    run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True})
+    is_new = all(run.fingerprint != learned.fingerprint for run in known_runs(stored))
+    run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True} if is_new else None)
     writer = RowWriter(learned, stored, run_id)
-    if rows_of is None:
-        writer.fill(CHUNK, job, progress)
-    else:
-        writer.predict(CHUNK, job, progress)
+    writer.fill(CHUNK, job, progress)
+    writer.predict(CHUNK, job, progress)
     if job.cancelled:
-        return
+        return run_id
     with stored.transaction():
-        stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts={FROM_HERE: True, **compared})
+        stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts=facts)
         stored.use_run(run_id)
-        stored.history.note("fit", run=learned.fingerprint, before_run=before, full=rows_of is None, **compared)
+        compared = {name: facts[name] for name in ("before", "after", "compared", "interval")}
+        stored.history.note(FIT, run=learned.fingerprint, before_run=before, full=rows_of is None, **compared)
     forget_old_rows(stored)
     speed_up(learned, stored)
+    return run_id
 
 
 def _has_enough(tagger: Tagger, train: Part) -> bool:

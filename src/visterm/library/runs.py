@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress
+from visterm.library.earlier_runs import GO_BACK, USE_RUN, earlier_runs
 from visterm.library.job import CatalogueJob
 from visterm.library.rows import Filled, RowWriter
 from visterm.store.catalogue import RUNS, StoredCatalogue
@@ -20,17 +21,27 @@ if TYPE_CHECKING:
     from visterm.models.base import Annotator
     from visterm.tagging.tagger import Tagger
 
-KEPT = 2  # Runs whose rows stay: the current one, and the one before
+KEPT = 2  # Runs whose rows stay
 
 
 def adopt(
-    tagger: Tagger, stored: StoredCatalogue, *, chunk_size: int, job_id: int | None = None, progress: Progress = SILENT
+    tagger: Tagger,
+    stored: StoredCatalogue,
+    *,
+    kind: str = USE_RUN,
+    chunk_size: int,
+    job_id: int | None = None,
+    progress: Progress = SILENT,
 ) -> Filled:
-    """Make a run the current one of a catalogue, as soon as the images have rows of it; see `Catalogue.use`."""
-    with CatalogueJob(stored, "use run", job_id) as job, stored.writing():
+    """Make a run the current one of a catalogue, as soon as the images have rows of it; see `Catalogue.use`.
+
+    `kind` is what the job and the history call it: `USE_RUN` or `GO_BACK`.
+    """
+    with CatalogueJob(stored, kind, job_id) as job, stored.writing():
         before = stored.origin.fingerprint
         if before == tagger.fingerprint:
             return Filled(0, 0)
+        forget_unfinished(stored)
         run_id = keep_run(tagger, stored)
         writer = RowWriter(tagger, stored, run_id)
         filled = writer.fill(chunk_size, job, progress)
@@ -38,10 +49,12 @@ def adopt(
         if not job.cancelled:
             with stored.transaction():
                 stored.use_run(run_id)
-                stored.history.note("use run", run=tagger.fingerprint, before=before, folder=tagger.path)
+                stored.history.note(kind, run=tagger.fingerprint, before=before, folder=tagger.path)
             forget_old_rows(stored)
             speed_up(tagger, stored)
         job.message = f"{filled.rows:,} rows, {filled.encoded:,} encoded"
+        if kind == GO_BACK and not job.cancelled:
+            job.message = f"Back to run {run_id}; {job.message}"
         return filled
 
 
@@ -59,12 +72,13 @@ def keep_run(
 
 
 def forget_old_rows(stored: StoredCatalogue) -> None:
-    """Drop rows and predictions of all but the latest runs; the runs themselves stay known, and can be used again."""
+    """Drop rows and predictions of all but two runs: the current one, and the one that the catalogue can go back to.
+
+    The runs themselves stay known, and can be used again.
+    """
     runs = stored.runs.all()
-    current = stored.runs.current()
-    assert current is not None
-    latest = [run.id for run in runs if run.current] + [run.id for run in reversed(runs) if not run.current]
-    kept = latest[:KEPT]
+    latest = [*(run for run in runs if run.current), *earlier_runs(stored), *reversed(runs)]
+    kept = list(dict.fromkeys(run.id for run in latest))[:KEPT]
     needed = {run.rows_of for run in runs if run.id in kept}
     with stored.transaction():
         for run in runs:

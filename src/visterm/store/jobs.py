@@ -169,8 +169,15 @@ class History(Table):
 
     def details_of(self, what: str) -> list[dict[str, Any]]:
         """Return the details of all entries of a kind, the oldest first."""
-        found = self._database.rows("SELECT details FROM history WHERE what = ? ORDER BY id", (what,))
-        return [json.loads(details) for (details,) in found]
+        return [event.details for event in self.of(what)]
+
+    def of(self, *kinds: str) -> list[Event]:
+        """List all entries of some kinds, the oldest first."""
+        found = self._database.rows(
+            "SELECT id, at, what, details FROM history WHERE what IN (SELECT value FROM json_each(?)) ORDER BY id",
+            (json_text(kinds),),
+        )
+        return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]
 
     def latest(self, limit: int = 50, *, before: int | None = None) -> list[Event]:
         """List what was done, the newest first; `before` is the last id of the page before."""

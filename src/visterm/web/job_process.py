@@ -16,6 +16,7 @@ from visterm.core.wording import count_of, printable
 from visterm.core.writing import storage_error
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import find_duplicates
+from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.library.job import CatalogueJob
 from visterm.store.catalogue import StoredCatalogue
 
@@ -55,13 +56,19 @@ def main() -> int:
     os.nice(NICE)
     job_id = int(number)
     try:
-        catalogue = Catalogue.load(path, run=rest[0] if kind == "use run" else None)
+        run = rest[0] if kind == USE_RUN else None
+        if kind == GO_BACK:
+            run = run_to_go_back_to(StoredCatalogue.open(path), *rest).fingerprint
+        catalogue = Catalogue.load(path, run=run)
         if kind == "index":
             catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
         elif kind == "fit":
-            catalogue.learn(full="full" in rest, use_even_if_worse="use-even-if-worse" in rest, job_id=job_id)
-        elif kind == "use run":
-            catalogue.use(catalogue.tagger, job_id=job_id)
+            catalogue.learn(
+                full="full" in rest, use_even_if_worse="use-even-if-worse" in rest, by_itself="by-itself" in rest,
+                job_id=job_id,
+            )  # fmt: skip
+        elif kind in (USE_RUN, GO_BACK):
+            catalogue.use(catalogue.tagger, kind=kind, job_id=job_id)
         else:
             _look_for_duplicates(catalogue, job_id)
     except Exception as error:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
+from visterm.library.earlier_runs import GO_BACK, USE_RUN
 from visterm.store.jobs import Job
 from visterm.web.body_limit import JsonRoute
 from visterm.web.errors import Refused, json_answer
@@ -39,7 +40,8 @@ async def start(request: Request, given: JobRequest) -> Response:
 
     One job runs at a time; a few more may wait.
     """
-    options = [given.run] if given.kind == "use run" else fit_options(given.full, given.use_even_if_worse)
+    of_a_run = given.kind in (USE_RUN, GO_BACK)
+    options = [given.run] if of_a_run else fit_options(given.full, given.use_even_if_worse)
     job = await service_of(request).jobs.start(given.kind, *options)
     return json_answer(_as_dict(job), 202, {"location": f"/api/v1/jobs/{job.id}"})
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import find_duplicates
+from visterm.library.earlier_runs import GO_BACK, USE_RUN
 from visterm.library.info import describe, training_history
 from visterm.store.catalogue import RUNS
 from visterm.store.images import ImageRecord
@@ -32,6 +33,7 @@ JOBS = 12
 GROUPS = 30
 KINDS = {
     "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
+    "go back": "Go back to the run before",
 }  # fmt: skip
 """Jobs, as the page names them."""
 
@@ -109,7 +111,7 @@ async def start_job(
     run: Annotated[str, Form(pattern="^[0-9a-f]{0,64}$")] = "",
 ) -> Response:
     """Start a job, and show its progress."""
-    if kind not in STARTED and not (kind == "use run" and run):
+    if kind not in (*STARTED, GO_BACK) and not (kind == USE_RUN and run):
         raise Refused(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
     if not is_for_script(request):

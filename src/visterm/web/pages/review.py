@@ -91,7 +91,7 @@ async def answer_question(
     values = await service.searching.run(_question, service.catalogue, answers, again=again, said=said)
     if do in ("right", "wrong") and values["learns_now"] and service.jobs.n_open.total == 0:
         with suppress(Refused):  # too many jobs wait: the next answer tries again
-            await service.jobs.start("fit")
+            await service.jobs.start("fit", "by-itself")
             values["said"] = f"{said}. Learning from your last answers"
     return render("_question.html" if is_for_script(request) else "review.html", **values)
 

@@ -1,0 +1,135 @@
+"""The runs that a catalogue had in use before: which it can go back to, and which a person went back from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from visterm.core.errors import StorageError, UserError
+from visterm.core.persist import folder_kind, read_json
+from visterm.library.comparison import Comparison
+from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.store.runs import SHORT, StoredRun
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIT, NOT_USED, USE_RUN, GO_BACK = "fit", "fit, not used", "use run", "go back"  # What the history calls them
+LEAST_LETTERS = 4  # Of a fingerprint that stand for it: fewer digits are the number of a run
+
+
+class ShownRun(NamedTuple):
+    """A run of a catalogue with the figures by which people tell it from others."""
+
+    run: StoredRun
+    images: int | None  # Photos that it learned from; None if its files are not there any more
+    tags: int | None
+    comparison: Comparison | None  # With the run that was in use when it was learned
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the run as it stands in JSON."""
+        return {
+            "number": self.run.id, "run": self.run.fingerprint, "added": self.run.added, "current": self.run.current,
+            "images": self.images, "tags": self.tags,
+            "comparison": None if self.comparison is None else self.comparison.as_dict(),
+        }  # fmt: skip
+
+
+class _Steps(NamedTuple):
+    """How a catalogue came to its current run."""
+
+    before: list[str]  # The runs that were in use before, the latest last; those that it went back over are not there
+    left: dict[str, str]  # Runs that a person went back from and nobody has used since, with the time
+    last: str  # What the last change of the run was: `FIT`, `USE_RUN`, `GO_BACK`, or nothing
+
+
+def known_runs(stored: StoredCatalogue) -> list[StoredRun]:
+    """List the runs of a catalogue that can be used, oldest first: all but those whose learning was cut off."""
+    return [run for run in stored.runs.all() if run.current or run.facts.get("unfinished") is not True]
+
+
+def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
+    """List the runs that a catalogue can go back to, the latest first: those in use before the current one."""
+    known = {run.fingerprint: run for run in known_runs(stored)}
+    found = dict.fromkeys(reversed(_steps(stored).before))
+    return [known[run] for run in found if run in known and not known[run].current]
+
+
+def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
+    """Return the run that was in use before, or another earlier one by its number or the first letters of its name.
+
+    Raises UserError if there is none, or `name` is no earlier one; StorageError if its files are not there any more.
+    """
+    current, earlier = stored.runs.current(), earlier_runs(stored)
+    assert current is not None
+    if not earlier:
+        raise UserError(
+            f"There is no run to go back to: no other run was in use before run {current.id}. Those that "
+            f"there are: visterm use {stored.folder}"
+        )
+    found = find_run(earlier, name, f"To use any other run: visterm use {stored.folder} RUN") if name else earlier[0]
+    if stored.folder is not None and folder_kind(stored.folder / RUNS / found.fingerprint) != "run":
+        others = " or ".join(f"--to {run.id}" for run in earlier if run is not found)
+        raise StorageError(
+            f"The files of run {found.id} are not in {stored.folder / RUNS / found.fingerprint} any more, so the "
+            f"catalogue goes on with run {current.id}. {f'Choose another: {others}.' if others else 'Restore them.'}"
+        )
+    return found
+
+
+def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
+    """Return the run that has a number, or whose fingerprint begins with these letters, at least four.
+
+    Raises UserError, which ends with a hint, if it is not one of `runs`.
+    """
+    found = [run for run in runs if str(run.id) == name]
+    if not found and len(name) >= LEAST_LETTERS:
+        found = [run for run in runs if run.fingerprint.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    choice = ", ".join(f"{run.id} ({run.fingerprint[:SHORT]})" for run in runs)
+    what = "More than one run begins" if found else "No run has the number, or begins,"
+    raise UserError(f"{what} with '{name}'; expected one of {choice}. {hint}".rstrip())
+
+
+def when_left(stored: StoredCatalogue, fingerprint: str) -> str | None:
+    """Return when a person went back from a run that nobody has used since; None if nobody did."""
+    return _steps(stored).left.get(fingerprint)
+
+
+def went_back(stored: StoredCatalogue) -> bool:
+    """Return whether the current run is in use because a person went back to it."""
+    return _steps(stored).last == GO_BACK
+
+
+def shown_runs(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> list[ShownRun]:
+    """Return runs with their figures."""
+    found = []
+    for run in runs:
+        facts = {} if stored.folder is None else _facts(stored.folder / RUNS / run.fingerprint)
+        found.append(ShownRun(run, facts.get("images"), facts.get("tags"), Comparison.of(run.facts)))
+    return found
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    if folder_kind(folder) != "run":
+        return {}
+    facts = read_json(folder / "facts.json")
+    return facts if isinstance(facts, dict) else {}
+
+
+def _steps(stored: StoredCatalogue) -> _Steps:
+    """Follow the history of a catalogue from run to run."""
+    before: list[str] = []
+    left: dict[str, str] = {}
+    last = ""
+    for event in stored.history.of(FIT, USE_RUN, GO_BACK):
+        run, last = str(event.details["run"]), event.what
+        if event.what == GO_BACK:
+            left[str(event.details["before"])] = event.at
+            while before and before.pop() != run:
+                pass
+        else:
+            before.append(str(event.details.get("before_run" if event.what == FIT else "before")))
+        left.pop(run, None)
+    return _Steps(before, left, last)
