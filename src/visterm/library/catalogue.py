@@ -353,7 +353,7 @@ class Catalogue(Searchable):
         cautious : bool
             Also keep the old run where it is better on held-out images that are too few to tell.
         by_itself : bool
-            Nobody asked to learn now: after a person went back, use a new run only if it is significantly better.
+            Learning began by itself: after a person went back, use a new run only if it is significantly better.
         job_id : int, optional
             A job of the catalogue to go on with; None: a new one.
         progress : Progress

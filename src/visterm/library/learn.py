@@ -78,7 +78,7 @@ class Learned:
     """Whether the run is the current one now: not if `why_not` says why, and that was not asked for."""
     why_not: str = ""
     """Why it is not used: "worse" (significantly), "left" (a person went back from this very run), "held back" (a
-    person went back to the old run, nobody asked to learn now, and the new one is not significantly better)."""
+    person went back to the old run, learning began by itself, and the new one is not significantly better)."""
     # Numbers of the new and of the old run in the catalogue, by which people name them
     number: int = 0
     number_before: int = 0

@@ -56,7 +56,7 @@ class JobQueue:
     async def start(self, kind: str, *options: str) -> Job:
         """Store a job, and run it when its turn comes; "index" is one job per folder, of which the first is returned.
 
-        Options of "fit" are "full", "use-even-if-worse" and "by-itself" (nobody asked for it now); that of "use run" is
+        Options of "fit" are "full", "use-even-if-worse" and "by-itself" (it began so); that of "use run" is
         a run, by its number or the first letters of its fingerprint, and "go back" may have one.
 
         Raises
