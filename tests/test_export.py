@@ -186,10 +186,10 @@ def test_paths_lead_over_words_that_are_no_tags_and_end_in_circles():
     parents = Parents(
         [("poodle", "dog"), ("dog", "canine"), ("canine", "animal"), ("animal", "dog")], ["Dog", "animal"]
     )
-    assert parents.path("Poodle") == "animal|Dog|Poodle"
-    assert parents.path("dog") == "animal|dog"
-    assert parents.path("sea") is None
-    assert Parents([("a|b", "c")], ["c"]).path("a|b") is None
+    assert parents.path("Poodle") == ("animal", "Dog", "Poodle")
+    assert parents.path("dog") == ("animal", "dog")
+    assert parents.path("sea") == ()
+    assert Parents([("a|b", "c/d")], ["c/d"]).path("a|b") == ("c/d", "a|b")
 
 
 def test_texts_are_added_to_line_by_line_and_given_back_to_the_byte(tmp_path):

@@ -17,7 +17,7 @@ from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, remove_tags
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 EVERYWHERE = "dc lr digiKam"
 SEA = Mark("sea", PREDICTED, 0.93, "run1")
-DOG = Mark("dog", PREDICTED, 0.6, "run1", "animal|dog")
+DOG = Mark("dog", PREDICTED, 0.6, "run1", ("animal", "dog"))
 
 # As darktable and Lightroom write: comments, attributes, structures, other namespaces, odd white space.
 PERSONS = """<?xml version="1.0" encoding="UTF-8"?>
@@ -73,6 +73,54 @@ def test_keywords_are_those_of_all_fields_each_once_and_of_paths_the_last_part()
         + listed("mediapro:CatalogSets", "events|party")
     )
     assert tags(content) == ["sea", "AC/DC", "dog", "Ann", "Rome", "party"]
+
+
+def test_paths_say_where_tags_lie_by_the_first_field_that_has_one():
+    content = described(
+        listed("dc:subject", "Husky", "animal", "AC/DC", "sea", "music")  # with what lies above, as Lightroom writes
+        + listed("lr:hierarchicalSubject", "animal|dog|husky", "pets|cat", "music|AC/DC", "a|b", "sea", "darktable|x")
+        + listed("digiKam:TagsList", "home/cat", "animal/dog/husky", "music/AC|DC", "AC/DC", "sea", kind="Seq")
+        + listed("mediapro:CatalogSets", "b|a", "farm|cat")
+    )
+    found = read_keywords(content, "x")
+    assert sorted(found.paths) == [
+        ("a", "b"), ("animal", "dog", "Husky"), ("b", "a"), ("home", "cat"), ("music", "AC/DC")
+    ]  # fmt: skip
+    assert found.tags == ["Husky", "animal", "AC/DC", "sea", "music", "cat", "b", "a"]
+    both = read_keywords(described(listed("lr:hierarchicalSubject", "birds|crane", "machines|crane")), "x")
+    assert (both.tags, both.paths) == (["crane"], (("birds", "crane"), ("machines", "crane")))
+
+
+def test_paths_of_predictions_are_no_persons_and_any_name_survives_in_one():
+    odd = Mark("a|b", GIVEN, path=("c/d", "e\\", "|", "a|b"))
+    made = add_tags(SIDECAR, [odd, DOG], "x")
+    found = read_keywords(made, "x")
+    assert (found.marks, found.paths) == (noted(odd, DOG), (odd.path,))
+    assert found.marks[0].path_text == "c/d|e\\\\|\\||a\\|b"
+
+
+def test_a_tag_above_another_is_in_no_field_of_paths_by_itself():
+    husky = Mark("husky", GIVEN, path=("animal", "dog", "husky"))
+    made = add_tags(SIDECAR, [husky, Mark("dog", GIVEN, path=("animal", "dog"), fields="dc")], "x")
+    texts = {name.split()[-1]: some for name, some in texts_of(Document(made, "x")).items() if some}
+    assert texts == {
+        "subject": ["husky", "dog"], "hierarchicalSubject": ["animal|dog|husky"], "TagsList": ["animal/dog/husky"]
+    }  # fmt: skip
+    assert tags(made) == ["husky", "dog"]
+    later = add_tags(made, [Mark("dog", GIVEN, path=("animal", "dog"))], "x")  # when it is not above one any more
+    assert b"<rdf:li>animal/dog</rdf:li>" in later
+    assert tags(later) == ["husky", "dog"]
+    assert remove_tags(later, ["husky", "dog"], "x") is None
+
+
+def test_every_place_of_a_persons_tag_is_copied_and_taken_out_again():
+    before = described(listed("lr:hierarchicalSubject", "birds|crane", "machines|crane"))
+    made = add_tags(before, [SEA], "x")
+    texts = {name.split()[-1]: some for name, some in texts_of(Document(made, "x")).items() if some}
+    assert texts["TagsList"] == ["birds/crane", "machines/crane", "sea"]
+    assert texts["subject"] == ["crane", "sea"]
+    assert add_tags(made, [SEA], "x") == made
+    assert remove_tags(made, ["sea"], "x") == before
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from visterm.core.persist import check_target, folder_kind
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
+from visterm.data.tag_tree import PATHS
 from visterm.library.catalogue import Catalogue
 from visterm.store.connected import Connected, Connection
 from visterm.store.database import Database, now
@@ -135,6 +136,8 @@ def _fitted(
             "What was fetched is used again."
         )
     request = replace(request, images=images, tags=tags)
+    if library.nested and request.tree is None and any("/" in tag for some in tags for tag in some):
+        request = replace(request, tree=PATHS)
     tagger = Tagger.of(request)
     fit_run(tagger, request, say=say, progress=progress)
     return tagger

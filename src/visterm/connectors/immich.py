@@ -32,7 +32,7 @@ DEEPEST = 50  # Tags under each other, from where on photos are asked for themse
 BATCH = 500  # Photos or tags of a request that writes
 BRANCHES = 200  # Photos that are looked for by their ids at once
 OWN = "visterm"
-"""Our own tags are under this one, which no photo has by itself: where one under it is found, that is all."""
+"""Our own tags are under this one. No photo has one of ours and another under it: the lower one says it all."""
 
 T = TypeVar("T")
 
@@ -325,7 +325,7 @@ class Immich:
                 below = look(under[tag.id], deep + 1) if found and deep < DEEPEST else set()
                 for photo in found - below:
                     sure[photo].append(tag.value)
-                if tag.value != OWN:
+                if not f"{tag.value}/".startswith(f"{OWN}/"):
                     unsure.update(found & below)
                 every |= found
             return every

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.connectors.contract import Pair, Refused, RemoteLibrary
+from visterm.connectors.contract import Pair, Refused, RemoteLibrary, connector_class
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.data.tag_tree import own_names, path_text
 from visterm.library.export.items import ExportItem, Parents
 from visterm.library.export.sources import CatalogueSource, Limits
 from visterm.store.connected import LEAVING, OFF, OURS, PLANNED, TAKEN, WRITTEN, Connected, LoggedPair
@@ -160,6 +161,7 @@ def _wanted(catalogue: Catalogue, parent: str | None, limits: Limits, progress: 
     """Yield the pairs that are to be there: those of ours that are there already, too."""
     stored = catalogue.stored
     spellings = {} if parent is not None else _spellings(stored.connected)
+    texts = _Texts(catalogue, spellings)
     ids = {path: state.id for path, state in stored.images.files().items()}
     for some in _parts(_items(catalogue, limits, progress), CHUNK):
         of_image = {ids[str(item.path)]: item for item in some if isinstance(item, ExportItem)}
@@ -171,12 +173,34 @@ def _wanted(catalogue: Catalogue, parent: str | None, limits: Limits, progress: 
         for image_id, photo in photos.items():
             there = set(map(tag_key, [*photo.tags, *photo.guessed]))
             given = set(map(tag_key, photo.given or ()))
-            for mark in of_image[image_id].wanted(None, Parents()):
+            marks = of_image[image_id].wanted(None, Parents())
+            given |= texts.above([*(photo.given or ()), *(mark.tag for mark in marks)])
+            for mark in marks:
                 if tag_key(mark.tag) in given:
-                    continue  # a person gave it there
-                text = spellings.get(tag_key(mark.tag), mark.tag) if parent is None else f"{parent}/{mark.tag}"
+                    continue  # a person gave it there, or it lies above another
+                text = texts.of(mark.tag) if parent is None else f"{parent}/{texts.of(mark.tag)}"
                 if (photo.id, text) in ours or (photo.ready and tag_key(text) not in there):
                     yield _Wanted(photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence or 1.0)
+
+
+class _Texts:
+    """Tags as a program writes them: where tags lie under others there, those of a tree by their paths."""
+
+    def __init__(self, catalogue: Catalogue, spellings: Mapping[str, str]) -> None:
+        tagger, connection = catalogue.tagger, catalogue.stored.connected.get()
+        nested = connection is not None and connector_class(connection.kind).nested
+        self._tree = tagger.tree.words if nested and tagger.tree is not None else None
+        self._vocabulary, self._spellings = tagger.vocabulary, spellings
+
+    def of(self, tag: str) -> str:
+        """Return a tag as it is written there, as people spell it where they have it."""
+        if self._tree is not None and tag in self._vocabulary:
+            tag = path_text(own_names(self._tree.path(tag)))
+        return self._spellings.get(tag_key(tag), tag)
+
+    def above(self, tags: Iterable[str]) -> set[str]:
+        """Return the keys of the tags above some, which a photo of these has there by itself."""
+        return set() if self._tree is None else {tag_key(each) for tag in tags for each in self._tree.above(tag)}
 
 
 def _items(catalogue: Catalogue, limits: Limits, progress: Progress) -> Iterator[ExportItem | Skipped]:

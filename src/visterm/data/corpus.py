@@ -66,6 +66,7 @@ class Corpus:
     encoded: EncodedBefore | None = None  # Where the rows of the images are, if they were encoded before
     users: list[str | None] = field(default_factory=list)
     """Whose the images are; None where nothing is said. Where it is left out, nothing is said of any."""
+    tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, where they came with those above them
 
     def __post_init__(self) -> None:
         if not self.users:
@@ -133,7 +134,7 @@ class Corpus:
             remarks.append(f"{LEFT_OUT}{without_tags}")
         return cls._of_records(
             rows, list(rows.values()), missing=missing, untagged=untagged, without_tags=without_tags, remarks=remarks,
-            folder=folder, encoded=encoded,
+            folder=folder, encoded=encoded, tree=read.tree,
         )  # fmt: skip
 
     @classmethod

@@ -50,7 +50,7 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     there = set(map(tag_key, inside.tags))
     ours = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
     others = [tag for tag in others if tag_key(tag) not in ours - there]  # taken out of XMP by a person
-    return Keywords(union([*inside.tags, *others]), inside.marks, inside.copies)
+    return inside._replace(tags=union([*inside.tags, *others]))
 
 
 def read_iptc(path: str | os.PathLike[str]) -> Iptc:

@@ -13,7 +13,7 @@ from visterm.core.vocabulary import tag_key
 from visterm.core.writing import is_alive, whole_file
 from visterm.data.embedded import embedded_keywords, union
 from visterm.data.file_kinds import DNG, IMAGES, RAW
-from visterm.data.xmp.keywords import GIVEN, Keywords, read_keywords
+from visterm.data.xmp.keywords import GIVEN, Keywords, first_places, read_keywords
 
 SUFFIX = ".xmp"
 FOUND, STEM_FOUND, FULL, STEM = "found", "stem found", "full", "stem"  # How `Sidecars.target` names the file
@@ -76,6 +76,7 @@ class Sidecars:
         return Keywords(
             union(tag for part in read for tag in part.tags),
             [mark for mark in marks if mark.source == GIVEN or tag_key(mark.tag) not in of_people],
+            paths=first_places(part.paths for part in read),
         )
 
     def _list(self, folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TypedDict, Unpack
 
 from visterm.core.errors import DataError, NoTagsError, TagFileError, UserError
 from visterm.core.files import why_no_file
 from visterm.core.remote import as_path, is_remote
+from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
@@ -17,6 +18,8 @@ from visterm.data.tag_formats.record import STANDARD, TagRecord, TagsFound, merg
 from visterm.data.tag_formats.separators import separator_pattern
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
+from visterm.data.tag_tree import suffixes, tree_of_places
+from visterm.data.xmp.keywords import Keywords
 
 METADATA = ("metadata.jsonl", "metadata.csv")
 """What Hugging Face's image folders call their tables, in the order of preference."""
@@ -144,28 +147,48 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> list[TagRecord]:
 def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the keywords in XMP files beside images and in the images, of all fields that programs use.
 
-    Predictions that visterm wrote there are left out: no run learns from what another run guessed. Files that cannot be
-    understood are a remark, and no error.
+    Where fields say what lies above a tag (``animal|dog``), that is the tree of the tags; tags are called as
+    `tree_of_places` does. Predictions that visterm wrote there are left out: no run learns from what another run
+    guessed. Files that cannot be understood are a remark, and no error.
     """
     sidecars = Sidecars()
-    records, bad, n_predicted = [], [], 0
+    found: list[tuple[Path, Keywords]] = []
+    bad, n_predicted = [], 0
     for image in images:
         try:
             keywords = sidecars.keywords(image)
-            tags = keywords.of_people
-            found = record(image.relative_to(folder).as_posix(), tags, None, place=str(image))
+            paths = tuple(path for path in keywords.paths if all(tag_fault(name) is None for name in suffixes(path)))
+            record("", keywords.of_people, None, place=str(image))
         except DataError as error:
             bad.append(str(error))
             continue
-        n_predicted += len(keywords.tags) - len(tags)
-        if tags:
-            records.append(found)
+        n_predicted += len(keywords.tags) - len(keywords.of_people)
+        if keywords.of_people:
+            found.append((image, keywords._replace(paths=paths)))
+    tree, names = tree_of_places(path for _, keywords in found for path in keywords.paths)
+    records = [
+        record(image.relative_to(folder).as_posix(), _called(keywords, names), None, place=str(image))
+        for image, keywords in found
+    ]
     remarks = ["Tags: keywords in XMP files beside the images and in these."]
     if n_predicted:
         remarks.append(f"Left out: {count_of(n_predicted, 'tag')} that visterm wrote there as a prediction.")
     if bad:
         remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
-    return TagsFound(records, remarks, "without keywords")
+    return TagsFound(records, remarks, "without keywords", tree.pairs)
+
+
+def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterator[str]:
+    """Yield the tags of people in one image as the tree calls them; those that lie above others, too."""
+    places: dict[str, list[tuple[str, ...]]] = {}
+    for path in keywords.paths:
+        for n in range(1, len(path) + 1):
+            places.setdefault(tag_key(path[n - 1]), []).append(path[:n])
+    ends = {tag_key(path[-1]) for path in keywords.paths}
+    for tag in keywords.of_people:
+        here = places.get(tag_key(tag), [])
+        own = [place for place in here if place in keywords.paths] if tag_key(tag) in ends else here
+        yield from (names[place] for place in own) if own else (tag,)
 
 
 def _describe_tables(tables: list[Path], folder: Path) -> str:

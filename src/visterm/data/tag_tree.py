@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -129,6 +129,10 @@ class TagTree:
             way.append(parents[0])
         return [self._shown[key] for key in reversed(way)]
 
+    def paths(self) -> dict[str, str]:
+        """Return the paths of all tags that lie under others, as texts, and what each is called."""
+        return {path_text(own_names(self.path(child))): self._shown[self._key(child)] for child, _ in self.pairs}
+
     def with_parents(self, tags: Iterable[str]) -> list[str]:
         """Return tags, and before each the tags above it; none twice."""
         return self._with(tags, self.above)
@@ -198,13 +202,23 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
     for a ``/``, as digiKam writes ``AC|DC``.
     """
     written = dict.fromkeys(tag for tags in tag_lists for tag in map(clean_tag, tags) if SLASH in tag)
+    places = {tag: tuple(part.replace(WRITTEN_SLASH, SLASH) for part in parts_of(tag)) for tag in written}
+    tree, names = tree_of_places(places.values())
+    whole = {path_text(place): name for place, name in names.items() if len(place) > 1}
+    return tree, whole | {tag: names[place] for tag, place in places.items() if place}
+
+
+def tree_of_places(places: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tuple[str, ...], str]]:
+    """Return the tree of tags that are each said with those above it, the topmost first, and what they are called.
+
+    Names are those of `tree_of_paths`, and there is one of each place, and of those above it, as they are spelled.
+    """
     nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # By their keys, the spelling that came first
-    paths = {}
-    for tag in written:
-        parts = parts_of(tag)
-        for n in range(1, len(parts) + 1):
-            nodes.setdefault(tuple(map(tag_key, parts[:n])), parts[:n])
-        paths[tag] = tuple(map(tag_key, parts))
+    spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for place in places:
+        for n in range(1, len(place) + 1):
+            keys = spelled.setdefault(place[:n], tuple(map(tag_key, place[:n])))
+            nodes.setdefault(keys, place[:n])
     ends: defaultdict[tuple[str, ...], int] = defaultdict(int)
     for node in nodes:
         for n in range(1, len(node) + 1):
@@ -212,10 +226,34 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
     names = {}
     for node, parts in nodes.items():
         n = next((n for n in range(1, len(node) + 1) if ends[node[-n:]] == 1), len(node))
-        names[node] = SLASH.join(part.replace(WRITTEN_SLASH, SLASH) for part in parts[-n:])
+        names[node] = SLASH.join(parts[-n:])
     tree = TagTree((names[node], names[node[:-1]]) for node in nodes if len(node) > 1)
-    whole = {SLASH.join(nodes[node]): name for node, name in names.items() if len(node) > 1}
-    return tree, whole | {tag: names[node] for tag, node in paths.items() if node}
+    return tree, {place: names[keys] for place, keys in spelled.items()}
+
+
+def path_text(place: Iterable[str]) -> str:
+    """Return a tag with those above it as a path, as digiKam writes it: a ``/`` in a name is ``|``."""
+    return SLASH.join(part.replace(SLASH, WRITTEN_SLASH) for part in place)
+
+
+def ends_in(path: str, tag: str) -> bool:
+    """Return whether a text may be the path of a tag: ``animals/dog`` that of dog."""
+    return tag_key(path).replace(WRITTEN_SLASH, SLASH).endswith(SLASH + tag_key(tag).replace(WRITTEN_SLASH, SLASH))
+
+
+def suffixes(place: Sequence[str]) -> Iterator[str]:
+    """Yield what a tag with those above it may be called in a tree, and so may each of these."""
+    yield from (SLASH.join(place[start:stop]) for stop in range(1, len(place) + 1) for start in range(stop))
+
+
+def own_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags of a path by their own names: (birds, crane) of birds and ``birds/crane``."""
+    parts: list[str] = []
+    for name in names:
+        starts = (SLASH.join(parts[-n:]) + SLASH for n in range(len(parts), 0, -1))
+        start = next((len(one) for one in starts if tag_key(name[: len(one)]) == tag_key(one)), 0)
+        parts.append(name[start:] or name)
+    return tuple(parts)
 
 
 def read_tree(path: str | os.PathLike[str]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS, Vocabulary, clean_tag, tag_fault, tag_key
+from visterm.data.tag_tree import ends_in
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
@@ -206,14 +207,16 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
 def as_known(vocabulary: Vocabulary, tag: str) -> str:
     """Return a tag as the run spells it, case and all, or as it is where the run has no such tag.
 
-    Raises UserError if it is empty.
+    The path of a tag in the run's tree (``animals/dog``) is that tag. Raises UserError if it is empty.
     """
     name = clean_tag(tag)
     if not name:
         raise UserError(f"{tag[:MOST_LETTERS]!r} is no tag: there is nothing in it. Write at least one letter.")
     column = vocabulary.get(name)  # of an alias, that of the tag that it means: another word
     known = None if column is None else vocabulary.tags[column]
-    return known if known is not None and tag_key(known) == tag_key(name) else name
+    if known is None or tag_key(known) == tag_key(name):
+        return known or name
+    return known if ends_in(name, known) else name
 
 
 def all_spelled(

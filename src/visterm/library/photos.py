@@ -49,6 +49,7 @@ class Listed:
     left_out: tuple[Skipped, ...] = ()  # Links that lead out of that folder
     remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
     tags_from: str = ""  # Where their tags were read: a file in full, "xmp" or "auto"; empty where that is not known
+    tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, as `Corpus.tree`
     may_be_gone: Callable[[str], bool] | None = None
     """Whether the catalogue's photo of a path is gone if no file is there. None: the photos in `root` are."""
 
@@ -110,9 +111,14 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     named_in = root if corpus.folder is None else real_path(corpus.folder)
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(items, names, given, source, None, root, named_in, remarks=remarks, tags_from=corpus.source)
+        return Listed(
+            items, names, given, source, None, root, named_in, remarks=remarks, tags_from=corpus.source,
+            tree=corpus.tree,
+        )  # fmt: skip
     _refuse_if_all_gone(items)
-    return Listed(items, names, given, source, corpus.encoded.sha256_of, root, named_in, tags_from=corpus.source)
+    return Listed(
+        items, names, given, source, corpus.encoded.sha256_of, root, named_in, tags_from=corpus.source, tree=corpus.tree
+    )
 
 
 def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:

@@ -17,6 +17,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.contents import file_state, file_states, reading_threads, taken_of
 from visterm.data.file_kinds import is_video
+from visterm.data.tag_tree import TagTree
 from visterm.features.shard_work import CHANGED
 from visterm.features.video_rows import NO_FRAME, encode_frames
 from visterm.kernels.topk import top_k
@@ -184,13 +185,16 @@ class RowWriter:
     def spelled(self, photos: Listed) -> Listed:
         """Return photos with their tags as the run spells them, each once; empty ones are left out.
 
-        Raises UserError if a photo has too many tags, or one that no catalogue takes.
+        Tags that came with those above them are called as the run's tree calls the ones of that place. Raises UserError
+        if a photo has too many tags, or one that no catalogue takes.
         """
         vocabulary = self._tagger.vocabulary
-        tags = [
-            None if given is None else all_spelled(vocabulary, filter(clean_tag, given), image=name)
-            for name, given in zip(photos.names, photos.tags, strict=True)
-        ]
+        paths = TagTree(photos.tree).paths().items() if self._tagger.tree is not None else ()
+        called = {tag_key(name): path for path, name in paths if path in vocabulary}
+        tags = []
+        for name, given in zip(photos.names, photos.tags, strict=True):
+            texts = None if given is None else [called.get(tag_key(tag), tag) for tag in filter(clean_tag, given)]
+            tags.append(None if texts is None else all_spelled(vocabulary, texts, image=name))
         return replace(photos, tags=tags)
 
     def _records(self, photos: Listed, places: Sequence[int]) -> list[Record | Skipped]:

@@ -11,7 +11,7 @@ from visterm.core.errors import DataError, EncoderMismatchError, NoTagsError, Us
 from visterm.core.progress import Say
 from visterm.core.remote import as_path
 from visterm.core.tables import MODELS
-from visterm.core.vocabulary import clean_tag
+from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
@@ -98,7 +98,7 @@ class Cleaning(NamedTuple):
         """Return the corpus with the tags above those of each image, and itself with the tree as pairs."""
         aliases = dict(self.aliases or {})
         called: Mapping[str, str] = {}
-        if self.paths:
+        if self.paths and not corpus.tree:
             of_paths, called = tree_of_paths([*corpus.tags, *corpus.negatives])
             if not of_paths:
                 raise DataError(
@@ -109,6 +109,10 @@ class Cleaning(NamedTuple):
             aliases = {path: tag for path, tag in called.items() if path not in aliases} | aliases
         elif self.tree is not None:
             tree = TagTree(self.tree, aliases)
+        elif corpus.tree:  # of keywords, which are called by their names
+            tree = TagTree(corpus.tree, aliases)
+            there = {tag_key(tag) for tags in (*corpus.tags, *corpus.negatives) for tag in tags}
+            aliases = {path: tag for path, tag in tree.paths().items() if tag_key(path) not in there} | aliases
         else:
             if paths := likely_paths(corpus.tags):
                 say(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from visterm.core.errors import TagFileError
@@ -31,6 +31,7 @@ class TagsFound(NamedTuple):
     records: list[TagRecord]  # One for each image named
     remarks: list[str]  # What ``"auto"`` found, and what of it is not used: a line each
     untagged: str = "not named by the tags"  # What images are that have no record
+    tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags that are written with those above them
 
 
 def record(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from visterm.core.vocabulary import clean_tag, tag_key
@@ -35,6 +36,9 @@ FIELDS: dict[str, str | None] = {
 }
 """The properties in which programs keep keywords, and what stands between a parent and its child in them."""
 
+PLACES = (TAGS_LIST, *(name for name in FIELDS if name not in (SUBJECT, TAGS_LIST)))
+"""The fields with paths. Where two put a tag in different places, the first counts, as in digiKam and Immich."""
+
 OWN_FIELDS = {"dc": SUBJECT, "lr": HIERARCHICAL, "digiKam": TAGS_LIST}
 """The fields that visterm writes, always all of them, as programs read one and not the others."""
 
@@ -53,9 +57,14 @@ class Mark(NamedTuple):
     """Whether a person gave the tag, in the catalogue or a tag file ("given"), or a run predicted it ("predicted")."""
     confidence: float | None = None  # Of a prediction, where the run has a calibration
     run: str | None = None  # Fingerprint of the run that predicted it
-    path: str | None = None  # With its parents, as it was written (``animal|dog``)
+    path: tuple[str, ...] = ()  # The tag after those above it, as it was written; empty of one that has none above it
     fields: str | None = None
     """Where visterm wrote it (``dc lr digiKam``); None of files of an earlier visterm, which knew fewer fields."""
+
+    @property
+    def path_text(self) -> str | None:
+        """The path as it is noted: ``animal|dog``, with a backslash before a ``|`` in a name; None without a path."""
+        return "|".join(re.sub(r"([|\\])", r"\\\1", part) for part in self.path) or None
 
     def lies_in(self) -> list[str]:
         """Return the properties in which visterm wrote the tag, as far as that was noted."""
@@ -73,6 +82,9 @@ class Keywords(NamedTuple):
     tags: list[str]  # Of all fields, each once; of a path its last part
     marks: list[Mark]  # Of the tags that visterm wrote; a person has removed those that are not among `tags` any more
     copies: tuple[Mark, ...] = ()  # Of other programs' tags that visterm wrote into more fields
+    paths: tuple[tuple[str, ...], ...] = ()
+    """Where tags of people lie in their tree: each a tag after those above it, as in (animal, dog). A tag without one
+    lies at the top, or above others only; one may have several."""
 
     @property
     def of_people(self) -> list[str]:
@@ -115,11 +127,40 @@ def keywords_of(document: Document) -> Keywords:
         for mark in notes
         if not lies_in.get(folded(mark.tag), set()).issuperset({*mark.lies_in()} - {HIERARCHICAL})
     }
-    return Keywords(
-        [tag for key, tag in own.items() if key not in removed],
-        [mark for mark in notes if mark.source != COPIED],
-        tuple(mark for mark in notes if mark.source == COPIED),
-    )
+    tags = [tag for key, tag in own.items() if key not in removed]
+    marks = [mark for mark in notes if mark.source != COPIED]
+    copies = tuple(mark for mark in notes if mark.source == COPIED)
+    of_people = Keywords(tags, marks).of_people
+    return Keywords(tags, marks, copies, _paths(found, notes, whole, set(map(folded, of_people))))
+
+
+def _paths(
+    found: Mapping[str, list[str]], notes: Iterable[Mark], whole: Mapping[str, str], tags: set[str]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the places of some tags, by `folded`.
+
+    Names are spelled as dc:subject, else as notes of visterm, else as the first field spells them.
+    """
+    spelled = dict(whole) | {folded(part): part for mark in notes for part in mark.path if folded(part) not in whole}
+
+    def inside(name: str) -> Iterator[tuple[str, ...]]:
+        for text in found[name]:
+            parts = [] if folded(text) in whole else parts_in(text, name)
+            if len(parts) > 1 and folded(parts[-1]) in tags:
+                yield tuple(clean_tag(spelled.setdefault(folded(part), part)) for part in parts)
+
+    return first_places(map(inside, PLACES))
+
+
+def first_places(groups: Iterable[Iterable[tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
+    """Return the places of tags: of each those of the first group, of paths, that has one."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for group in groups:
+        here: dict[str, list[tuple[str, ...]]] = {}
+        for path in dict.fromkeys(group):
+            here.setdefault(folded(path[-1]), []).append(path)
+        found |= {key: places for key, places in here.items() if key not in found}
+    return tuple(path for places in found.values() for path in places)
 
 
 def texts_of(document: Document) -> dict[str, list[str]]:
@@ -150,8 +191,8 @@ def tag_of(text: str, name: str, whole: Mapping[str, str]) -> str:
     """
     if folded(text) in whole:
         return whole[folded(text)]
-    last = leaf(text, FIELDS[name])
-    return whole.get(folded(last), last)
+    last = parts_in(text, name)[-1:]
+    return whole.get(folded(last[0]), last[0]) if last else ""
 
 
 def folded(tag: str) -> str:
@@ -167,16 +208,14 @@ def path_in(mark: Mark, name: str) -> str:
     separator = FIELDS[name]
     if separator is None:
         return mark.tag
-    parts = [mark.tag] if mark.path is None else mark.path.split("|")
+    parts = mark.path or (mark.tag,)
     return separator.join(part.replace(separator, "|" if separator == "/" else "/") for part in parts)
 
 
-def leaf(text: str, separator: str | None) -> str:
-    """Return the last part of a path of tags; nothing of a program's own notes."""
-    if separator is None:
-        return text
-    parts = [part for part in text.split(separator) if part.strip()]
-    return "" if not parts or parts[0].strip() in BOOKKEEPING else parts[-1]
+def parts_in(text: str, name: str) -> list[str]:
+    """Return the tags of a path as a field has it, the topmost first; nothing of a program's own notes."""
+    parts = [part for part in text.split(FIELDS[name]) if part.strip()]
+    return [] if parts and parts[0].strip() in BOOKKEEPING else parts
 
 
 def descriptions(document: Document) -> Iterator[Element]:
@@ -229,4 +268,6 @@ def mark_of(item: Element) -> Mark | None:
     except ValueError:  # none was written
         confidence = None
     source = texts["source"] if texts["source"] in (GIVEN, COPIED) else PREDICTED
-    return Mark(texts["tag"], source, confidence, texts["run"] or None, texts["path"] or None, texts["fields"] or None)
+    parts = re.findall(r"(?:\\[|\\]|[^|])+", texts["path"])
+    path = tuple(clean_tag(re.sub(r"\\([|\\])", r"\1", part)) for part in parts)
+    return Mark(texts["tag"], source, confidence, texts["run"] or None, path, texts["fields"] or None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from visterm.core.errors import DataError
@@ -32,6 +33,7 @@ from visterm.data.xmp.keywords import (
     items,
     keywords_of,
     mark_of,
+    parts_in,
     path_in,
     tag_of,
     texts_of,
@@ -65,6 +67,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collection[str] = ()) -> bytes:
     """Add tags that are not there yet to all of `OWN_FIELDS`, each with a note that visterm wrote it.
 
+    A mark that names its `fields` is added to these only: so a tag above another stands in no field of paths by itself.
     `content` is a sidecar or packet (`SIDECAR` or `PACKET` for a new one), called `where` in messages; it is returned
     itself if nothing is to be added. Tags that are there already stay as they are: a person's stays a person's; but if
     one of them lies in some of the fields only, all that do are copied to the others, with a note of that. What a run
@@ -72,24 +75,25 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
     noted. Raises DataError if it is no XMP, has its keywords in no list, or a tag has a character that XML cannot have.
     """
     for mark in marks:
-        check_writable(mark.tag)
+        check_writable(mark)
     document = Document(content, where)
     there = keywords_of(document)
     wanted = {tag_key(mark.tag): mark for mark in marks}
     keys, noted = {tag_key(tag) for tag in there.tags}, {tag_key(mark.tag): mark for mark in there.marks}
-    lacking = _lacking(document)
+    fields_there = _fields(document)
     in_iptc = set(map(tag_key, iptc))
-    old_copies = {tag_key(mark.tag): mark for mark in there.copies}
+    old_copies = {tag_key(mark.tag) for mark in there.copies}
     new = [mark for key, mark in wanted.items() if key not in keys.union(noted, old_copies)]
-    new = [mark._replace(fields=_prefixes(OWN_FIELDS, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
+    new = [mark._replace(fields=_prefixes(mark, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
     renewed = []
     for key, mark in noted.items():
         source = wanted[key].source if key in wanted else mark.source
         fields = mark.fields
         if key in keys and (key in wanted or key in in_iptc):  # else a person took it out
-            fields = _prefixes(OWN_FIELDS, iptc=key in in_iptc or IPTC in (fields or "").split())
+            known = [*(fields or "").split(), *_prefixes(wanted.get(key, mark), iptc=key in in_iptc).split()]
+            fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in known)
         renewed.append(mark._replace(source=source, fields=fields))
-    copies = _copies(document, there, wanted, lacking, in_iptc)
+    copies = _copies(there, wanted, fields_there, in_iptc)
     renewed = [mark for mark in renewed if mark != noted[tag_key(mark.tag)]]
     if not (new or renewed or any(tag_key(mark.tag) in {*wanted, *in_iptc} for mark in copies)):
         return content
@@ -98,8 +102,8 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
         document = Document(_removed(document, again, only_notes=True), where)
     entries: dict[str, list[Mark]] = {}
     for name in OWN_FIELDS.values():
-        more = [mark for mark in (*copies, *renewed) if name in mark.lies_in() and folded(mark.tag) in lacking[name]]
-        entries[name] = [*more, *new]
+        more = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in fields_there[name].entries]
+        entries[name] = [mark for mark in (*more, *new) if name in mark.lies_in()]
     entries[WRITTEN] = [*copies, *renewed, *new]
     return document.edited(_additions(document, {name: some for name, some in entries.items() if some}, where))
 
@@ -118,67 +122,74 @@ def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | No
     return None if content.replace(b'end="r"', b'end="w"') in (SIDECAR, PACKET) else content
 
 
-def check_writable(tag: str) -> None:
+def check_writable(mark: Mark) -> None:
     """Refuse a tag that XML cannot hold.
 
-    Raises DataError if it has a control character, or half of a character of two parts.
+    Raises DataError if it, or one above it, has a control character, or half of a character of two parts.
     """
-    found = _NOT_IN_XML.search(tag)
-    if found:
-        raise DataError(
-            f"The tag {tag!r} has the character U+{ord(found[0]):04X}, which XMP cannot hold. Rename the tag."
-        )
+    for tag in (mark.tag, *mark.path):
+        found = _NOT_IN_XML.search(tag)
+        if found:
+            raise DataError(
+                f"The tag {tag!r} has the character U+{ord(found[0]):04X}, which XMP cannot hold. Rename the tag."
+            )
 
 
-class _Lacking:
-    """Tells which tags a field does not have: neither as an entry nor as a part of a path."""
+class _Field(NamedTuple):
+    """What a field of keywords has, by `folded`."""
 
-    def __init__(self, texts: Iterable[str], separator: str | None) -> None:
-        parts = (part for text in texts for part in [text, *(text.split(separator) if separator else [])])
-        self._there = set(map(folded, parts))
-
-    def __contains__(self, key: str) -> bool:
-        return key not in self._there
+    entries: set[str]  # The tags of its entries
+    parts: set[str]  # Those and the ones above them
 
 
-def _lacking(document: Document) -> dict[str, _Lacking]:
-    """Return of each field that visterm writes what it lacks."""
+def _fields(document: Document) -> dict[str, _Field]:
+    """Return what the fields have that visterm writes."""
     texts = texts_of(document)
-    return {name: _Lacking(texts[name], FIELDS[name]) for name in OWN_FIELDS.values()}
+    whole = {folded(text): text for text in texts[SUBJECT]}
+    found = {}
+    for name in OWN_FIELDS.values():
+        entries = {folded(tag_of(text, name, whole)) for text in texts[name]}
+        parts = {folded(part) for text in texts[name] if FIELDS[name] for part in parts_in(text, name)}
+        found[name] = _Field(entries, entries | parts)
+    return found
 
 
-def _prefixes(names: Iterable[str], *, iptc: bool) -> str:
-    return " ".join([*names, *([IPTC] if iptc else [])])
+def _prefixes(mark: Mark, *, iptc: bool) -> str:
+    return " ".join([*(OWN_FIELDS if mark.fields is None else mark.fields.split()), *([IPTC] if iptc else [])])
 
 
-def _copies(
-    document: Document, there: Keywords, wanted: dict[str, Mark], lacking: dict[str, _Lacking], in_iptc: set[str]
-) -> list[Mark]:
-    """Return notes of the tags of other programs that are to be copied into fields (and IPTC) that lack them."""
+def _copies(there: Keywords, wanted: dict[str, Mark], fields: dict[str, _Field], in_iptc: set[str]) -> list[Mark]:
+    """Return notes of the tags of other programs that are to be copied into fields (and IPTC) that lack them.
+
+    A tag with several places gets a note of each. One that only lies above others is in no list of paths by itself.
+    """
     ours = {tag_key(mark.tag) for mark in there.marks}
-    before = {tag_key(mark.tag): mark for mark in there.copies}
-    paths: dict[str, str] = {}
-    for name, texts in texts_of(document).items():
-        separator = FIELDS[name]
-        for text in texts:
-            parts = [part for part in text.split(separator) if part.strip()] if separator else []
-            if len(parts) > 1 and not any("|" in part for part in parts):
-                paths.setdefault(folded(parts[-1]), "|".join(parts))
+    places: dict[str, list[tuple[str, ...]]] = {}
+    for path in there.paths:
+        places.setdefault(folded(path[-1]), []).append(path)
+    above = {folded(part) for path in there.paths for part in path[:-1]}
+    in_paths = fields[HIERARCHICAL].entries | fields[TAGS_LIST].entries
     found = []
     for tag in there.tags:
-        key = tag_key(tag)
+        key, name = tag_key(tag), folded(tag)
+        old = [mark for mark in there.copies if tag_key(mark.tag) == key]
         if key in ours:
             continue
-        old = before.get(key)
-        fields = (old.fields or "").split() if old else [
-            prefix for prefix, name in OWN_FIELDS.items() if folded(tag) in lacking[name]
-        ]  # fmt: skip
-        if key in in_iptc and IPTC not in fields:
-            fields = [*fields, IPTC]
-        path = paths.get(folded(tag), wanted[key].path if key in wanted else None)
-        mark = Mark(tag, COPIED, path=old.path if old else path, fields=" ".join(fields))
-        if fields and mark != old:
-            found.append(mark)
+        if old:
+            copies = [*old]
+        else:
+            lacking = [prefix for prefix, field in OWN_FIELDS.items() if name not in fields[field].parts]
+            if name in above - in_paths:
+                lacking = [prefix for prefix in lacking if OWN_FIELDS[prefix] == SUBJECT]
+            paths = places.get(name) or [wanted[key].path if key in wanted else ()]
+            flat = [prefix for prefix in lacking if OWN_FIELDS[prefix] != SUBJECT]
+            copies = [
+                Mark(tag, COPIED, path=path, fields=" ".join(flat if number else lacking))
+                for number, path in enumerate(paths)
+            ]
+        if key in in_iptc and not any(mark.is_in_iptc for mark in copies):
+            copies[0] = copies[0]._replace(fields=f"{copies[0].fields} {IPTC}".strip())
+        found += [mark for mark in copies if mark.fields] if copies != old else []
     return found
 
 
@@ -261,7 +272,7 @@ def _entry(mark: Mark, name: str, around: Element) -> str:
     if name != WRITTEN:
         return f"<{rdf}li{declared}>{escape(path_in(mark, name))}</{rdf}li>"
     own, own_declared = _prefix(around, "visterm", VISTERM)
-    known = {name: text for name, text in mark._asdict().items() if text is not None}
+    known = {name: text for name, text in (mark._asdict() | {"path": mark.path_text}).items() if text is not None}
     if mark.confidence is not None:
         known["confidence"] = f"{mark.confidence:.4f}"
     fields = "".join(f"<{own}{name}>{escape(text)}</{own}{name}>" for name, text in known.items())

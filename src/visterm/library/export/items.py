@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.core.vocabulary import tag_key
+from visterm.data.tag_tree import own_names
 from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark
 
 
@@ -30,11 +31,19 @@ class ExportItem:
     name: str = ""  # In tables and changes: its path inside the folder that was indexed. Empty: by its path.
 
     def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
-        """Return the tags to write, each once, those of people first and none that is rejected."""
-        found: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN, path=parents.path(tag)) for tag in self.given}
+        """Return the tags to write, each once, those of people first and none that is rejected.
+
+        Nothing is predicted under a tag that is rejected.
+        """
+        found: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN) for tag in self.given}
         for tag, confidence in self.predicted:
-            found.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run, parents.path(tag)))
-        return [mark for key, mark in found.items() if key not in set(map(tag_key, self.rejected))]
+            found.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run))
+        wanted, no = [], set(map(tag_key, self.rejected))
+        for key, mark in found.items():
+            path = parents.path(mark.tag)
+            if key not in no and (mark.source == GIVEN or no.isdisjoint(map(tag_key, path))):
+                wanted.append(mark._replace(tag=path[-1], path=path) if path else mark)
+        return wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +71,8 @@ class Change:
         """Return the change as it stands in JSON."""
         added = [
             {"tag": mark.tag, "source": mark.source}
+            | ({"path": mark.path_text} if mark.path else {})
             | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})
-            | ({} if mark.path is None else {"path": mark.path})
             for mark in self.added
         ]
         return {
@@ -75,28 +84,34 @@ class Change:
 class Parents:
     """The tags above each tag of a run, for hierarchical keywords, from pairs (child, parent).
 
-    Of several parents the first counts; steps may lead over words that are no tags, which are left out.
+    Of several parents the first counts; steps may lead over words that are none of the `tags`, which are left out.
     """
 
-    def __init__(self, is_a: Iterable[tuple[str, str]] = (), tags: Iterable[str] = ()) -> None:
+    def __init__(self, pairs: Iterable[tuple[str, str]] = (), tags: Iterable[str] = ()) -> None:
         self._shown = {tag_key(tag): tag for tag in tags}
         self._above: dict[str, list[str]] = {}
-        for child, parent in is_a:
+        for child, parent in pairs:
             self._above.setdefault(tag_key(child), []).append(tag_key(parent))
 
     @classmethod
     def of_run(cls, tagger: Any) -> Parents:
-        """Take the relations of a run."""
-        return cls(tagger.relations.is_a, tagger.vocabulary)
+        """Take the tree of a run, with all that is in it; of a run without one, what its tags are kinds of."""
+        relations, tags = tagger.relations, tagger.vocabulary
+        if relations.tree:
+            return cls(relations.tree, [*(tag for pair in relations.tree for tag in pair), *tags])
+        return cls(relations.is_a, tags)
 
-    def path(self, tag: str) -> str | None:
-        """Return a tag after its parents, as Lightroom writes it (``animal|dog``); None without parents or with a |."""
-        parts, seen = [tag], {tag_key(tag)}
+    def path(self, tag: str) -> tuple[str, ...]:
+        """Return a tag after the tags above it, the topmost first; empty where there are none.
+
+        What a tree calls ``birds/crane``, to tell it from another crane, is crane in its path.
+        """
+        names, seen = [tag], {tag_key(tag)}
         above = self._nearest(tag_key(tag), seen)
         while above is not None:
-            parts.append(self._shown[above])
+            names.append(self._shown[above])
             above = self._nearest(above, seen)
-        return None if len(parts) == 1 or any("|" in part for part in parts) else "|".join(reversed(parts))
+        return own_names(reversed(names)) if len(names) > 1 else ()
 
     def _nearest(self, key: str, seen: set[str]) -> str | None:
         """Return the nearest tag above, and remember where the search has been: relations may go in circles."""

@@ -26,6 +26,8 @@ class Profile:
     naming: str = FOUND  # Of XMP files, see `Sidecars.target`
     raw: bool = False  # Whether RAW files get an XMP file, where all others are written into
     iptc: bool = False  # Whether every image gets IPTC keywords
+    flat: bool = False
+    """Whether dc:subject and IPTC have the tags above a tag, too, as the program itself writes them, or needs them."""
     then: str = ""  # What people do in that program afterwards
 
 
@@ -33,7 +35,7 @@ PROFILES = {
     profile.name: profile
     for profile in (
         Profile(
-            "lightroom", "Lightroom", "embed", STEM, raw=True,
+            "lightroom", "Lightroom", "embed", STEM, raw=True, flat=True,
             then="In Lightroom Classic, select the photos and choose Metadata > Read Metadata from Files.",
         ),
         Profile(
@@ -42,7 +44,7 @@ PROFILES = {
             "Sidecars), then read the photos' metadata again.",
         ),
         Profile(
-            "darktable", "darktable", "xmp", FULL,
+            "darktable", "darktable", "xmp", FULL, flat=True,
             then="darktable reads the files as it imports photos. Photos that it has: switch on 'look for updated XMP "
             "files on startup'; first let it write its own XMP files, as it takes a photo's edits from them, too.",
         ),
@@ -51,7 +53,7 @@ PROFILES = {
             then="In Immich, run the jobs 'Sidecar metadata' (Discover and Sync) and then 'Extract metadata'.",
         ),
         Profile(
-            "photoprism", "PhotoPrism", "embed", iptc=True,
+            "photoprism", "PhotoPrism", "embed", iptc=True, flat=True,
             then="In PhotoPrism, index the folder again: photoprism index, or Library > Index.",
         ),
     )
@@ -81,10 +83,12 @@ def target_for(
     profile: Profile, *, keep_originals: bool = True, follow_links: bool = False
 ) -> SidecarTarget | EmbeddedTarget | RawApartTarget:
     """Return the target of a profile; parameters and errors are those of `make_target`."""
-    beside = SidecarTarget(naming=profile.naming, always=True, follow_links=follow_links)
+    beside = SidecarTarget(naming=profile.naming, always=True, flat=profile.flat, follow_links=follow_links)
     if profile.to == SidecarTarget.name:
         return beside
-    inside = EmbeddedTarget(keep_originals=keep_originals, iptc=profile.iptc, follow_links=follow_links)
+    inside = EmbeddedTarget(
+        keep_originals=keep_originals, iptc=profile.iptc, flat=profile.flat, follow_links=follow_links
+    )
     return RawApartTarget(inside, beside) if profile.raw else inside
 
 

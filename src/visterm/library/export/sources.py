@@ -197,11 +197,11 @@ def _predictions(
     tagger: Tagger, scores: NDArray[np.float32], k: int, least: NDArray[np.float64] | None
 ) -> tuple[Predicted, ...]:
     """Choose the tags of one image: the surest, or where nothing is known of that, those of the best scores."""
-    calibration = tagger.calibration
-    if calibration is None or least is None:
+    chances = tagger.confidences(scores)
+    if chances is None or least is None:
+        scores = scores if tagger.tree is None else tagger.tree.raised(scores)
         best = np.lexsort((np.arange(len(scores)), -scores))[:k]
         return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best)
-    chances = calibration.confidences(scores)
     best = np.lexsort((np.arange(len(chances)), -chances))
     best = best[(chances >= least)[best]][: k or None]
     return tuple(Predicted(tagger.vocabulary.tags[tag], float(chances[tag])) for tag in best)

@@ -105,10 +105,11 @@ def export_tags(
 
     Yields one `Change` or `Skipped` for each image that has changes, or that cannot be written. `target` (see
     `make_target`) is closed at the end. `run` is the fingerprint of the run that predicted, noted beside each
-    prediction; `parents` are the tags above others. A `dry_run` changes nothing, and yields what would be changed.
+    prediction; `parents` are the tags above others, for XMP: texts have the tags alone. A `dry_run` changes nothing,
+    and yields what would be changed.
     `notes` are kept of what the files hold, those that are not changed too; not in a dry run.
     """
-    above = parents or Parents()
+    above = Parents() if parents is None or isinstance(target, TextTarget) else parents
 
     def write(item: ExportItem) -> Change | None:
         return target.export(item, item.wanted(run, above), dry_run=dry_run)

@@ -24,6 +24,7 @@ from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, check_writable, 
 from visterm.library.export.items import Change, ExportItem
 
 EXTENDED = b"HasExtendedXMP"
+FLAT = "dc"  # The one of `OWN_FIELDS` that has no paths
 
 _AROUND = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
 
@@ -62,7 +63,7 @@ def revise(
     there = read_keywords(content, where)
     keys, marked = set(map(tag_key, there.tags)), {tag_key(mark.tag) for mark in (*there.marks, *there.copies)}
     not_there = set(map(tag_key, rejected))
-    removed = tuple(mark.tag for mark in there.marks if tag_key(mark.tag) in not_there & keys)
+    removed = tuple(mark.tag for mark in there.marks if tag_key(mark.tag) in keys and _is_rejected(mark, not_there))
     added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | marked)
     left_out += [mark.tag for mark in writable if tag_key(mark.tag) in marked - keys]
     more = add_tags(content, writable, where, iptc=iptc)
@@ -72,6 +73,12 @@ def revise(
     copied = tuple(mark.tag for mark in (read_keywords(revised, where).copies if revised else ()) if mark not in before)
     found = (mark.tag for mark in (*there.marks, *added) if tag_key(mark.tag) not in gone)
     return Revised(revised, added, removed, tuple(left_out), tuple(found), copied)
+
+
+def _is_rejected(mark: Mark, rejected: set[str]) -> bool:
+    """Return whether a tag, or of a prediction one above it, is one of those that a person rejected, by their keys."""
+    names = mark.path if mark.source != GIVEN else ()
+    return not rejected.isdisjoint(map(tag_key, (mark.tag, *names)))
 
 
 def taken_back(content: bytes, where: str) -> Revised:
@@ -88,7 +95,7 @@ def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
     good, bad = [], []
     for mark in wanted:
         try:
-            check_writable(mark.tag)
+            check_writable(mark)
         except DataError:
             bad.append(mark.tag)
         else:
@@ -96,26 +103,61 @@ def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
     return good, bad
 
 
-def _with_own(wanted: Sequence[Mark], own: Sequence[str], rejected: Sequence[str]) -> list[Mark]:
+def _with_own(wanted: Sequence[Mark], own: Keywords, rejected: Sequence[str]) -> list[Mark]:
     """Put an image's own keywords before the tags that begin a list: programs read one of several lists only."""
-    paths = {tag_key(mark.tag): mark.path for mark in wanted}
-    keys, not_there = set(map(tag_key, own)), set(map(tag_key, rejected))
-    given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag))) for tag in own if tag_key(tag) not in not_there]
-    return [*given, *(mark for mark in wanted if tag_key(mark.tag) not in keys)]
+    paths = {tag_key(mark.tag): mark.path for mark in wanted} | {tag_key(path[-1]): path for path in own.paths[::-1]}
+    keys, not_there = set(map(tag_key, own.of_people)), set(map(tag_key, rejected))
+    given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in own.of_people]
+    rest = [mark for mark in wanted if tag_key(mark.tag) not in keys]
+    return [*(mark for mark in given if tag_key(mark.tag) not in not_there), *rest]
+
+
+def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | None) -> list[Mark]:
+    """Leave tags that lie above others out of the fields of paths, where the paths of these name them.
+
+    By themselves they are in dc:subject, and so in IPTC: all (`flat`), those that are wanted anyway (None), or none.
+    """
+    above: dict[str, Mark] = {}
+    for mark in wanted:
+        for n, tag in enumerate(mark.path[:-1], 1):
+            if tag_key(tag) != tag_key(mark.tag):
+                above.setdefault(tag_key(tag), mark._replace(tag=tag, path=mark.path[:n] if n > 1 else ()))
+    themselves = {tag_key(mark.tag): mark for mark in wanted}
+    here = {False: set(), None: above.keys() & themselves.keys(), True: above.keys()}[flat]
+    here = here - set(map(tag_key, rejected))
+    found: dict[str, Mark] = {}
+    for mark in wanted:
+        for key in map(tag_key, (*mark.path, mark.tag)):
+            if key in here:
+                found.setdefault(key, themselves.get(key, above[key])._replace(fields=FLAT))
+            elif key == tag_key(mark.tag) and key not in above:
+                found[key] = mark
+    return list(found.values())
+
+
+def _has_all(there: Keywords, wanted: Sequence[Mark]) -> bool:
+    """Return whether keywords hold all tags, with their paths."""
+    keys, placed = set(map(tag_key, there.tags)), {tag_key(path[-1]) for path in there.paths}
+    flat = (tag_key(mark.tag) for mark in wanted)
+    return keys.issuperset(flat) and all(
+        tag_key(mark.tag) in placed for mark in wanted if mark.path and mark.fields is None
+    )
 
 
 class SidecarTarget:
     """Writes ``photo.jpg.xmp``, or ``photo.xmp`` where that is there; see `Sidecars`.
 
     A new file has the tags of people too, as some programs read either the file or the image; but where the image has
-    all tags in itself, no file is made, unless `always`. `naming` is that of `Sidecars.target`. With `follow_links`,
-    links are written through that lead out of a photo's folder.
+    all tags in itself, no file is made, unless `always`. `naming` is that of `Sidecars.target`, `flat` that of
+    `_flattened`. With `follow_links`, links are written through that lead out of a photo's folder.
     """
 
     name = "xmp"
 
-    def __init__(self, *, naming: str = FOUND, always: bool = False, follow_links: bool = False) -> None:
-        self._naming, self._always = naming, always
+    def __init__(
+        self, *, naming: str = FOUND, always: bool = False, flat: bool | None = None, follow_links: bool = False
+    ) -> None:
+        self._naming, self._always, self._flat = naming, always, flat
         self._follow_links = follow_links
         self._sidecars = Sidecars()
 
@@ -123,13 +165,14 @@ class SidecarTarget:
         """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
         path = self._sidecars.target(item.path, self._naming)
         old = content_of(path)
+        wanted = _flattened(wanted, item.rejected, self._flat)
         if old is None:
             found = self._sidecars.keywords(item.path)
-            there = {tag_key(tag) for tag in found.tags}
-            if not wanted or (not self._always and all(tag_key(mark.tag) in there for mark in wanted)):
+            if not wanted or (not self._always and _has_all(found, wanted)):
                 return None
             alone = not self._sidecars.shares_stem(item.path)
-            wanted = _with_own(wanted, (found if alone else embedded_keywords(item.path)).of_people, item.rejected)
+            wanted = _with_own(wanted, found if alone else embedded_keywords(item.path), item.rejected)
+            wanted = _flattened(wanted, item.rejected, self._flat)
         change = self._put(
             item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run
         )
@@ -176,8 +219,10 @@ class EmbeddedTarget:
 
     name = "embed"
 
-    def __init__(self, *, keep_originals: bool = True, iptc: bool = False, follow_links: bool = False) -> None:
-        self._follow_links = follow_links
+    def __init__(
+        self, *, keep_originals: bool = True, iptc: bool = False, flat: bool | None = None, follow_links: bool = False
+    ) -> None:
+        self._follow_links, self._flat = follow_links, flat
         self._exiftool = ExifTool()
         self._keep, self._iptc = keep_originals, iptc
 
@@ -189,12 +234,12 @@ class EmbeddedTarget:
             )
         old = self._read(item.path)
         there = embedded_keywords(item.path)
-        keys = {tag_key(tag) for tag in there.tags}
         inside = read_keywords(old or PACKET, str(item.path))
-        if all(tag_key(mark.tag) in keys for mark in wanted) and not inside.tags and not self._iptc:
+        wanted = _flattened(wanted, item.rejected, self._flat)
+        if _has_all(there, wanted) and not inside.tags and not self._iptc:
             wanted = []  # it has them all, and no program that prefers XMP finds less there
         elif wanted:
-            wanted = _with_own(wanted, there.of_people, item.rejected)
+            wanted = _flattened(_with_own(wanted, there, item.rejected), item.rejected, self._flat)
         iptc = self._for_iptc(item, wanted, inside) if wanted else []
         revised = revise(old or PACKET, wanted, item.rejected, str(item.path), iptc)
         gone = [mark.tag for mark in inside.marks if mark.tag in revised.removed and mark.is_in_iptc]
