@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from visterm.library.index import Indexed
     from visterm.library.learn import Learned
     from visterm.library.rows import Filled
+    from visterm.tagging.mistakes import Mistake
 
 
 class Catalogue(Searchable):
@@ -367,6 +368,29 @@ class Catalogue(Searchable):
         )  # fmt: skip
         self.refresh()
         return found
+
+    def look_for_mistakes(self, *, job_id: int | None = None, progress: Progress = SILENT) -> int | None:
+        """Find tags that are probably wrong or missing, and keep them for `mistakes`, 2,000 of each kind at most.
+
+        The run's model learns five times, each time from four fifths of the images with tags, and judges the others.
+        What people gave, accepted or rejected in the catalogue is not listed. Returns how many are kept; None if the
+        job `job_id` was cancelled: then nothing has changed. Raises DataError if fewer than 50 images have tags and
+        features; UserError if the model learns from a kernel; StorageError if the catalogue is in memory.
+        """
+        from visterm.library.mistakes import look_for_mistakes
+
+        self.refresh()
+        return look_for_mistakes(self.tagger, self.stored, job_id=job_id, progress=progress)
+
+    def mistakes(self, limit: int = 100, *, kind: str | None = None, tag: str | None = None) -> list[Mistake] | None:
+        """List the most probable mistakes that `look_for_mistakes` found, without those that were answered since.
+
+        Returns `limit` at most, of one `kind` ("wrong" or "missing") or both, and of one `tag` or all; None if nobody
+        has looked for mistakes yet.
+        """
+        from visterm.library.mistakes import kept_mistakes
+
+        return kept_mistakes(self.stored, limit, kind=kind, tag=tag)
 
     def refresh(self) -> bool:
         """Open the current run again, where another process or thread has learned one since; return whether it has."""

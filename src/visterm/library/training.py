@@ -66,6 +66,16 @@ class Part:
 def gathered(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
     """Return what is to be learned from, and what is held out: always the same images, by their content.
 
+    Raises what `all_said` raises.
+    """
+    everything = all_said(tagger, stored, features)
+    out = np.array([is_held_out(image) for image in everything.images], np.bool_)
+    return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
+
+
+def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> Part:
+    """Return all images that people said something of.
+
     A video stands for its tags with one frame, see `_with_best_frames`. Raises DataError if no image has a tag, or
     none of them can be read.
     """
@@ -80,9 +90,7 @@ def gathered(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeature
     if tagger.tree is not None:
         tags, negatives = tagger.tree.words.completed(tags, negatives)
     everything = Part(stored.images.get_many(ids), X, tags, negatives)
-    everything = _with_best_frames(everything, tagger, stored, features)
-    out = np.array([is_held_out(image) for image in everything.images], np.bool_)
-    return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
+    return _with_best_frames(everything, tagger, stored, features)
 
 
 def _with_best_frames(part: Part, tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> Part:

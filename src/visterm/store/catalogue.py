@@ -3,6 +3,7 @@
 CATALOGUE
 ├── manifest.json       says that the folder is a catalogue; its files change, so there are no checksums of them
 ├── catalogue.sqlite    the truth: a row exists when its transaction has committed
+├── mistakes.json       tags that are probably wrong or missing, as they were found last
 ├── writer.lock         held by the process that writes rows
 ├── rows/<segment>/     see `segments`
 ├── lance/              tables of rows, where these are kept so and no other place was named, see `lance_segment`

@@ -128,6 +128,14 @@ class Tags(Table):
         """Return the tags that people rejected and did not take back, by id of the image (None: all that are here)."""
         return self._by_image("SELECT image_id, tag_id FROM verdicts WHERE verdict = -1", image_ids)
 
+    def settled(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
+        """Return the tags that people gave, accepted or rejected here, by id of the image (None: all that are here)."""
+        return self._by_image(
+            "SELECT image_id, tag_id FROM given WHERE source = 'person' "
+            "UNION SELECT image_id, tag_id FROM verdicts WHERE verdict != 0",
+            image_ids,
+        )
+
     def judge(self, image_id: int, tag: str, verdict: int, *, run_id: int | None = None) -> int:
         """Write down what a person says of a tag of an image, and return its number in the log; the latest counts.
 

@@ -79,7 +79,7 @@ def held_out_scores(
     if rows.valid is not None:
         X_valid, Y_valid = rows.valid
         places = _some(X_valid.shape[0], Y_valid.shape[1], rng)
-        return HeldOutScores(_search_scores(model, X_valid[places]), Y_valid[places], rows.Y)
+        return HeldOutScores(search_scores(model, X_valid[places]), Y_valid[places], rows.Y)
     n_images, n_tags = rows.Y.shape
     counts = np.asarray((sp.csr_array(rows.Y) > 0).sum(axis=0)).ravel()
     if held is not None:
@@ -92,13 +92,13 @@ def held_out_scores(
     tagged, learned = (int((np.diff(sp.csr_array(rows.Y[part] > 0).indptr) > 0).sum()) for part in (left_out, others))
     if min(tagged, learned) < MIN_IMAGES:
         return None
-    copy = _unfitted(model)
+    copy = unfitted(model)
     copy.fit(visible_columns(copy, rows.X[others], others), rows.Y[others], monitor=progress)
-    scores = _search_scores(copy, visible_columns(copy, rows.X[left_out], others))
+    scores = search_scores(copy, visible_columns(copy, rows.X[left_out], others))
     return HeldOutScores(scores, rows.Y[left_out], rows.Y[others], counts)
 
 
-def _unfitted(model: Annotator) -> Any:
+def unfitted(model: Annotator) -> Any:
     """Copy a model without what it learned; what a blend has chosen of models and weights need not be chosen again."""
     copy = clone(model)
     params = model.get_params(deep=False)
@@ -111,7 +111,7 @@ def _unfitted(model: Annotator) -> Any:
     return copy
 
 
-def _search_scores(model: Annotator, X: Matrix) -> NDArray[np.float32]:
+def search_scores(model: Annotator, X: Matrix) -> NDArray[np.float32]:
     """Return the scores by which a search for each tag ranks images; blends may rank the tags of an image by others."""
     rows = model.query_rows(sp.eye_array(model.n_tags_, format="csr", dtype=np.float32))
     scores: Any = model.image_rows(X) @ rows.T

@@ -1,0 +1,96 @@
+"""Probable mistakes in a catalogue's tags: found once, kept beside it, and fewer with each answer of a person."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.progress import SILENT, Progress
+from visterm.core.vocabulary import tag_key
+from visterm.core.wording import count_of
+from visterm.core.writing import write_whole
+from visterm.library.encoded_features import CatalogueFeatures
+from visterm.library.job import CatalogueJob
+from visterm.library.training import all_said
+from visterm.tagging.mistakes import KINDS, Mistake, check_kind, mistakes_among, vocabulary_of
+
+if TYPE_CHECKING:
+    from visterm.store.catalogue import StoredCatalogue
+    from visterm.tagging.tagger import Tagger
+
+FILE = "mistakes.json"
+KEPT = 2000  # Mistakes of each kind that a catalogue keeps
+
+
+def look_for_mistakes(
+    tagger: Tagger, stored: StoredCatalogue, *, job_id: int | None = None, progress: Progress = SILENT
+) -> int | None:
+    """Find mistakes and keep them; see `Catalogue.look_for_mistakes`."""
+    if stored.folder is None:
+        raise StorageError("A catalogue in memory keeps no features to learn from. Save it, and load it again.")
+    with CatalogueJob(stored, "mistakes", job_id) as job:
+        part = all_said(tagger, stored, CatalogueFeatures(stored, tagger.encoder.fingerprint))
+        vocabulary = vocabulary_of(part.tags, tagger)
+        answers = stored.tags.settled([image.id for image in part.images])
+        found = mistakes_among(
+            tagger.model, vocabulary, [str(image.id) for image in part.images], part.X, part.encode(vocabulary),
+            settled=vocabulary.encode([answers.get(image.id, []) for image in part.images]), limit=KEPT,
+            progress=progress, stop=lambda: job.cancelled,
+        )  # fmt: skip
+        if job.cancelled:
+            return None
+        kept = [[int(m.image), m.tag, m.kind, m.chance, m.low, m.high] for m in found]
+        write_whole(stored.folder / FILE, json.dumps({"images": len(part), "mistakes": kept}).encode())
+        likely = sum(mistake.chance >= 0.5 for mistake in found)
+        job.message = (
+            f"{count_of(likely, 'tag')} of {count_of(len(part), 'photo')} probably wrong or missing, by a chance of "
+            "half or more"
+        )
+        return len(found)
+
+
+def kept_mistakes(
+    stored: StoredCatalogue, limit: int = 100, *, kind: str | None = None, tag: str | None = None
+) -> list[Mistake] | None:
+    """List what is kept and not answered yet, the most probable first; see `Catalogue.mistakes`."""
+    check_kind(kind)
+    if stored.folder is None or not (stored.folder / FILE).is_file():
+        return None
+    kept = _read(stored.folder / FILE)
+    ids = sorted({entry[0] for entry in kept})
+    records = {record.id: record for record in stored.images.get_many(ids) if record.state == "here"}
+    held, settled = ({i: set(tags) for i, tags in of(ids).items()} for of in (stored.tags.held, stored.tags.settled))
+    key = None if tag is None else tag_key(tag)
+    found: list[Mistake] = []
+    for image_id, name, of_kind, chance, low, high in kept:
+        if len(found) == limit:
+            break
+        has = name in held.get(image_id, ())
+        if (
+            image_id in records
+            and has == (of_kind == "wrong")
+            and name not in settled.get(image_id, ())
+            and kind in (None, of_kind)
+            and key in (None, tag_key(name))
+        ):
+            found.append(Mistake(records[image_id].name, name, of_kind, chance, low, high, image_id))
+    return found
+
+
+def _read(file: Path) -> list[list[Any]]:
+    try:
+        kept: list[list[Any]] = json.loads(file.read_bytes())["mistakes"]
+        if not all(map(_is_entry, kept)):
+            raise ValueError("an entry is none")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptFileError(
+            f"{file} is damaged: {error}. Remove it, and look for mistakes again (visterm mistakes {file.parent})."
+        ) from None
+    return kept
+
+
+def _is_entry(entry: Any) -> bool:
+    kinds = [int, str, str, float, float, float]
+    return isinstance(entry, list) and [type(value) for value in entry] == kinds and entry[2] in KINDS

@@ -1,0 +1,321 @@
+"""Which given tags are probably wrong, and which are probably missing, by chances of images that were held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr
+from visterm.core.errors import DataError, ShapeError
+
+Doubles = NDArray[np.float64]
+
+COMPANIONS = 1500
+"""Tags, the most frequent ones, whose company says something of each other: a matrix of twice as many rows."""
+
+ODDS_SCALE = 0.1  # Of the log odds beside the tags that are given, which are 0 or 1
+LEAST_EXPECTED = 1e-4
+
+FIRMNESS = 20.0  # Images that speak against a link between two tags, so that few together say little
+BLOCK = 2**22  # Entries of images and tags that are looked at together
+MOST_CASES = 400_000  # Entries of tags that images lack from which it is learned how the evidence adds up
+LOW_SHARE = 0.1  # Of the images without a tag, in which the tag is least likely: tags given there are wrong ones
+SURE_SHARE = 0.05  # Of all given tags: so many pairs, the surest ones, tell how often a tag is left out
+PRIOR = 100.0  # Images with which the noise of all tags counts beside that of a tag
+LEAST, MOST = 1e-6, 0.9  # Of the noise of a tag
+SPREAD = 1.96  # Deviations from the middle to the ends of an interval of 95 %
+FLOOR = 0.05  # Of the chance that a tag was given: so much of it is always believed, so that nothing is certain
+TINY = 1e-9
+
+
+class Noise(NamedTuple):
+    """Per tag the share of given tags that are wrong, or of true tags that were not given, and its 95 % interval."""
+
+    share: Doubles  # shape (n_tags,)
+    low: Doubles
+    high: Doubles
+
+
+class Pairs(NamedTuple):
+    """Images and tags that are probably mistakes, the most probable first."""
+
+    images: NDArray[np.int64]  # shape (n,)
+    tags: NDArray[np.int64]
+    # The chance that it is a mistake, and its 95 % interval
+    chance: Doubles
+    low: Doubles
+    high: Doubles
+
+
+class Mistakes(NamedTuple):
+    """Given tags that are probably wrong, tags that are probably missing, and how often each happens to each tag."""
+
+    wrong: Pairs
+    missing: Pairs
+    wrong_share: Noise
+    missing_share: Noise
+
+
+class Company(NamedTuple):
+    """What the other tags of an image, and its chances of all tags, say of a tag: ``(a - mean) B + mean`` (EASE).
+
+    ``a`` has the tags that are given and, scaled, the log odds of all chances. B is ridge regression in which no tag
+    says anything of itself. Images of a fold are judged by those of the other folds.
+
+    References
+    ----------
+    Steck: Embarrassingly shallow autoencoders for sparse data. WWW 2019.
+    """
+
+    frequent: NDArray[np.int64]  # shape (n_frequent,): the tags that are looked at
+    weights: list[Doubles]  # B of each fold, shape (2 n_frequent, n_frequent)
+    means: list[Doubles]  # Of each fold, shape (2 n_frequent,)
+
+    @classmethod
+    def of(cls, chances: Any, given: sp.csr_array, folds: NDArray[np.int64]) -> Self:
+        """Learn from all images, once for each fold."""
+        counts = np.bincount(given.indices, minlength=given.shape[1])
+        frequent = np.sort(np.argsort(-counts, kind="stable")[:COMPANIONS])
+        n_folds, width = int(folds.max()) + 1, 2 * frequent.size
+        grams, sums = np.zeros((n_folds, width, width)), np.zeros((n_folds, width))
+        for rows in _blocks_of(given.shape):
+            A = _company(chances[rows], given[rows], frequent)
+            for fold in np.unique(folds[rows]):
+                part = A[folds[rows] == fold]
+                grams[fold] += part.T @ part
+                sums[fold] += part.sum(axis=0)
+        weights, means = [], []
+        for fold, n in enumerate(given.shape[0] - np.bincount(folds)):
+            mean = (sums.sum(axis=0) - sums[fold]) / n
+            gram = grams.sum(axis=0) - grams[fold] - n * np.outer(mean, mean)
+            inverse = np.linalg.inv(gram + FIRMNESS * np.eye(width))
+            B = -(inverse / np.diag(inverse))[:, : frequent.size]
+            np.fill_diagonal(B, 0.0)
+            weights.append(B)
+            means.append(mean)
+        return cls(frequent, weights, means)
+
+    def expected(self, p: Any, given: sp.csr_array, folds: NDArray[np.int64], common: Doubles) -> Doubles:
+        """Return how far an image's company leads to expect each tag, shape (n_images, n_tags); others are `common`."""
+        found = np.repeat(common[None], given.shape[0], axis=0)
+        A = _company(p, given, self.frequent)
+        for fold in np.unique(folds):
+            rows = np.flatnonzero(folds == fold)
+            mean = self.means[fold]
+            found[np.ix_(rows, self.frequent)] = (A[rows] - mean) @ self.weights[fold] + mean[: self.frequent.size]
+        return found
+
+
+class Evidence:
+    """The chance that a tag was given, by what a model sees in the image and by the image's other tags."""
+
+    def __init__(self, chances: Any, given: sp.csr_array, folds: NDArray[np.int64], seed: int) -> None:
+        from sklearn.linear_model import LogisticRegression
+
+        self._chances, self.given, self._folds = chances, given, folds
+        self.counts = np.bincount(given.indices, minlength=given.shape[1])
+        self._company = Company.of(chances, given, folds)
+        self.common = (self.counts + 0.5) / (given.shape[0] + 1)
+        self._curve: Any = None
+        n, n_tags = given.shape
+        rng = np.random.default_rng(seed)
+        rate = min(1.0, MOST_CASES / max(n * n_tags, 1))
+        cases: list[tuple[Doubles, NDArray[np.bool_]]] = []
+        for _, features, has in self._blocks():
+            keep = has | (rng.random(has.shape) < rate)
+            cases.append((features[keep], has[keep]))
+        features = np.concatenate([case[0] for case in cases])
+        has = np.concatenate([case[1] for case in cases])
+        weights = np.where(has, 1.0, 1 / rate)
+        self._mean, self._scale = features.mean(axis=0), features.std(axis=0) + TINY
+        self._curve = LogisticRegression(max_iter=1000).fit(
+            (features - self._mean) / self._scale, has, sample_weight=weights
+        )
+
+    def _blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:
+        """Yield rows, features of shape (n_rows, n_tags, 5), and which tags the images have."""
+        log_common = np.log(self.common / (1 - self.common))
+        for rows in _blocks_of(self.given.shape):
+            given, p = sp.csr_array(self.given[rows]), self._chances[rows]
+            has, odds = given.toarray() > 0, _log_odds(p)
+            E = self._company.expected(p, given, self._folds[rows], self.common)
+            others = np.log1p(has.sum(axis=1, keepdims=True) - has)
+            parts = (odds, np.broadcast_to(log_common, odds.shape), E, np.log(np.maximum(E, LEAST_EXPECTED)), others)
+            yield rows, np.stack(parts, axis=-1), has
+
+    def blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:
+        """Yield rows, the chances q that tags were given, shape (n_rows, n_tags), and which were."""
+        coef = self._curve.coef_[0] / self._scale
+        constant = self._curve.intercept_[0] - coef @ self._mean
+        for rows, features, has in self._blocks():
+            yield rows, 1 / (1 + np.exp(-(features @ coef + constant))), has
+
+
+def find_mistakes(
+    chances: Any, given: Any, folds: Any, *, settled: Any = None, tags: Any = None, limit: int = 1000, seed: int = 0
+) -> Mistakes:
+    """Return the given tags that are most probably wrong, and the tags that are most probably missing.
+
+    Parameters
+    ----------
+    chances : array-like, shape (n_images, n_tags)
+        The chance of each tag by a model that has not learned from the image; may be mapped from disk.
+    given : CSR or array, shape (n_images, n_tags)
+        Above 0 where an image has the tag.
+    folds : array-like of int, shape (n_images,)
+        From 0; images of one fold were held out together.
+    settled : CSR or array, shape (n_images, n_tags), optional
+        Not 0 where a person has said whether the image has the tag: these pairs are not listed.
+    tags : sequence of int, optional
+        List pairs of these tags only.
+    limit : int
+        Pairs of each kind at most.
+    seed : int
+        Of the sample of pairs from which it is learned how the evidence adds up.
+    """
+    given = as_csr(as_csr(given) > 0)
+    folds = np.asarray(folds, np.int64)
+    if chances.shape != given.shape or folds.shape != given.shape[:1]:
+        raise ShapeError(
+            f"chances is {chances.shape}, given {given.shape} and folds {folds.shape}; expected (n_images, n_tags), "
+            "the same, and (n_images,)."
+        )
+    if folds.max(initial=0) < 1 or given.nnz == 0:
+        raise DataError("Mistakes are found by comparing images that have tags, in two folds or more; there are none.")
+    evidence = Evidence(chances, given, folds, seed)
+    shares = _shares(evidence, seed)
+    skip = None if settled is None else as_csr(as_csr(settled) != 0)
+    listed = np.ones(given.shape[1], np.bool_) if tags is None else np.isin(np.arange(given.shape[1]), tags)
+    wrong, missing = _Best(limit), _Best(limit)
+    for rows, q, has in evidence.blocks():
+        free = np.ones_like(has) if skip is None else skip[rows].toarray() == 0
+        free &= listed
+        wrong.add(rows.start, q, _wrong_odds(q, evidence.common, *(noise.share for noise in shares)), has & free)
+        missing.add(rows.start, q, _missing_odds(q, evidence.common, *(noise.share for noise in shares)), ~has & free)
+    ends = SPREAD / np.sqrt(evidence.counts + 1)  # a tag's share of images is known as well as its images are many
+    found = []
+    for best, odds_of, place in ((wrong, _wrong_odds, 0), (missing, _missing_odds, 1)):
+        images, tags, q, odds = best.pairs()
+        bounds = []
+        for end, sign in (("low", -1), ("high", 1)):
+            used = [noise.share[tags] for noise in shares]
+            used[place] = getattr(shares[place], end)[tags]
+            bounds.append(_chance(odds_of(q, evidence.common[tags], *used) + sign * ends[tags]))
+        found.append(Pairs(images, tags, _chance(odds), *bounds))
+    return Mistakes(found[0], found[1], *shares)
+
+
+def _blocks_of(shape: tuple[int, int]) -> Iterator[slice]:
+    """Yield the rows of each block of a matrix."""
+    step = max(1, BLOCK // max(shape[1], 1))
+    for start in range(0, shape[0], step):
+        yield slice(start, min(start + step, shape[0]))
+
+
+def _log_odds(chances: Any) -> Doubles:
+    p = np.clip(np.asarray(chances, np.float64), LEAST, 1 - LEAST)
+    odds: Doubles = np.log(p) - np.log1p(-p)
+    return odds
+
+
+def _company(chances: Any, given: sp.csr_array, frequent: NDArray[np.int64]) -> Doubles:
+    """Return what tells of an image's tags: those given, and the log odds of all, shape (n_images, 2 n_frequent)."""
+    return np.concatenate([given[:, frequent].toarray(), _log_odds(chances[:, frequent]) * ODDS_SCALE], axis=1)
+
+
+def _shares(evidence: Evidence, seed: int) -> tuple[Noise, Noise]:
+    """Return how many of each tag's given tags are wrong, and how many of its true tags are missing.
+
+    Confident learning counts given tags below the mean chance of images without the tag, and tags that were not given
+    above the mean chance of images that have it. Where a model sees a tag poorly most of these are no mistakes. So both
+    bars are set further out: at the same fraction of the mean chance of all tags without, below which a tenth of the
+    images without a tag lie, wherein wrong tags are a tenth of all wrong ones, and right ones next to none; and at the
+    surest pairs of all.
+    """
+    n_tags = evidence.counts.size
+    rng = np.random.default_rng(seed)
+    n_sure = max(1, round(SURE_SHARE * evidence.given.nnz))
+    sums, n_absent = np.zeros(n_tags), evidence.given.shape[0] - evidence.counts
+    top, drawn = np.zeros(0), []
+    rate = min(1.0, MOST_CASES / evidence.given.shape[0] / n_tags)
+    for _, q, has in evidence.blocks():
+        sums += np.where(has, 0, q).sum(axis=0)
+        top = np.sort(np.concatenate([top, q[q > (top[0] if top.size == n_sure else 0)]]))[-n_sure:]
+        places, tags = np.nonzero((rng.random(q.shape) < rate) & ~has)
+        drawn.append((q[places, tags], tags))
+    bar = sums / np.maximum(n_absent, 1)
+    ratios = np.concatenate([q / bar[tags] for q, tags in drawn])
+    low, sure = np.quantile(ratios, LOW_SHARE) * bar, top[0]
+    given_low, absent_low, n_above, above_absent = np.zeros((4, n_tags))
+    for _, q, has in evidence.blocks():
+        is_low, is_sure = q <= low, q >= sure
+        given_low += (is_low & has).sum(axis=0)
+        absent_low += (is_low & ~has).sum(axis=0)
+        n_above += is_sure.sum(axis=0)
+        above_absent += (is_sure & ~has).sum(axis=0)
+    seen = evidence.counts * absent_low / np.maximum(n_absent, 1)
+    return _shrunk(given_low, seen), _shrunk(above_absent, n_above)
+
+
+def _shrunk(found: Doubles, of: Doubles) -> Noise:
+    """Return found / of for each tag, drawn to that of all tags by a Beta prior."""
+    from scipy.stats import beta
+
+    common = np.clip(found.sum() / max(of.sum(), 1), LEAST, MOST)
+    a, b = PRIOR * common + found, PRIOR * (1 - common) + np.maximum(of - found, 0)
+    low, high = (np.clip(beta.ppf(end, a, b), LEAST, MOST) for end in (0.025, 0.975))
+    return Noise(np.clip(a / (a + b), LEAST, MOST), low, high)
+
+
+def _true_chance(q: Doubles, common: Doubles, wrong: Doubles, missing: Doubles) -> tuple[Doubles, Doubles, Doubles]:
+    """Return, up to one factor, how likely a tag is true and is not true, and how often an untrue tag is given."""
+    untrue = wrong * common / np.maximum(1 - common * (1 - wrong) / (1 - missing), TINY)
+    untrue = np.minimum(untrue, (1 - missing) / 2)
+    true = np.maximum(q - untrue, FLOOR * q)
+    not_true = np.maximum(1 - missing - q, FLOOR * (1 - q))
+    return true, not_true, untrue
+
+
+def _wrong_odds(q: Doubles, common: Doubles, wrong: Doubles, missing: Doubles) -> Doubles:
+    """Return the log odds that a given tag is wrong."""
+    true, not_true, untrue = _true_chance(q, common, wrong, missing)
+    odds: Doubles = np.log(untrue * not_true) - np.log((1 - missing) * true)
+    return odds
+
+
+def _missing_odds(q: Doubles, common: Doubles, wrong: Doubles, missing: Doubles) -> Doubles:
+    """Return the log odds that a tag that was not given is missing."""
+    true, not_true, untrue = _true_chance(q, common, wrong, missing)
+    odds: Doubles = np.log(missing * true) - np.log((1 - untrue) * not_true)
+    return odds
+
+
+def _chance(odds: Doubles) -> Doubles:
+    chance: Doubles = np.exp(-np.logaddexp(0, -odds))
+    return chance
+
+
+class _Best:
+    """The pairs of the largest odds."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept = np.zeros((4, 0))  # image, tag, q, odds
+
+    def add(self, start: int, q: Doubles, odds: Doubles, entries: NDArray[np.bool_]) -> None:
+        """Take the entries of a block that are among the best."""
+        if self._limit == self._kept.shape[1]:
+            entries = entries & (odds > self._kept[3].min(initial=np.inf))
+        places, tags = np.nonzero(entries)
+        block = np.stack([start + places, tags, q[places, tags], odds[places, tags]])
+        kept = np.concatenate([self._kept, block], axis=1)
+        self._kept = kept[:, np.lexsort((kept[1], kept[0], -kept[3]))[: self._limit]]
+
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Doubles, Doubles]:
+        """Return images, tags, q and odds."""
+        images, tags, q, odds = self._kept
+        return images.astype(np.int64), tags.astype(np.int64), q, odds

@@ -1,0 +1,208 @@
+"""Probable mistakes in tags: each image is judged by a copy of the model that has learned from other images only."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.errors import DataError, UserError
+from visterm.core.progress import SILENT, Progress, reported
+from visterm.core.tables import MODELS
+from visterm.core.types import CHUNK, Matrix
+from visterm.core.vocabulary import Vocabulary
+from visterm.core.wording import count_of
+from visterm.core.writing import new_map
+from visterm.models.base import Annotator
+from visterm.models.confidence.fit_calibration import fit_calibration
+from visterm.models.confidence.mistakes import find_mistakes
+from visterm.models.stopping import learns_from_kernel
+from visterm.tagging.calibrating import MOST_SCORES, search_scores, unfitted
+
+if TYPE_CHECKING:
+    from visterm.tagging.tagger import Tagger
+
+KINDS = ("wrong", "missing")
+N_FOLDS = 5
+FEWEST = 50  # Images with tags below which nothing is said of mistakes
+IN_MEMORY = 2**27  # Chances that are held in memory; more are kept in a temporary file
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A tag that an image has and probably should not have, or one that it probably should have."""
+
+    image: str  # Its name
+    tag: str
+    kind: str  # "wrong" or "missing"
+    chance: float  # That it is a mistake
+    # The chance in a 95 % interval: wide for tags of few images
+    low: float
+    high: float
+    image_id: int | None = None  # In a catalogue
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the mistake as it stands in JSON."""
+        found = asdict(self)
+        return {key: found[key] for key in found if key != "image_id" or self.image_id is not None}
+
+
+def mistakes_among(
+    model: Annotator,
+    vocabulary: Vocabulary,
+    names: Sequence[str],
+    X: Matrix,
+    Y: Any,
+    *,
+    settled: Any = None,
+    kind: str | None = None,
+    tag: str | None = None,
+    limit: int = 100,
+    seed: int = 0,
+    progress: Progress = SILENT,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Mistake]:
+    """List the most probable mistakes among the tags of images, the most probable first.
+
+    The model is fitted five times, each time without a fifth of the images, which it then judges. See `find_mistakes`
+    for how chances become mistakes.
+
+    Parameters
+    ----------
+    model : Annotator
+        A fitted one, of which unfitted copies are made.
+    vocabulary : Vocabulary
+        The tags of the columns of `Y`.
+    names : sequence of str
+        Of the images.
+    X : matrix, shape (n_images, n_features)
+    Y : CSR, shape (n_images, n_tags)
+        Above 0 where an image has a tag, below 0 where people said that it does not have it.
+    settled : CSR, shape (n_images, n_tags), optional
+        Not 0 where a person has answered already: these pairs are not listed.
+    kind : str, optional
+        "wrong" or "missing"; None: both.
+    tag : str, optional
+        List mistakes of this tag only.
+    limit : int
+        Mistakes of each kind at most.
+    seed : int
+        Of the folds and samples.
+    progress : Progress
+        Shows each fit.
+    stop : callable
+        Called between two fits; if it returns True, the list is empty.
+
+    Raises
+    ------
+    UserError
+        If the kind or the tag is none, or the model learns from a kernel with its training images.
+    DataError
+        If fewer than 50 images have tags.
+    """
+    check_kind(kind)
+    columns = None if tag is None else [vocabulary.index(tag)]
+    with cross_chances(model, X, Y, seed=seed, progress=progress, stop=stop) as (chances, folds):
+        if stop():
+            return []
+        found = find_mistakes(chances, Y, folds, settled=settled, tags=columns, limit=limit, seed=seed)
+    listed = [
+        Mistake(names[image], vocabulary.tags[column], name, float(chance), float(low), float(high))
+        for name in (KINDS if kind is None else (kind,))
+        for image, column, chance, low, high in zip(*getattr(found, name), strict=True)
+    ]
+    return sorted(listed, key=lambda mistake: -mistake.chance)
+
+
+def check_kind(kind: str | None) -> None:
+    """Refuse a kind of mistake that is none."""
+    if kind not in (None, *KINDS):
+        raise UserError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}, or None for both.")
+
+
+def vocabulary_of(tags: Sequence[Sequence[str]], tagger: Tagger) -> Vocabulary:
+    """Return the tags in which mistakes are looked for: those of two images or more, with the aliases of a run.
+
+    Raises DataError if there are none.
+    """
+    vocabulary = Vocabulary.from_lists(tags, min_count=2, aliases=tagger.vocabulary.aliases)
+    if len(vocabulary) == 0:
+        raise DataError("No tag is on two photos or more, so none can be compared. Tag more photos.")
+    return vocabulary
+
+
+@contextmanager
+def cross_chances(
+    model: Annotator,
+    X: Matrix,
+    Y: Any,
+    *,
+    seed: int = 0,
+    progress: Progress = SILENT,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+    """Open the chance of each tag of each image by a copy of the model that has not learned from the image.
+
+    Yields chances, shape (n_images, n_tags), and the fold of each image, shape (n_images,). Chances that would take
+    more than half a GiB lie in a temporary file meanwhile. Raises what `mistakes_among` raises of model and images.
+    """
+    if learns_from_kernel(model):
+        raise UserError(
+            f"The model '{MODELS.name_of(model)}' compares photos with those that it learned from, so that a copy "
+            "cannot learn from others. Take a run of another model, such as auto."
+        )
+    Y = sp.csr_array(Y)
+    n_images, n_tags = Y.shape
+    n_tagged = int((np.diff(sp.csr_array(Y > 0).indptr) > 0).sum())
+    if n_tagged < FEWEST:
+        raise DataError(
+            f"Only {count_of(n_tagged, 'photo')} with tags: too few to learn from some and judge others. "
+            f"Mistakes are found from {FEWEST} tagged photos on."
+        )
+    rng = np.random.default_rng(seed)
+    folds = rng.permutation(np.arange(n_images) % N_FOLDS)
+    with _room((n_images, n_tags)) as scores:
+        with reported(progress, "judge photos that were held out", N_FOLDS):
+            for fold in range(N_FOLDS):
+                if stop():
+                    break
+                out, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+                copy = unfitted(model)
+                copy.fit(X[others], Y[others])
+                for start in range(0, out.size, CHUNK):
+                    rows = out[start : start + CHUNK]
+                    scores[rows] = search_scores(copy, X[rows])
+                progress.advance()
+        if not stop():
+            _make_chances(scores, Y, rng)
+        yield scores, folds
+
+
+def _make_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.Generator) -> None:
+    """Put chances in the place of scores, by curves that are fitted to those of images that were held out."""
+    n_images, n_tags = scores.shape
+    most = max(1, MOST_SCORES // n_tags)
+    sample = np.arange(n_images) if n_images <= most else np.sort(rng.permutation(n_images)[:most])
+    calibration = fit_calibration(np.asarray(scores[sample]), Y[sample], Y)
+    if calibration is None:
+        raise DataError("The photos all have the same tags, so that none of them stands out. Tag more photos.")
+    step = max(1, MOST_SCORES // n_tags)
+    for start in range(0, n_images, step):
+        scores[start : start + step] = calibration.confidences(scores[start : start + step])
+
+
+@contextmanager
+def _room(shape: tuple[int, int]) -> Iterator[NDArray[np.float32]]:
+    """Make room for float32 numbers of a shape, in memory or in a temporary file."""
+    if shape[0] * shape[1] <= IN_MEMORY:
+        yield np.zeros(shape, np.float32)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield new_map(Path(folder) / "chances.npy", np.float32, shape)

@@ -1,0 +1,123 @@
+"""Planted mistakes are found, by what held-out predictions and the other tags of an image say, and none twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from planted import plant_corpus
+from tiny_catalogue import make_tiny_catalogue
+from visterm.core.errors import CorruptFileError, StorageError, UserError
+from visterm.core.tables import MODELS
+from visterm.library.catalogue import Catalogue
+from visterm.library.mistakes import FILE
+from visterm.metrics import average_precisions
+from visterm.models.confidence.mistakes import find_mistakes
+from visterm.tagging.mistakes import cross_chances
+
+N_FLIPPED = 30
+
+
+@pytest.fixture(scope="module")
+def flipped():
+    """A planted corpus with 30 wrong tags and 30 missing ones: model, features, tags, and both as sets of pairs."""
+    corpus = plant_corpus(n_train=400, noise=0.5)
+    true = corpus.Y_train.toarray() > 0
+    rng = np.random.default_rng(0)
+    missing = rng.choice(np.flatnonzero(true), N_FLIPPED, replace=False)
+    often = np.where(true, 0.0, true.sum(axis=0))  # a tag that is given more often is given by mistake more often
+    wrong = rng.choice(true.size, N_FLIPPED, replace=False, p=(often / often.sum()).ravel())
+    given = true.copy()
+    given.ravel()[missing], given.ravel()[wrong] = False, True
+    Y = sp.csr_array(given.astype(np.float32))
+    model = MODELS.create("ridge").fit(corpus.X_train, Y)
+    with cross_chances(model, corpus.X_train, Y) as (chances, folds):
+        pass
+    return model, corpus.X_train, Y, chances, folds, pairs_of(wrong), pairs_of(missing)
+
+
+def pairs_of(places, n_tags=12):
+    return {(int(place) // n_tags, int(place) % n_tags) for place in places}
+
+
+def listed(pairs):
+    return list(zip(pairs.images.tolist(), pairs.tags.tolist(), strict=True))
+
+
+def average_precision(ranked, relevant):
+    scores, right = np.arange(len(ranked), 0, -1, dtype=np.float32)[None], [pair in relevant for pair in ranked]
+    return float(average_precisions(scores, sp.csr_array(np.array([right], np.float32)))[0])
+
+
+def test_planted_mistakes_come_first_and_better_than_by_the_chance_alone(flipped):
+    _, _, Y, chances, folds, wrong, missing = flipped
+    found = find_mistakes(chances, Y, folds, limit=Y.shape[0] * Y.shape[1])
+    has = Y.toarray() > 0
+    for pairs, planted, score, entries in (
+        (found.wrong, wrong, -chances, has),
+        (found.missing, missing, chances, ~has),
+    ):
+        images, tags = np.nonzero(entries)
+        order = np.argsort(-score[images, tags], kind="stable")
+        by_chance = list(zip(images[order].tolist(), tags[order].tolist(), strict=True))
+        ours = listed(pairs)
+        assert set(ours) == set(by_chance)
+        assert average_precision(ours, planted) > max(0.5, average_precision(by_chance, planted))
+        assert sum(pair in planted for pair in ours[:10]) >= 8
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory):
+    """120 pictures of stripes and of dots; one of each is tagged as the other, two lack their tag; looked through."""
+    place = make_tiny_catalogue(tmp_path_factory.mktemp("mistakes"), "ridge", n_images=120)
+    catalogue = Catalogue.load(place.folder)
+    for name, tags in {"000.jpg": ["dots", "thing"], "001.jpg": ["stripes", "thing"], "002.jpg": ["thing"]}.items():
+        catalogue.stored.tags.set_from_file(id_of(catalogue, name), tags)
+    assert catalogue.mistakes() is None
+    assert catalogue.look_for_mistakes() > 0
+    return catalogue
+
+
+def id_of(catalogue, name):
+    return next(image.id for image in catalogue.records if image.name == name)
+
+
+def found_in(catalogue, **which):
+    return [(mistake.image, mistake.tag, mistake.kind) for mistake in catalogue.mistakes(**which)]
+
+
+def test_a_catalogue_keeps_its_mistakes_until_they_are_answered(catalogue):
+    assert {*found_in(catalogue, kind="wrong", limit=2)} == {
+        ("000.jpg", "dots", "wrong"),
+        ("001.jpg", "stripes", "wrong"),
+    }
+    missing = found_in(catalogue, kind="missing", limit=4)
+    assert {("000.jpg", "stripes", "missing"), ("002.jpg", "stripes", "missing")} <= {*missing}
+    assert {tag for _, tag, _ in found_in(catalogue, tag="DOTS")} == {"dots"}
+    with catalogue.stored.database.transaction():
+        catalogue.judge(id_of(catalogue, "000.jpg"), "dots", -1)  # wrong indeed
+        catalogue.judge(id_of(catalogue, "001.jpg"), "stripes", 1)  # right after all
+        catalogue.give(id_of(catalogue, "002.jpg"), ["stripes"])
+    left = found_in(catalogue)
+    assert not {("000.jpg", "dots", "wrong"), ("001.jpg", "stripes", "wrong"), ("002.jpg", "stripes", "missing")} & {
+        *left
+    }
+    catalogue.look_for_mistakes()
+    again = found_in(catalogue)
+    assert again
+    assert not {("000.jpg", "dots"), ("001.jpg", "stripes"), ("002.jpg", "stripes")} & {pair[:2] for pair in again}
+
+
+def test_mistakes_that_cannot_be_looked_for_raise(catalogue):
+    with pytest.raises(UserError, match="kind is 'odd'; expected one of wrong, missing"):
+        catalogue.mistakes(kind="odd")
+    with pytest.raises(StorageError, match="in memory"):
+        Catalogue(catalogue.tagger).look_for_mistakes()
+    assert Catalogue(catalogue.tagger).mistakes() is None
+    file = catalogue.stored.folder / FILE
+    content = file.read_bytes()
+    file.write_text('{"mistakes": [[1, "dots", "odd", 0.5, 0.4, 0.6]]}')
+    with pytest.raises(CorruptFileError, match=r"mistakes\.json is damaged"):
+        catalogue.mistakes()
+    file.write_bytes(content)
