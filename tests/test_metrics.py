@@ -15,7 +15,7 @@ from visterm.metrics import METRICS, average_precisions, evaluate, measure
 from visterm.metrics.ranking import rank_tags
 from visterm.metrics.retrieval import rank_images
 
-EVERY = [metric.example for metric in METRICS if metric.of != "sibling"]
+EVERY = [metric.example for metric in METRICS if metric.of not in ("sibling", "tree")]
 
 
 def drawn(seed, n=40, m=25, density=0.15):
@@ -76,16 +76,18 @@ def test_every_metric_is_that_of_full_sorts_whatever_the_ties_the_exclusions_and
     Y = rng.integers(-1, 2, size=(n, m))
     excluded = rng.random((n, m)) < rng.choice([0.0, 0.3])
     siblings = rng.random((m, m)) < 0.2
-    expected = reference.evaluate(scores, Y > 0, excluded, k, siblings)
+    tree = np.hstack([np.eye(m, dtype=bool) | (rng.random((m, m)) < 0.2), rng.random((m, 2)) < 0.5])
+    expected = reference.evaluate(scores, Y > 0, excluded, k, siblings, tree)
+    more = {"siblings": siblings, "tree": tree}
     names = {(f"{metric.name}@{k}" if metric.takes_k else metric.name): metric.name for metric in METRICS}
     defined = [name for name, base in names.items() if not np.isnan(expected[base])]
     for given_scores in (scores, in_blocks(scores, step=3), lambda: in_blocks(scores, step=2)):
         if defined:
-            ours = evaluate(given_scores, sp.csr_array(Y), defined, exclude=sp.csr_array(excluded), siblings=siblings)
+            ours = evaluate(given_scores, sp.csr_array(Y), defined, exclude=sp.csr_array(excluded), **more)
             np.testing.assert_allclose(list(ours.values()), [expected[names[name]] for name in defined], rtol=1e-12)
     for name in names.keys() - set(defined):
         with pytest.raises(ValueError, match="nothing to average"):
-            evaluate(scores, Y, [name], exclude=excluded, siblings=siblings)
+            evaluate(scores, Y, [name], exclude=excluded, **more)
 
 
 def test_a_small_case_by_hand():

@@ -46,14 +46,14 @@ def test_capitals_and_a_single_name_are_understood():
 
 
 def test_every_metric_of_the_table_is_computed_and_has_its_own_summary():
-    assert len(evaluate(SCORES, Y, [metric.example for metric in METRICS], siblings=np.eye(3))) == len(METRICS)
+    assert len(evaluate(SCORES, Y, [metric.example for metric in METRICS], siblings=np.eye(3), tree=np.eye(3))) == len(METRICS)
     assert len({metric.summary for metric in METRICS}) == len({metric.name for metric in METRICS}) == len(METRICS)
 
 
 @pytest.mark.parametrize("metric", [metric.example for metric in METRICS])
 def test_a_metric_over_nothing_says_so(metric):
     with pytest.raises(DataError, match=f"{metric} has nothing to average: of 2 images and 3 tags, no image has a rel"):
-        evaluate(SCORES, -Y, [metric], siblings=np.eye(3))
+        evaluate(SCORES, -Y, [metric], siblings=np.eye(3), tree=np.eye(3))
 
 
 def test_auc_without_wrong_tags_says_so():

@@ -12,6 +12,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.tag_tree import TagTree, TreeColumns, likely_paths, read_tree, tree_of_paths
 from visterm.evaluation.evaluate import evaluate_taggers
+from visterm.metrics import measure
 
 ANIMALS = [("husky", "dog"), ("poodle", "dog"), ("dog", "animal"), ("cat", "animal")]
 COLOURS = {"husky": (0, 0, 255), "poodle": (0, 90, 200), "cat": (0, 200, 0), "sky": (230, 230, 230)}
@@ -149,10 +150,28 @@ def test_a_run_keeps_its_tree(tagger, tmp_path):
 def test_judged_photos_are_completed_and_paths_are_understood(tagger):
     images, tags = photos(16, seed=2)
     corpus = Corpus.of(images, [str(i) for i in range(16)], [[PATHS[tag] for tag in those] for those in tags])
-    found = evaluate_taggers([tagger], corpus, ["p@1", "map"])
+    found = evaluate_taggers([tagger], corpus, ["p@1", "map", "hp@1", "hf1@6"])
+    assert found.mean("hp@1") > 0.9
     assert found.unknown == 0
     assert found.Y.sum() == 4 * (3 + 3 + 2 + 1)
     assert found.mean("map") > 0.9
+
+
+def test_a_wrong_tag_under_a_right_parent_counts_in_part():
+    """By hand: of three photos the best tags are a sibling of the right one, another kind, and the right one."""
+    tags = Vocabulary(["cat", "husky", "poodle", "sky"])
+    above = TreeColumns(TagTree(ANIMALS), tags).above  # dog and animal are no tags here
+    scores = np.array([[0.1, 0.2, 0.9, 0.0], [0.9, 0.1, 0.2, 0.0], [0.0, 0.9, 0.1, 0.2], [0.9, 0.1, 0.2, 0.3]])
+    Y = np.array([[0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]])
+    found = measure(scores, Y, ["hp@1", "hr@1", "hf1@1", "p@1"], tree=above)
+    assert found["hp@1"] == pytest.approx([2 / 3, 1 / 2, 1, np.nan], nan_ok=True)
+    assert found["hr@1"] == pytest.approx([2 / 3, 1 / 3, 1, np.nan], nan_ok=True)
+    assert found["hf1@1"] == pytest.approx([2 / 3, 2 / 5, 1, np.nan], nan_ok=True)
+    assert found["p@1"] == pytest.approx([0, 0, 1, np.nan], nan_ok=True)
+    hidden = np.array([[0, 0, 1, 0]] * 4)  # poodle is left out: husky is then the first photo's best
+    assert measure(scores, Y, ["hp@1", "hp@9"], tree=above, exclude=hidden)["hp@1"][0] == 1
+    with pytest.raises(UserError, match="--tree"):
+        measure(scores, Y, ["hp@1"])
 
 
 @pytest.mark.parametrize(

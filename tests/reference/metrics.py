@@ -61,7 +61,7 @@ def per_list(scores, relevant, excluded, k):
     }
 
 
-def evaluate(scores, relevant, excluded, k, siblings):
+def evaluate(scores, relevant, excluded, k, siblings, tree):
     """Every metric by its name without the k; NaN where there is nothing to average."""
     images = [per_list(*lists, k) for lists in zip(scores, relevant, excluded, strict=True)]
     words = [per_list(*lists, k) for lists in zip(scores.T, relevant.T, excluded.T, strict=True)]
@@ -70,6 +70,8 @@ def evaluate(scores, relevant, excluded, k, siblings):
     result["psib"] = _mean(
         [psib(*lists, k, siblings) for lists in zip(scores, relevant & ~excluded, excluded, strict=True)]
     )
+    trees = [in_tree(*lists, k, tree) for lists in zip(scores, relevant & ~excluded, excluded, strict=True)]
+    result |= {name: _mean([v[name] for v in trees if v]) for name in ("hp", "hr", "hf1")}
     return result | _tag_by_tag(scores, relevant & ~excluded, excluded, k)
 
 
@@ -78,6 +80,19 @@ def psib(scores, relevant, excluded, k, siblings):
     right = [int(y) for y in np.flatnonzero(relevant)]
     first = best_first(scores, excluded)[:k]
     return sum(any(j == y or siblings[j, y] for y in right) for j in first) / k if right else float("nan")
+
+
+def in_tree(scores, relevant, excluded, k, tree):
+    """Precision, recall and F1 of the nodes of the first k and of what is relevant; None where nothing is."""
+    first, right = (
+        {node for tag in tags for node in np.flatnonzero(tree[tag])}
+        for tags in (best_first(scores, excluded)[:k], np.flatnonzero(relevant))
+    )
+    if not right:
+        return None
+    precision, recall = len(first & right) / len(first), len(first & right) / len(right)
+    f1 = 2 * precision * recall / (precision + recall) if precision else 0.0
+    return {"hp": precision, "hr": recall, "hf1": f1}
 
 
 def _tag_by_tag(scores, relevant, excluded, k):

@@ -157,19 +157,25 @@ class TreeColumns:
     Attributes
     ----------
     words : TagTree
+    above : csr_array of float32, shape (n_tags, n_nodes)
+        1 where the node of the column is the tag of the row, or lies above it; nodes are the tags, then what lies above
+        a tag and is none.
     below : csr_array of float32, shape (n_tags, n_tags)
         1 where the tag of the column is that of the row, or lies under it.
     """
 
     def __init__(self, words: TagTree, vocabulary: Vocabulary) -> None:
-        pairs = [(column, column) for column in range(len(vocabulary))]
+        n_tags = len(vocabulary)
+        pairs, others = [(tag, tag) for tag in range(n_tags)], dict[str, int]()
         for column, tag in enumerate(vocabulary.tags):
-            above = map(vocabulary.get, words.above(tag)) if words.parents(tag) else ()
-            pairs += [(each, column) for each in above if each is not None]
+            for each in words.above(tag) if words.parents(tag) else ():
+                known = vocabulary.get(each)
+                pairs.append((column, others.setdefault(each, n_tags + len(others)) if known is None else known))
         rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
-        shape = (len(vocabulary), len(vocabulary))
         self.words = words
-        self.below = as_csr(sp.csr_array((np.ones(len(pairs), np.float32), (rows, columns)), shape=shape))
+        ones, shape = np.ones(len(pairs), np.float32), (n_tags, n_tags + len(others))
+        self.above = as_csr(sp.csr_array((ones, (rows, columns)), shape=shape))
+        self.below = as_csr(sp.csr_array(self.above[:, :n_tags].T))
         self._parents = np.flatnonzero(np.diff(self.below.indptr) > 1)
         self._under = self.below[self._parents]
 
@@ -187,7 +193,7 @@ class TreeColumns:
 
         Where a tag is below 0, explicitly not there, so are the tags under it, unless they were given.
         """
-        given = as_csr((Y > 0).astype(np.float32) @ self.below.T) > 0
+        given = as_csr((Y > 0).astype(np.float32) @ self.above[:, : Y.shape[1]]) > 0
         denied = as_csr((Y < 0).astype(np.float32) @ self.below) > 0
         signs = given.astype(np.float32) - denied.astype(np.float32) + denied.multiply(given).astype(np.float32)
         return as_csr(signs)

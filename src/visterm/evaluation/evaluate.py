@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from visterm.tagging.tagger import Tagger
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
 
+TREE_METRICS = ("hp@5", "hr@5", "hf1@5")  # Likewise, where a run's tags have a tree
 SIBLING_METRIC = "psib@5"  # Measured beside the others, if none are named, where it is known which tags are siblings
 NO_MEANS = ("tag_f1", "n_plus")  # Metrics of all tags together, which no image and no tag has a value of
 
@@ -115,28 +116,31 @@ def evaluate_taggers(
 
     `metrics` are names from ``visterm metrics``; the `optional` ones of them are left out where they have nothing to
     average, unless no other has either. `isa` says which tags are siblings, for ``psib@k``: a CSV of child,parent, or
-    the folder of WordNet's database files. Raises DataError if there is nothing to measure on, or the relations cannot
-    be used.
+    the folder of WordNet's database files. If a run has a tree, a photo of a child has its parents for all of them.
+    Raises DataError if there is nothing to measure on, or the relations cannot be used.
     """
-    check_metrics(metrics, siblings=isa is not None)
     vocabulary = shared_vocabulary(taggers)
+    tree = tree_of(taggers, vocabulary)
+    check_metrics(metrics, siblings=isa is not None, tree=tree is not None)
     if len(vocabulary) == 0:
         raise DataError("The runs have no tag in common, so they cannot be compared. Measure each on its own.")
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
     if len(corpus) == 0:
         raise DataError("There are no photos to measure on. Check --split and the tag file.")
+    above = None if tree is None else tree.above
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
-    tree = tree_of(taggers, vocabulary)
-    Y = vocabulary.encode(read.tags, read.negatives)
+    given = [tag for tags in corpus.tags for tag in tags]
     if tree is not None:
-        Y = tree.completed(Y)
+        tags, negatives = tree.words.completed(read.tags, read.negatives)
+        read = replace(read, tags=tags, negatives=negatives)
+    Y = vocabulary.encode(read.tags, read.negatives)
     hidden = known_to_any(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
     rankers = [Ranker(tagger, X, _columns(tagger, vocabulary)) for tagger, X in zip(taggers, rows, strict=True)]
     values: list[dict[str, NDArray[np.float64]]] = []
     undefined: dict[str, str] = {}
     for ranker in rankers:
-        measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings)
+        measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=above)
         undefined = {}  # of the metrics that may be left out, those that have nothing to average, and why
         for name in optional:
             try:
@@ -147,7 +151,6 @@ def evaluate_taggers(
             measured = {name: array for name, array in measured.items() if name not in undefined}
         means(measured, judgements)  # refuses what has nothing to average
         values.append(measured)
-    given = [tag for tags in corpus.tags for tag in tags]
     return AnnotationEvaluation(
         read, vocabulary, Y, hidden, values,
         given=len(given),

@@ -16,7 +16,7 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_files import TableOptions
-from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, evaluate_taggers
+from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.evaluation.report.results import (
@@ -165,7 +165,7 @@ def _measure_annotation(
     from visterm.evaluation.report.annotation import annotation_page
 
     names, report = [str(run) for run in request.runs], request.report
-    metrics = _metrics(request, say)
+    metrics = _metrics(request, say, tree=any(tagger.tree is not None for tagger in taggers))
     needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
     found = evaluate_taggers(
         taggers, corpus, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics, isa=request.isa,
@@ -239,11 +239,11 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     return Measured(values, found.summary(str(run), len(tagger.vocabulary)), found.skipped)
 
 
-def _metrics(request: EvaluateRequest, say: Say) -> list[str]:
-    """Return the metrics that are named, or the usual ones, with that of siblings where it is known which tags are."""
+def _metrics(request: EvaluateRequest, say: Say, *, tree: bool = False) -> list[str]:
+    """Return the metrics that are named, or the usual ones, with those of siblings and of a tree where there are."""
     named, isa = request.metrics, request.isa
     if not named:
-        return [*DEFAULT_METRICS, *([SIBLING_METRIC] if isa is not None else [])]
+        return [*DEFAULT_METRICS, *([SIBLING_METRIC] if isa is not None else []), *(TREE_METRICS if tree else ())]
     if isa is not None and "psib" not in {found.name for found, _ in check_metrics(named, siblings=True).values()}:
         say(f"--isa changes none of {', '.join(named)}: siblings count for psib@k only. Add --metric {SIBLING_METRIC}.")
     return list(named)

@@ -43,7 +43,7 @@ class PartMeasures:
         folder: Path,
         siblings: Any = None,
     ) -> None:
-        self._wanted = check_metrics(metrics, siblings=siblings is not None)
+        self._wanted = check_metrics(metrics, siblings=siblings is not None, tree=False)
         self._shape, self._n_relevant = shape, n_relevant
         kinds = {metric.of for metric, _ in self._wanted.values()}
         self._ks = {

@@ -11,20 +11,21 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.metrics.annotation import GivenTags
 from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
+from visterm.metrics.hierarchy import TreeTags
 from visterm.metrics.ranking import Ranks, TagRanker, TagRanks
 from visterm.metrics.retrieval import ImageRanker
 from visterm.metrics.siblings import SiblingTags
 from visterm.metrics.table import Wanted, check_metrics
 
-Evidence: TypeAlias = TagRanks | GivenTags | Ranks | SiblingTags
+Evidence: TypeAlias = TagRanks | GivenTags | Ranks | SiblingTags | TreeTags
 
 
 def evaluate(
-    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None
+    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None, tree: Any = None
 ) -> dict[str, float]:
     """Compute metrics of scores against the tags that people gave.
 
-    Raises UserError if a metric does not exist, its k cannot be used, or it needs siblings and there are none;
+    Raises UserError if a metric does not exist, its k cannot be used, or it needs siblings or a tree and there is none;
     DataError if shapes do not fit, scores are not finite, or there is nothing to average.
 
     Parameters
@@ -41,6 +42,9 @@ def evaluate(
         Entries that are not 0 are left out of the rankings, relevant or not.
     siblings : array-like or sparse, shape (n_tags, n_tags), optional
         Which tags are siblings, for ``psib@k``: not 0 where they are (`visterm.data.relations.sibling_sets`).
+    tree : array-like or sparse, shape (n_tags, n_nodes), optional
+        For ``hp@k``, ``hr@k`` and ``hf1@k``: not 0 where a node is the tag, or above it
+        (`visterm.data.tag_tree.TreeColumns`).
 
     Returns
     -------
@@ -48,18 +52,18 @@ def evaluate(
         By the names as they were given. Ties in scores are broken by the smaller id.
     """
     judgements = Judgements.of(Y, exclude)
-    return means(_measure(scores, judgements, metrics, siblings), judgements)
+    return means(_measure(scores, judgements, metrics, siblings, tree), judgements)
 
 
 def measure(
-    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None
+    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None, tree: Any = None
 ) -> dict[str, NDArray[np.float64]]:
     """Return the values that `evaluate` averages, to compare two models image by image.
 
     These are float64 with one value an image, or a tag (``word_``, ``tag_p``, ``tag_r``), NaN where nothing is
     relevant; shape (1,) for ``tag_f1`` and ``n_plus``, which are no means.
     """
-    return _measure(scores, Judgements.of(Y, exclude), metrics, siblings)
+    return _measure(scores, Judgements.of(Y, exclude), metrics, siblings, tree)
 
 
 def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dict[str, float]:
@@ -75,24 +79,27 @@ def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dic
 
 
 def _measure(
-    scores: Scores, judgements: Judgements, metrics: str | Sequence[str], siblings: Any
+    scores: Scores, judgements: Judgements, metrics: str | Sequence[str], siblings: Any, tree: Any
 ) -> dict[str, NDArray[np.float64]]:
-    wanted = check_metrics(metrics, siblings=siblings is not None)
-    evidence = _collect(scores, judgements, list(wanted.values()), siblings)
+    wanted = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
+    evidence = _collect(scores, judgements, list(wanted.values()), siblings, tree)
     return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in wanted.items()}
 
 
-def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted], siblings: Any) -> dict[str, Evidence]:
+def _collect(
+    scores: Scores, judgements: Judgements, wanted: list[Wanted], siblings: Any, tree: Any
+) -> dict[str, Evidence]:
     """Go through the scores once, or twice for words, and gather only what these metrics need."""
     kinds = {metric.of for metric, _ in wanted}
     ks = {kind: {k for metric, k in wanted if metric.of == kind} for kind in kinds}
     tags = TagRanker(judgements) if "image" in kinds else None
     given = GivenTags(judgements, ks["tag"]) if "tag" in kinds else None
     near = SiblingTags(judgements, siblings, ks["sibling"]) if "sibling" in kinds else None
+    above = TreeTags(judgements, tree, ks["tree"]) if "tree" in kinds else None
     images = ImageRanker(judgements) if "word" in kinds else None
     blocks = ScoreBlocks(scores, judgements)
     for rows, block in blocks.once() if images is None else blocks.first_time():
-        for ranker in (tags, given, near):
+        for ranker in (tags, given, near, above):
             if ranker is not None:
                 ranker.add(rows, block)
         if images is not None:
@@ -102,6 +109,8 @@ def _collect(scores: Scores, judgements: Judgements, wanted: list[Wanted], sibli
         evidence["tag"] = given
     if near is not None:
         evidence["sibling"] = near
+    if above is not None:
+        evidence["tree"] = above
     if images is not None:
         for rows, block in blocks.go_again():
             images.count(rows, block)

@@ -23,11 +23,12 @@ class Metric:
 
     name: str  # What users type, before the ``@`` if it takes a k
     summary: str  # One line for lists and docs
-    of: Literal["image", "tag", "word", "sibling"]
+    of: Literal["image", "tag", "word", "sibling", "tree"]
     """Whether tags are ranked for each image, given to all images and counted tag by tag, each used as a query, or
-    given to all images and compared with the siblings of the right ones."""
+    given to all images and compared with the siblings of the right ones, or with those above them in a tree."""
     measure: str
-    """The method of `TagRanks`, `GivenTags`, `Ranks` or `SiblingTags` that gives its values; metrics are their mean."""
+    """The method of `TagRanks`, `GivenTags`, `Ranks`, `SiblingTags` or `TreeTags` that gives its values; metrics are
+    their mean."""
     takes_k: bool = False  # Whether it looks at the first k only, and is written ``name@k``
 
     @property
@@ -96,24 +97,34 @@ METRICS = [
         "precisions",
         True,
     ),
+    Metric(
+        "hp",
+        "as p, with all tags above a photo's first k and above the right ones: a right parent counts",
+        "tree",
+        "precisions",
+        True,
+    ),
+    Metric("hr", "as hp: share of the right tags and those above them that are reached", "tree", "recalls", True),
+    Metric("hf1", "harmonic mean of hp and hr of each photo", "tree", "f1", True),
 ]
 
 
-def check_metrics(names: str | Sequence[str], *, siblings: bool = True) -> dict[str, Wanted]:
+def check_metrics(names: str | Sequence[str], *, siblings: bool = True, tree: bool = True) -> dict[str, Wanted]:
     """Parse metrics as users type them, ``map`` or ``p@5``; capitals do not matter.
 
-    `siblings` says whether it is known which tags are siblings. Raises UnknownNameError if there is no such metric,
-    with the nearest that there is; UserError if no metric is named, a k is missing, too much, or not a whole number of
-    1 or more, or siblings are needed and not known.
+    `siblings` says whether it is known which tags are siblings, `tree` whether they have a tree. Raises
+    UnknownNameError if there is no such metric, with the nearest that there is; UserError if no metric is named, a k is
+    missing, too much, or not a whole number of 1 or more, or siblings or a tree are needed and not known.
     """
     names = [names] if isinstance(names, str) else list(names)
     if not names:
         raise UserError(f"No metric is named; expected some of {', '.join(metric.example for metric in METRICS)}.")
     wanted = {name: _parse(name) for name in names}
-    if not siblings:
-        for name, (metric, _) in wanted.items():
-            if metric.of == "sibling":
-                raise UserError(f"{name} needs --isa: a CSV of child,parent, or WordNet's folder.")
+    for name, (metric, _) in wanted.items():
+        if metric.of == "sibling" and not siblings:
+            raise UserError(f"{name} needs --isa: a CSV of child,parent, or WordNet's folder.")
+        if metric.of == "tree" and not tree:
+            raise UserError(f"{name} needs a run whose tags have a tree (visterm fit --tree), in memory.")
     return wanted
 
 

@@ -158,7 +158,7 @@ class _Search:
                 raise UserError(f"{name} is not for tuning. Leave it out, and fit with the best settings afterwards.")
         check_target(out, "run")
         check_encoder_of_features(request.images, request.encoder)
-        check_metrics([metric], siblings=False)
+        check_metrics([metric], siblings=False, tree=False)
         self.valid = VALID_SHARE if request.valid is None else request.valid
         check_number(self.valid, "valid", above=0, below=1)
         encoder_params, self._fixed = request.part_settings()
