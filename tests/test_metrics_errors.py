@@ -46,7 +46,8 @@ def test_capitals_and_a_single_name_are_understood():
 
 
 def test_every_metric_of_the_table_is_computed_and_has_its_own_summary():
-    assert len(evaluate(SCORES, Y, [metric.example for metric in METRICS], siblings=np.eye(3), tree=np.eye(3))) == len(METRICS)
+    examples = [metric.example for metric in METRICS]
+    assert len(evaluate(SCORES, Y, examples, siblings=np.eye(3), tree=np.eye(3))) == len(METRICS)
     assert len({metric.summary for metric in METRICS}) == len({metric.name for metric in METRICS}) == len(METRICS)
 
 
