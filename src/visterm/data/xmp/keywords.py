@@ -213,8 +213,12 @@ def path_in(mark: Mark, name: str) -> str:
 
 
 def parts_in(text: str, name: str) -> list[str]:
-    """Return the tags of a path as a field has it, the topmost first; nothing of a program's own notes."""
-    parts = [part for part in text.split(FIELDS[name]) if part.strip()]
+    """Return the tags of a path as a field has it, the topmost first; nothing of a program's own notes.
+
+    Among paths with ``/``, a ``|`` stands for a ``/`` in a name, as `path_in` writes it, and Immich.
+    """
+    separator = FIELDS[name]
+    parts = [part.replace("|", "/") if separator == "/" else part for part in text.split(separator) if part.strip()]
     return [] if parts and parts[0].strip() in BOOKKEEPING else parts
 
 

@@ -31,19 +31,13 @@ class ExportItem:
     name: str = ""  # In tables and changes: its path inside the folder that was indexed. Empty: by its path.
 
     def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
-        """Return the tags to write, each once, those of people first and none that is rejected.
-
-        Nothing is predicted under a tag that is rejected.
-        """
+        """Return the tags to write, each once, those of people first and none that is rejected."""
         found: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN) for tag in self.given}
         for tag, confidence in self.predicted:
             found.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run))
-        wanted, no = [], set(map(tag_key, self.rejected))
-        for key, mark in found.items():
-            path = parents.path(mark.tag)
-            if key not in no and (mark.source == GIVEN or no.isdisjoint(map(tag_key, path))):
-                wanted.append(mark._replace(tag=path[-1], path=path) if path else mark)
-        return wanted
+        no = set(map(tag_key, self.rejected))
+        wanted = [mark for key, mark in found.items() if key not in no]
+        return [mark._replace(tag=parents.own_name(mark.tag), path=parents.path(mark.tag)) for mark in wanted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +106,10 @@ class Parents:
             names.append(self._shown[above])
             above = self._nearest(above, seen)
         return own_names(reversed(names)) if len(names) > 1 else ()
+
+    def own_name(self, tag: str) -> str:
+        """Return a tag as it stands in a file: the last of its path."""
+        return (self.path(tag) or (tag,))[-1]
 
     def _nearest(self, key: str, seen: set[str]) -> str | None:
         """Return the nearest tag above, and remember where the search has been: relations may go in circles."""

@@ -15,6 +15,7 @@ from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import CHUNK, Skipped
+from visterm.core.vocabulary import tag_key
 from visterm.data.image_folders import find_images, no_images
 from visterm.data.sidecars import Sidecars
 from visterm.library.catalogue import Catalogue
@@ -136,13 +137,12 @@ class CatalogueSource:
                     if image.path is None or not (is_remote(image.path) or Path(image.path).is_file()):
                         yield Skipped(image.name, GONE)
                         continue
-                    yield ExportItem(
-                        as_path(image.path),
-                        tuple(held.get(image.id, ())),
-                        _predictions(tagger, scores, limits.k, least),
-                        tuple(rejected.get(image.id, ())),
-                        name=image.name,
-                    )
+                    given, denied = held.get(image.id, []), rejected.get(image.id, [])
+                    if tagger.tree is not None:  # what is not there is nothing under it either, unless a person said so
+                        there = set(map(tag_key, given))
+                        denied = [tag for tag in tagger.tree.words.with_children(denied) if tag_key(tag) not in there]
+                    predicted = _predictions(tagger, scores, limits.k, least)
+                    yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
 
     def images(self) -> list[ExportItem]:
         """List the files of the images that are here, without tags; objects have none."""

@@ -12,7 +12,7 @@ from visterm.core.errors import DataError, DiskError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote
 from visterm.core.types import CHUNK, Skipped
-from visterm.core.vocabulary import Vocabulary
+from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import one_of
 from visterm.data.sidecars import sweep_temporaries
 from visterm.library.export.items import Change, ExportItem, Parents
@@ -112,7 +112,10 @@ def export_tags(
     above = Parents() if parents is None or isinstance(target, TextTarget) else parents
 
     def write(item: ExportItem) -> Change | None:
-        return target.export(item, item.wanted(run, above), dry_run=dry_run)
+        wanted = item.wanted(run, above)
+        names = {tag_key(name): name for name in map(above.own_name, item.rejected)}
+        rejected = tuple(name for key, name in names.items() if key not in {tag_key(mark.tag) for mark in wanted})
+        return target.export(replace(item, rejected=rejected), wanted, dry_run=dry_run)
 
     return _each("export photos", items, write, target, progress, notes, dry_run=dry_run)
 

@@ -63,7 +63,7 @@ def revise(
     there = read_keywords(content, where)
     keys, marked = set(map(tag_key, there.tags)), {tag_key(mark.tag) for mark in (*there.marks, *there.copies)}
     not_there = set(map(tag_key, rejected))
-    removed = tuple(mark.tag for mark in there.marks if tag_key(mark.tag) in keys and _is_rejected(mark, not_there))
+    removed = tuple(mark.tag for mark in there.marks if tag_key(mark.tag) in not_there & keys)
     added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | marked)
     left_out += [mark.tag for mark in writable if tag_key(mark.tag) in marked - keys]
     more = add_tags(content, writable, where, iptc=iptc)
@@ -73,12 +73,6 @@ def revise(
     copied = tuple(mark.tag for mark in (read_keywords(revised, where).copies if revised else ()) if mark not in before)
     found = (mark.tag for mark in (*there.marks, *added) if tag_key(mark.tag) not in gone)
     return Revised(revised, added, removed, tuple(left_out), tuple(found), copied)
-
-
-def _is_rejected(mark: Mark, rejected: set[str]) -> bool:
-    """Return whether a tag, or of a prediction one above it, is one of those that a person rejected, by their keys."""
-    names = mark.path if mark.source != GIVEN else ()
-    return not rejected.isdisjoint(map(tag_key, (mark.tag, *names)))
 
 
 def taken_back(content: bytes, where: str) -> Revised:
@@ -115,7 +109,7 @@ def _with_own(wanted: Sequence[Mark], own: Keywords, rejected: Sequence[str]) ->
 def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | None) -> list[Mark]:
     """Leave tags that lie above others out of the fields of paths, where the paths of these name them.
 
-    By themselves they are in dc:subject, and so in IPTC: all (`flat`), those that are wanted anyway (None), or none.
+    By themselves they are in dc:subject, and so in IPTC: all (`flat`), those that are among the tags (None), or none.
     """
     above: dict[str, Mark] = {}
     for mark in wanted:
@@ -243,7 +237,7 @@ class EmbeddedTarget:
         iptc = self._for_iptc(item, wanted, inside) if wanted else []
         revised = revise(old or PACKET, wanted, item.rejected, str(item.path), iptc)
         gone = [mark.tag for mark in inside.marks if mark.tag in revised.removed and mark.is_in_iptc]
-        if revised.content != old and (revised.is_change or gone) and not dry_run:
+        if (revised.content != (old or PACKET) or gone) and not dry_run:
             self._write(item.path, revised.content, iptc, gone, keep=self._keep)
         return revised.change_of(item.path, item.path)
 
