@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm import Tagger
+from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.tag_tree import TagTree, TreeColumns, likely_paths, read_tree, tree_of_paths
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.metrics import measure
+from visterm.store.filters import Filter
 
 ANIMALS = [("husky", "dog"), ("poodle", "dog"), ("dog", "animal"), ("cat", "animal")]
 COLOURS = {"husky": (0, 0, 255), "poodle": (0, 90, 200), "cat": (0, 200, 0), "sky": (230, 230, 230)}
@@ -197,3 +198,58 @@ def test_without_a_tree_slashes_are_letters_and_likely_paths_are_pointed_out():
     )
     assert "animal/dog/husky" in run.vocabulary.tags
     assert any("--tree paths" in line for line in lines)
+
+
+@pytest.fixture(scope="module")
+def indexed(tagger, tmp_path_factory):
+    """A catalogue of the run: two photos of each colour, none with a tag."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("photos")
+    images, tags = photos(8, seed=3)
+    for number, (image, [tag]) in enumerate(zip(images, tags, strict=True)):
+        Image.fromarray(image).save(folder / f"{tag}{number // 4}.png")
+    catalogue = Catalogue(tagger)
+    catalogue.add(folder)
+    return catalogue
+
+
+def ids(catalogue):
+    return {hit.image: hit.id for hit in catalogue.browse(k=0).hits}
+
+
+@pytest.mark.parametrize("how", [{}, {"combine": "confidence"}, {"min_confidence": 0.0}], ids=str)
+def test_a_search_says_of_a_parent_no_less_than_of_its_child(indexed, how):
+    chances = {
+        tag: {hit.image: hit.confidence for hit in indexed.search(tag, 0, **how).hits}
+        for tag in indexed.tagger.vocabulary
+    }
+    for child, parent in ANIMALS:
+        for image, chance in chances[child].items():
+            assert chances[parent][image] >= chance - 1e-9
+    annotated = indexed.annotate(list(ids(indexed).values()), k=0)
+    for name, image_id in ids(indexed).items():
+        for tag in annotated[image_id]:
+            assert chances[tag.tag][name] == pytest.approx(tag.confidence)
+
+
+def test_a_photo_that_a_person_gave_a_child_has_its_parents_and_one_without_the_parent_has_no_child(indexed):
+    image = ids(indexed)
+    indexed.give(image["sky0.png"], ["husky"])
+    indexed.judge(image["husky1.png"], "animal", -1)
+    try:
+        for tag in ("husky", "dog", "animal", "Animal/dog"):
+            found = indexed.search(tag, 0).hits
+            assert (found[0].image, found[0].source, found[0].confidence) == ("sky0.png", "person", 1.0)
+            assert "husky1.png" not in [hit.image for hit in found]
+            assert indexed.browse(Filter(tags=(tag,)), 0).hits[0].image == "sky0.png"
+        assert "husky1.png" in [hit.image for hit in indexed.search("sky", 0).hits]
+        assert "sky0.png" not in [hit.image for hit in indexed.search("sky -animal", 0).hits]
+        assert not {tag.tag for tag in indexed.annotate([image["husky1.png"]], k=0)[image["husky1.png"]]} & {
+            "animal", "dog", "husky"
+        }  # fmt: skip
+        indexed.give(image["husky1.png"], ["husky"])  # what was given stands against what was rejected above it
+        assert "husky1.png" in [hit.image for hit in indexed.search("dog", 0).hits]
+    finally:
+        for name in ("sky0.png", "husky1.png"):
+            indexed.take(image[name], ["husky"])

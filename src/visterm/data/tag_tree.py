@@ -22,6 +22,7 @@ from visterm.core.wording import count_of
 from visterm.data.relation_files import PairFormat, read_pairs
 
 T = TypeVar("T", bound=Any)
+TREE = "tree.csv"  # The file in the folder of a run
 PATHS = "paths"  # In place of a table: tags are paths
 TREE_FILE = PairFormat("tree", "--tree", ("child", "parent"), "husky,dog", "under")
 SLASH, WRITTEN_SLASH = "/", "|"  # What parts a path, and what stands for it in a name: ``music/AC|DC``
@@ -178,6 +179,10 @@ class TreeColumns:
         self.below = as_csr(sp.csr_array(self.above[:, :n_tags].T))
         self._parents = np.flatnonzero(np.diff(self.below.indptr) > 1)
         self._under = self.below[self._parents]
+
+    def has_under(self, tags: NDArray[Any]) -> bool:
+        """Return whether any of some tags, by column, has others under it."""
+        return bool(np.isin(tags, self._parents).any())
 
     def raised(self, values: NDArray[T]) -> NDArray[T]:
         """Return values of all tags, shape (..., n_tags), none below the largest of the tags under it."""

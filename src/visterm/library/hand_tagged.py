@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 from visterm.core.queries import Query
 from visterm.core.types import Ranking
 from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.data.tag_tree import TreeColumns
 
 if TYPE_CHECKING:
-    from visterm.store.searched import Searched
+    from visterm.store.searched import Said, Searched
 
 Ids = NDArray[np.int64]
 
@@ -64,8 +66,14 @@ class HandTagged(NamedTuple):
         return found
 
 
-def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query) -> HandTagged:
-    """Look up what people said of the words of a search: by an index of each tag, without a scan of the catalogue."""
+def hand_tagged(
+    searched: Searched, vocabulary: Vocabulary, query: Query, tree: TreeColumns | None = None
+) -> HandTagged:
+    """Look up what people said of the words of a search: by an index of each tag, without a scan of the catalogue.
+
+    With a tree, a photo that was tagged with a child by hand has its parents, and one of which a parent was rejected
+    has none of its children, unless a person gave it.
+    """
     words = [
         (place, vocabulary.tags[tag], weight > 0)
         for place, (tag, weight) in enumerate(zip(query.weights.indices, query.weights.data, strict=True))
@@ -73,7 +81,7 @@ def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query) -> Han
     if query.outside is not None:
         words += [(-1, *word) for word in zip(query.outside.words, query.outside.weights > 0, strict=True)]
     words += [(-1, tag, sign > 0) for tag, sign in query.not_learned.items()]
-    said = searched.said([[tag_key(word) for word in vocabulary.spellings(tag)] for _, tag, _ in words])
+    said = _said(searched, vocabulary, [tag for _, tag, _ in words], tree)
     nothing = np.empty(0, np.int64)
     n_searched = sum(bool(searched_for) for *_, searched_for in words)
     if not any(map(len, chain.from_iterable(said))):
@@ -92,6 +100,25 @@ def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query) -> Han
     n_given = np.bincount(_places(ids, np.concatenate(given)), minlength=len(ids))
     here = _places(out, ids) < 0
     return HandTagged(ids[here], n_words[here], n_given[here], out, of_tags, n_searched)
+
+
+def _said(searched: Searched, vocabulary: Vocabulary, tags: Sequence[str], tree: TreeColumns | None) -> Sequence[Said]:
+    """Return what people said of some tags, and by a tree of those above and under them."""
+
+    def keys(some: Sequence[str]) -> list[str]:
+        return [tag_key(word) for tag in some for word in vocabulary.spellings(tag)]
+
+    if tree is None:
+        return searched.said([keys([tag]) for tag in tags])
+    found = []
+    for tag in tags:
+        has, *lacks = searched.said(
+            [keys([tag, *tree.words.below(tag)]), *(keys([each]) for each in (tag, *tree.words.above(tag)))]
+        )
+        rejected = reduce(np.union1d, [said.rejected for said in lacks])
+        has_by_hand = np.union1d(has.given, has.accepted)
+        found.append(has._replace(rejected=np.setdiff1d(rejected, has_by_hand, assume_unique=True)))
+    return found
 
 
 def _places(ids: Ids, requested: Ids) -> Ids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -128,7 +129,7 @@ class Searchable:
         meant = query.weights.indices, query.weights.data  # the tags; above 0 those that images should show
         word_rows = tagger.tag_rows(meant[0])
         ids = None if not among else self._passing(among, rows)
-        hand = hand_tagged(self.searched, tagger.vocabulary, query)
+        hand = hand_tagged(self.searched, tagger.vocabulary, query, tagger.tree)
         if len(hand.ids):
             hand = hand.among(rows.ids if ids is None else ids)
         if learned:
@@ -157,10 +158,12 @@ class Searchable:
             ids = _without(ids, hand.left_out, rows)
             scores = rows.products(word_rows, None if ids is rows.ids else ids)
             if combine == CONFIDENCE and calibration is not None:
-                if k and not limited:  # the others need no confidences
+                alone = tagger.tree is None or not tagger.tree.has_under(meant[0])
+                if k and not limited and alone:  # the others need no confidences
                     kept = _contenders(calibration, scores, query, hand, ids, k)
                     ids, scores = ids[kept], scores[kept]
-                logs = calibration.log_confidences(scores, *meant, hand.certain(ids, meant[0].size))
+                odds = tagger.word_odds(scores, meant[0], partial(rows.products, ids=None if ids is rows.ids else ids))
+                logs = calibration.log_of_odds(odds, meant[1], hand.certain(ids, meant[0].size))
                 found, n_likely = _likeliest(ids, logs, k, cutoff, min_confidence)
                 hand = hand.among(np.sort(found.ids[0]) if limited else ids)
             else:
@@ -171,7 +174,8 @@ class Searchable:
         chances = None
         if calibration is not None:
             scores, certain = rows.products(word_rows, found.ids[0]), hand.certain(found.ids[0], meant[0].size)
-            chances = np.exp(calibration.log_confidences(scores, *meant, certain))
+            odds = tagger.word_odds(scores, meant[0], partial(rows.products, ids=found.ids[0]))
+            chances = np.exp(calibration.log_of_odds(odds, meant[1], certain))
         return Found(self._hits(found, chances, sources, q=q), query.unknown, n_likely if limited else None, untrained)
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
@@ -282,14 +286,20 @@ class Searchable:
         return len(self.searched.find(self._spelled(among))) > 0
 
     def _spelled(self, among: Filter) -> Filter:
-        """Return a filter with all spellings of its tags, and the folder also in full, links followed."""
-        vocabulary = self.tagger.vocabulary
+        """Return a filter with all that its tags may be called, and the folder also in full, links followed."""
         tags = (*among.tags, *among.without, *among.predicted)
         return replace(
             among,
-            spellings={tag: vocabulary.spellings(as_known(vocabulary, tag)) for tag in tags},
+            spellings={tag: self._meant_by(tag) for tag in tags},
             folder_path=None if among.folder is None else real_path(among.folder),
         )
+
+    def _meant_by(self, tag: str) -> list[str]:
+        """Return the spellings of a tag and of those under it: an image of a child has its parents."""
+        vocabulary, tree = self.tagger.vocabulary, self.tagger.tree
+        known = as_known(vocabulary, tag)
+        under = [] if tree is None else tree.words.below(known)
+        return [spelling for each in (known, *under) for spelling in vocabulary.spellings(each)]
 
 
 def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calibration | None:

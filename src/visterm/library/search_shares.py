@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.types import Matrix
+from visterm.models.confidence.calibration import log_sigmoid
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
@@ -46,7 +48,8 @@ def search_shares(catalogue: Catalogue, words: str | Sequence[str], image_ids: S
         scores = catalogue.stored.products(tagger.model.query_rows(one_by_one), image_ids)
     confidences = np.full(scores.shape, np.nan)
     if tagger.calibration is not None and n:
-        confidences = tagger.calibration.confidences(scores, columns)
+        odds = tagger.word_odds(scores, columns, partial(catalogue.stored.products, ids=image_ids))
+        confidences = np.exp(log_sigmoid(odds))
     names = [tagger.vocabulary.tags[column] for column in columns]
     if query.outside is not None:
         names += query.outside.words

@@ -18,7 +18,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, write_part_of
 from visterm.data.relations import IsA, is_a_of_synset, read_is_a, sibling_sets, write_is_a
 from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
-from visterm.data.tag_tree import TagTree
+from visterm.data.tag_tree import TREE, TagTree
 from visterm.data.wordnet import WordNet, find_wordnet
 from visterm.features.training_rows import LEARNED
 
@@ -26,7 +26,7 @@ WORDNET = "wordnet"  # What stands for WordNet's folder: it is then looked for a
 INHERIT = 1  # Steps of is-a over which wholes inherit parts, unless another number is given
 N_EXAMPLES = 3
 
-PART_OF, IS_A, SENSES, TREE = "part_of.csv", "isa.csv", "tag_synsets.csv", "tree.csv"  # Files in the folder of a run
+PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"  # Files in the folder of a run
 Source = str | os.PathLike[str]
 
 

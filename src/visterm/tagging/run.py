@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from visterm.features.learned_images import LearnedImages
     from visterm.features.training_rows import TrainingRows
     from visterm.tagging.relations import WordRelations
+
+MOST_ODDS = 2**22  # Log odds of tags under others that are held at a time
 
 
 class Run:
@@ -77,6 +79,8 @@ class Run:
         first used: no search by words needs them. None: there is nothing to read.
     unread_jobs : int or None
         The threads of a model and an encoder that are read then.
+    unread_tree : bool
+        Whether there is a tree among relations that were not read yet.
     unread_tag_rows : array or CSR of float32, shape (n_tags, width), or None
         V of a model that was not read yet; None where V is the identity.
     unread_fingerprint : str or None
@@ -95,6 +99,7 @@ class Run:
         self.path = ""
         self.unread: Path | None = None
         self.unread_jobs: int | None = None
+        self.unread_tree = False
         self.unread_tag_rows: Matrix | None = None
         self.unread_fingerprint: str | None = None
         self.given: sp.csr_array | None = None
@@ -316,6 +321,8 @@ class Run:
     @property
     def tree(self) -> TreeColumns | None:
         """The tree of the tags; None where they have none."""
+        if self.unread is not None and "relations" not in vars(self) and not self.unread_tree:
+            return None
         tags, relations = self.vocabulary, self.relations
         if not relations.tree:
             return None
@@ -343,6 +350,25 @@ class Run:
             return None
         found = self.calibration.confidences(scores)
         return found if self.tree is None else self.tree.raised(found)
+
+    def word_odds(
+        self, scores: NDArray[Any], tags: NDArray[Any], products: Callable[[Matrix], NDArray[Any]]
+    ) -> NDArray[np.float64]:
+        """Return the log odds of some tags by their scores, both (n_images, n_tags); with a tree as in `confidences`.
+
+        `products` multiplies the images' rows with those of further tags, (n, width); it returns (n_images, n).
+        """
+        assert self.calibration is not None
+        odds, tree = self.calibration.odds(scores, tags), self.tree
+        if tree is None:
+            return odds
+        step = max(1, MOST_ODDS // max(1, len(odds)))
+        for place, tag in enumerate(tags):
+            under = tree.below[[tag]].indices
+            for some in np.split(under, range(step, under.size, step)) if under.size > 1 else ():
+                best = self.calibration.odds(products(self.tag_rows(some)), some).max(axis=1)
+                np.maximum(odds[:, place], best, out=odds[:, place])
+        return odds
 
     @property
     def fingerprint(self) -> str:

@@ -18,6 +18,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.reference_texts import Reference
+from visterm.data.tag_tree import TREE
 from visterm.encoders.contract import AnyEncoder
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
@@ -69,7 +70,7 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
         read_part(folder / "facts.json", dict, FACTS_KIND),
     )
     n_tags = len(tagger.vocabulary.tags)
-    tagger.unread, tagger.unread_jobs = folder, n_jobs
+    tagger.unread, tagger.unread_jobs, tagger.unread_tree = folder, n_jobs, (folder / TREE).exists()
     fingerprint = persist.read_json(folder / persist.MANIFEST).get(FINGERPRINT)
     tagger.unread_fingerprint = fingerprint if isinstance(fingerprint, str) else None
     V = tagger.unread_tag_rows = read_tag_rows(folder, n_tags)

@@ -176,12 +176,11 @@ def _counts(
     found: AnnotationEvaluation, ranker: Ranker, wanted: float, bands: Sequence[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the tags of each band that each image is given, and the right ones, shape (n_bands, n_images)."""
-    calibration: Any = ranker.tagger.calibration
-    cutoff: Any = cutoff_of(calibration, precision=wanted)  # without a calibration it is refused
-    least = cutoff.least if ranker.columns is None else cutoff.least[ranker.columns]
+    cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=wanted)  # without a calibration it is refused
     given, right = np.zeros((2, len(bands), len(found.corpus)), np.int64)
-    for rows, scores in ranker.blocks():
-        above = calibration.confidences(scores, ranker.columns) >= least
+    columns = slice(None) if ranker.columns is None else ranker.columns
+    for rows, scores in ranker.tagger.model.score_blocks(ranker.X):
+        above = (ranker.tagger.confidences(scores) >= cutoff.least)[:, columns]
         if found.hidden is not None:
             above &= found.hidden[rows].toarray() == 0
         hits = above & (found.Y[rows].toarray() > 0)

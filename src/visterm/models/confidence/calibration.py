@@ -133,8 +133,11 @@ class Calibration(NamedTuple):
         and below 0 for a `-word`. `certain`, bool of shape (n_images, n_words), are words that an image has for sure,
         whatever its scores.
         """
-        tags, wanted = np.asarray(tags), np.asarray(signs) > 0
-        odds = self.odds(scores, tags)
+        return self.log_of_odds(self.odds(scores, np.asarray(tags)), signs, certain)
+
+    def log_of_odds(self, odds: Doubles, signs: Any, certain: NDArray[np.bool_] | None = None) -> Doubles:
+        """Return what `log_confidences` does, of the log odds of the words, (n_images, n_words)."""
+        wanted = np.asarray(signs) > 0
         logs: Doubles = log_sigmoid(-odds[:, ~wanted]).sum(axis=1)
         if wanted.any():
             own = log_sigmoid(odds[:, wanted])
