@@ -14,6 +14,7 @@ from visterm.connectors.sync import Settings, sync, undo
 from visterm.data.corpus import Corpus
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_files import find_tags
+from visterm.data.tag_tree import TagTree
 from visterm.data.xmp.keywords import GIVEN, Mark, texts_of
 from visterm.data.xmp.tree import Document
 from visterm.data.xmp.writing import SIDECAR, add_tags
@@ -118,9 +119,19 @@ def test_places_that_end_alike_are_told_apart_and_names_above_are_not_named_twic
     assert [row.tags for row in found.records] == [["birds/crane", "birds"], ["machines/crane"], ["crane", "a/b"]]
     assert set(found.tree) == {("birds/crane", "birds"), ("machines/crane", "machines")}
     assert Corpus.read(tmp_path, "xmp").tree == found.tree
-    parents = Parents(found.tree, [tag for pair in found.tree for tag in pair])
+    parents = Parents(tree=TagTree(found.tree))
     (mark,) = ExportItem(tmp_path, ("machines/crane",)).wanted(None, parents)
     assert (mark.tag, mark.path) == ("crane", ("machines", "crane"))
+
+
+def test_a_new_tag_that_is_a_path_in_the_tree_lies_where_it_says():
+    aliases = {"animal/dog": "dog", "animal/dog/husky": "husky"}
+    tree = TagTree([("husky", "dog"), ("dog", "animal"), ("a/b", "x")], aliases, grows=True)
+    assert tree.with_parents(["Animal/Dog/Pug"]) == ["animal", "dog", "Animal/Dog/Pug"]
+    assert (tree.parents("24/7"), tree.parents("/x"), tree.parents("a/b")) == ([], [], ["x"])
+    assert Parents(tree=tree).path("animal/new/pug") == ("animal", "new", "pug")
+    assert Parents(tree=tree).path("animal/dog/husky") == ("animal", "dog", "husky")
+    assert TagTree(tree.pairs, aliases).parents("animal/dog/pug") == []
 
 
 def test_import_export_import_gives_the_same_and_undo_the_same_bytes(catalogue, tmp_path):
@@ -241,5 +252,10 @@ def test_sync_reads_and_writes_peoples_paths_in_immich(parent, in_immich, tmp_pa
     assert expected - new == set()
     assert not new & {"red", "warm", "colours", "visterm/red", "visterm/colours/warm", "AC/DC"}
     assert all(before[photo] == tags for photo, tags in library.state().items() if int(photo[1:]) < N_TAGGED)
+    library.put("p000", tags=["colours/warm/rust"])  # a new one, there
+    sync(catalogue, library, Settings(parent, SURE.precision))
+    [image] = [one for one in catalogue.stored.images.all() if one.name == "p000.jpg"]
+    assert catalogue.image(image.id).tags == ["colours/warm/rust"]
+    assert set(catalogue.tagger.tree.words.above("colours/warm/rust")) == {"warm", "colours"}
     undo(catalogue, library)
-    assert library.state() == before
+    assert library.state() == before | {"p000": ["colours/warm/rust"]}

@@ -194,7 +194,7 @@ class _Texts:
 
     def of(self, tag: str) -> str:
         """Return a tag as it is written there, as people spell it where they have it."""
-        if self._tree is not None and tag in self._vocabulary:
+        if self._tree is not None and (tag in self._vocabulary or self._tree.parents(tag)):
             tag = path_text(own_names(self._tree.path(tag)))
         return self._spellings.get(tag_key(tag), tag)
 

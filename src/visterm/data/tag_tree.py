@@ -37,6 +37,8 @@ class TagTree:
         Child and parent.
     aliases : mapping of str to str, optional
         Other spellings and the tags that they mean.
+    grows : bool
+        Whether a new tag that is a path in the tree lies where that says: ``animals/dog/pug`` under dog.
 
     Attributes
     ----------
@@ -49,7 +51,10 @@ class TagTree:
         If tags lie under each other in a circle.
     """
 
-    def __init__(self, pairs: Iterable[tuple[str, str]] = (), aliases: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, pairs: Iterable[tuple[str, str]] = (), aliases: Mapping[str, str] | None = None, *, grows: bool = False
+    ) -> None:
+        self._grows = grows
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         self._meant = meant
         named = [tuple(meant.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
@@ -100,7 +105,7 @@ class TagTree:
 
     def parents(self, tag: str) -> list[str]:
         """Return the tags right above a tag, in the order of the pairs."""
-        return [self._shown[key] for key in self._parents.get(self._key(tag), ())]
+        return [self._shown[key] for key in self._over(self._key(tag))]
 
     def children(self, tag: str) -> list[str]:
         """Return the tags right under a tag, in the order of the pairs."""
@@ -108,16 +113,23 @@ class TagTree:
 
     def above(self, tag: str) -> list[str]:
         """Return all tags above a tag, the nearest first."""
-        return self._reached(tag, self._parents)
+        return self._reached(tag, self._over)
 
     def below(self, tag: str) -> list[str]:
         """Return all tags under a tag, the nearest first."""
-        return self._reached(tag, self._children)
+        return self._reached(tag, lambda key: self._children.get(key, ()))
 
-    def _reached(self, tag: str, steps: Mapping[str, list[str]]) -> list[str]:
+    def _over(self, key: str) -> Sequence[str]:
+        """Return the keys of the tags right above one."""
+        if self._grows and SLASH in key and key not in self._parents and key not in self._children:
+            over = self._key(self._shown[key].rpartition(SLASH)[0])
+            return [over] if over in self._parents or over in self._children or self._over(over) else ()
+        return self._parents.get(key, ())
+
+    def _reached(self, tag: str, steps: Callable[[str], Sequence[str]]) -> list[str]:
         found = {self._key(tag): None}
         for key in (waiting := list(found)):
-            for other in steps.get(key, ()):
+            for other in steps(key):
                 if other not in found:
                     found[other] = None
                     waiting.append(other)
@@ -126,7 +138,7 @@ class TagTree:
     def path(self, tag: str) -> list[str]:
         """Return a tag after the tags above it, the topmost first; of several parents by the first."""
         way = [self._key(tag)]
-        while parents := self._parents.get(way[-1]):
+        while parents := self._over(way[-1]):
             way.append(parents[0])
         return [self._shown[key] for key in reversed(way)]
 

@@ -327,7 +327,7 @@ class Run:
         if not relations.tree:
             return None
         if self._tree_of[0] is not tags or self._tree_of[1] is not relations:
-            self._tree_of = tags, relations, TreeColumns(TagTree(relations.tree, tags.aliases), tags)
+            self._tree_of = tags, relations, TreeColumns(TagTree(relations.tree, tags.aliases, grows=True), tags)
         found: TreeColumns = self._tree_of[2]
         return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.core.vocabulary import tag_key
-from visterm.data.tag_tree import own_names
+from visterm.data.tag_tree import TagTree, own_names
 from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark
 
 
@@ -76,12 +76,16 @@ class Change:
 
 
 class Parents:
-    """The tags above each tag of a run, for hierarchical keywords, from pairs (child, parent).
+    """The tags above each tag of a run, for hierarchical keywords: from a tree, or from pairs (child, parent).
 
-    Of several parents the first counts; steps may lead over words that are none of the `tags`, which are left out.
+    Of several parents the first counts. Of pairs, steps may lead over words that are none of the `tags`, which are left
+    out.
     """
 
-    def __init__(self, pairs: Iterable[tuple[str, str]] = (), tags: Iterable[str] = ()) -> None:
+    def __init__(
+        self, pairs: Iterable[tuple[str, str]] = (), tags: Iterable[str] = (), tree: TagTree | None = None
+    ) -> None:
+        self._tree = tree
         self._shown = {tag_key(tag): tag for tag in tags}
         self._above: dict[str, list[str]] = {}
         for child, parent in pairs:
@@ -89,17 +93,19 @@ class Parents:
 
     @classmethod
     def of_run(cls, tagger: Any) -> Parents:
-        """Take the tree of a run, with all that is in it; of a run without one, what its tags are kinds of."""
-        relations, tags = tagger.relations, tagger.vocabulary
-        if relations.tree:
-            return cls(relations.tree, [*(tag for pair in relations.tree for tag in pair), *tags])
-        return cls(relations.is_a, tags)
+        """Take the tree of a run; of a run without one, what its tags are kinds of."""
+        if tagger.tree is not None:
+            return cls(tree=tagger.tree.words)
+        return cls(tagger.relations.is_a, tagger.vocabulary)
 
     def path(self, tag: str) -> tuple[str, ...]:
         """Return a tag after the tags above it, the topmost first; empty where there are none.
 
         What a tree calls ``birds/crane``, to tell it from another crane, is crane in its path.
         """
+        if self._tree is not None:
+            names = self._tree.path(tag)
+            return own_names(names) if len(names) > 1 else ()
         names, seen = [tag], {tag_key(tag)}
         above = self._nearest(tag_key(tag), seen)
         while above is not None:
