@@ -270,21 +270,6 @@ def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
         catalogue.use("zz")
 
 
-def test_a_fit_does_not_replace_a_run_unasked(tmp_path):
-    tags = write_tags(tmp_path / "tags.csv", draw_photos(tmp_path / "photos", 8))
-    call = [
-        "fit", str(tmp_path / "photos"), "--tags", str(tags), "-o", str(tmp_path / "run"), "--model", "prior",
-        "--encoder-set", "codebook=4", "--jobs", "1",
-    ]  # fmt: skip
-    assert CliRunner().invoke(app, call).exit_code == 0
-    kept = {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()}
-    refused = str(CliRunner().invoke(app, call).exception)
-    assert refused == f"{tmp_path / 'run'} is a run already. Choose another name, or replace it: --overwrite."
-    assert {file.name: file.read_bytes() for file in (tmp_path / "run").iterdir()} == kept
-    assert CliRunner().invoke(app, [*call, "--overwrite", "--min-count", "3"]).exit_code == 0
-    assert Tagger.load(tmp_path / "run").facts["tags"] < 6
-
-
 def test_the_command_learns_and_says_what_it_changed(runs, tmp_path):
     catalogue = made(runs["wsabie"], tmp_path, n=24)
     path = str(tmp_path / "catalogue")

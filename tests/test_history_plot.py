@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from visterm import Tagger
 from visterm.cli.command_line import app
-from visterm.cli.info import _in_minutes
+from visterm.cli.output import in_minutes
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.library.info import describe, training_history
 from visterm.tagging.plot import history_panels, plot_history
@@ -49,7 +49,7 @@ def test_info_speaks_of_photos_and_settings_as_they_are_typed(runs):
     assert "photos: " in said
     assert "images" not in said
     assert "  epochs: 2\n" in said
-    assert _in_minutes("2026-11-23T00:13:01.084582Z index") == "2026-11-23 00:13 index"
+    assert in_minutes("2026-11-23T00:13:01.084582Z index") == "2026-11-23 00:13 index"
 
 
 def test_info_draws_the_history_as_a_png(runs, tmp_path):

@@ -58,7 +58,7 @@ def fits(monkeypatch):
 
 
 def search(out, **changed):
-    wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "out": out, "n_jobs": 1, **changed}
+    wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "out": out, "n_jobs": 1, "overwrite": True, **changed}
     return tune(NAMES, TAGS, **wanted)
 
 
@@ -227,6 +227,8 @@ def test_the_command_prints_the_trials_best_first_and_writes_the_run(small_libra
     assert float(first[1]) >= float(second[1])
     assert first[2] == "-"
     again = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert "is a run already" in str(again.exception)
+    again = CliRunner().invoke(app, [*map(str, arguments), "--json", "--overwrite"])
     trials = [json.loads(line) for line in again.stdout.splitlines()]
     assert [trial["settings"]["n_neighbors"] for trial in trials] == [int(first[0]), int(second[0])]
     assert Tagger.load(tmp_path / "run").model.n_neighbors == int(first[0])

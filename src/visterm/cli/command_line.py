@@ -35,7 +35,7 @@ METAVARS: Final = {
     "set_": "NAME=VALUE", "encoder_set": "NAME=VALUE", "grid": "NAME=VALUES", "model": "NAME", "encoder": "NAME",
     "metric": "NAME", "tags": "SOURCE", "tag_file": "SOURCE", "tag": "TAG", "without": "TAG", "predicted": "TAG",
     "object_tag": "TAG", "part_tag": "TAG", "image_column": "COLUMN", "tags_column": "COLUMN", "user_column": "COLUMN",
-    "from_": "DATE", "min_size": "SIZE", "max_size": "SIZE", "budget": "TIME", "like": "PHOTO", "folder": "FOLDER",
+    "give": "TAG", "take": "TAG", "accept": "TAG", "reject": "TAG", "from_": "DATE", "min_size": "SIZE", "max_size": "SIZE", "budget": "TIME", "like": "PHOTO", "folder": "FOLDER",
 }  # fmt: skip
 """What stands for the value of some options in help texts; of others it follows from their type."""
 
@@ -68,6 +68,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Search": {
         "index": ("index", "Put photos into a catalogue, to search them by words."),
         "search": ("search", "Find photos by words, a similar photo, or filters."),
+        "correct": ("correct", "Correct the tags of photos in a catalogue."),
         "watch": ("watch", "Keep a catalogue up to date while photos come and go."),
         "union": ("index", "Join several catalogues, to search them as one."),
         "use": ("runs", "Search a catalogue with another of its runs."),

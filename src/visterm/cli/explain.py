@@ -30,6 +30,7 @@ def explain(
             "--output", "-o", help="Draw the shares over the photo: a .png, .jpg or .webp file.", show_default=False
         ),
     ] = None,
+    overwrite: options.Overwrite = False,
     k: Annotated[int, typer.Option("-k", min=0, help="Features and places to list; 0 for all.")] = 5,
     json: options.Json = False,
     jobs: options.Jobs = None,
@@ -46,6 +47,7 @@ def explain(
 
     if output is not None:
         format_of(output)  # refuses other endings before any work
+        options.may_replace(output, overwrite)
     found = explain_score(Tagger.load(run, n_jobs=jobs), image, tag)
     if output is not None:
         from visterm.data.images import read_image

@@ -35,7 +35,7 @@ def fit(
     catalogue: learning.CatalogueToLearn = None,
     full: learning.Full = False,
     use_even_if_worse: learning.UseEvenIfWorse = False,
-    overwrite: learning.Overwrite = False,
+    overwrite: options.Overwrite = False,
     tags: options.TagFile = "auto",
     queries: learning.Queries = None,
     idf: learning.Idf = None,
@@ -85,6 +85,7 @@ def fit(
         raise UserError("--use-even-if-worse needs --catalogue; a new run isn't compared with others. Leave it out.")
     if out is None:
         raise UserError("Missing output folder: pass -o RUN, or a catalogue to learn from: --catalogue.")
+    overwrite = options.may_replace(out, overwrite, "run")
     from visterm.tagging.calibrating import RIGHT_OF_5, what_to_expect
     from visterm.tagging.fit_input import one_or_features
     from visterm.tagging.fit_request import FitRequest

@@ -111,16 +111,16 @@ def union(
         typer.Argument(help="Catalogues of the same run. The order decides between equal results.", show_default=False),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The union to write, a new folder.")],
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Join several catalogues, to search them as one.
 
     Nothing is copied. Results are those of one catalogue with all photos.
     """
-    from visterm.core.persist import check_target
     from visterm.library.union import CatalogueUnion
 
-    check_target(out, "union")
+    options.may_replace(out, overwrite, "union")
     with CatalogueUnion(catalogues) as opened:
         opened.save(out)
         counts = dict(zip(opened.paths, opened.counts(), strict=True))

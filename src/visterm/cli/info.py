@@ -63,12 +63,14 @@ def info(
     check: Annotated[
         bool, typer.Option("--check", help="Of a run or a catalogue: read all its files, and report damage.")
     ] = False,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Show what is in a run, a catalogue or a features folder."""
     from visterm.library import info as information
     from visterm.library.info import TRIED, describe, training_history
 
+    options.may_replace(plot, overwrite)
     facts = describe(run)
     if check:
         facts["checked"] = information.check(run)

@@ -21,7 +21,6 @@ UseEvenIfWorse = Annotated[
     bool,
     input_option("--use-even-if-worse", help="With --catalogue: use the new run even if it is significantly worse."),
 ]
-Overwrite = Annotated[bool, output_option("--overwrite", help="Replace the run that is there.")]
 Queries = Annotated[
     Path | None,
     input_option(

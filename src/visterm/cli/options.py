@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visterm.cli.completion import encoder_names
+from visterm.cli.output import at_a_terminal
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
 
@@ -106,6 +107,7 @@ Separator = Annotated[
 ]
 
 Json = Annotated[bool, output_option("--json", help="Print JSON, one object per line.")]
+Overwrite = Annotated[bool, output_option("--overwrite", help="Replace what is there already, without a question.")]
 Verbose = Annotated[bool, output_option("-v", "--verbose", help="Show each step, and all models that were tried.")]
 Scores = Annotated[
     bool, output_option("--scores", help="Show the model's scores as well, in their order; higher is better.")
@@ -155,6 +157,33 @@ Ray = Annotated[
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)", re.IGNORECASE)
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def may_replace(out: Path | None, overwrite: bool, kind: str = "file") -> bool:
+    """Return whether what is at an output may be replaced: by ``--overwrite``, or as a person says on a terminal.
+
+    `kind` is "file", or that of a folder that visterm wrote. Raises UserError if it may not; StorageError if a folder
+    is no such folder, or holds more than visterm wrote there.
+    """
+    if out is None:
+        return overwrite
+    if kind == "file":
+        if out.is_dir():
+            raise UserError(f"{out} is a folder; expected the name of a file.")
+        is_there = out.exists()
+    else:
+        from visterm.core.persist import check_replaceable, folder_kind
+
+        check_replaceable(out, kind, overwrite=True)
+        is_there = folder_kind(out) == kind
+    if overwrite or not is_there:
+        return overwrite
+    what = f"{out} exists already." if kind == "file" else f"{out} is a {kind} already."
+    if not at_a_terminal():
+        raise UserError(f"{what} Choose another name, or replace it: --overwrite.")
+    if not typer.confirm(f"{what} Replace it?", err=True):
+        raise UserError(f"{out} stays as it is. Choose another name.")
+    return True
 
 
 def settings(pairs: list[str] | None, option: str) -> dict[str, Any]:

@@ -37,6 +37,11 @@ def say(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)
 
 
+def at_a_terminal() -> bool:
+    """Return whether a person can be asked a question."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def emit(value: dict[str, Any]) -> None:
     """Print one JSON object as one line, in ASCII where standard output is not UTF-8."""
     from visterm.core.jsonlines import json_text

@@ -35,6 +35,7 @@ def relations(
     tag_synsets: learning.TagSynsets = None,
     inherit: learning.Inherit = None,
     out: Annotated[Path | None, options.output_option(help="Write the pairs to a CSV that --part-of takes.")] = None,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Show which tags a run predicts to be parts of which.
@@ -46,6 +47,7 @@ def relations(
     from visterm.tagging.relations import RelationSources
     from visterm.tagging.tagger import Tagger
 
+    options.may_replace(out, overwrite)
     sources = RelationSources(part_of, None, tag_synsets, inherit)
     sources.check()
     tagger = Tagger.load(run)

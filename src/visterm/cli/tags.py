@@ -43,6 +43,7 @@ def tags(
             "`visterm fit --aliases`."
         ),
     ] = None,
+    overwrite: options.Overwrite = False,
     add: Annotated[
         Path | None,
         options.input_option(
@@ -75,6 +76,7 @@ def tags(
         return
     if not suggest and (images is not None or tag_file != "auto" or out is not None):
         raise UserError("IMAGES, --tags and --out need --suggest. Add it, or leave them out.")
+    options.may_replace(out, overwrite)
     tagger = open_dictionary(run, n_jobs=jobs)
     if not suggest:
         _list_tags(tagger, json=json)

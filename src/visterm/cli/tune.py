@@ -59,6 +59,7 @@ def tune(
     device: options.Device = None,
     jobs: options.Jobs = None,
     ray: options.Ray = None,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Try settings of a model, and learn with the best ones.
@@ -75,6 +76,7 @@ def tune(
         model=model, model_params=options.settings(set_, "--set"), valid=valid, seed=seed, aliases=aliases,
         stop_tags=stop_tags or (), tree=tree, min_count=min_count, max_share=max_share, per_user=per_user,
         user_column=user_column, device=device, n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out,
+        overwrite=options.may_replace(out, overwrite, "run"),
     )  # fmt: skip
     tuned = tune_run(request, grid=options.choices(grid), n_random=random, metric=metric, say=say, progress=Bars())
     if json:

@@ -114,6 +114,28 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
         )
 
 
+def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: bool) -> None:
+    """Refuse, before any long work, to replace a folder of this kind unless `overwrite` says so.
+
+    One that also holds files that visterm did not write there is never replaced. Raises UserError; StorageError as
+    `check_target` does.
+    """
+    check_target(path, kind)
+    target = Path(path)
+    if folder_kind(target) != kind:
+        return
+    ours = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
+    there = [p.relative_to(target).as_posix() for p in sorted(target.rglob("*")) if p.is_file()]
+    others = [name for name in there if name not in ours and not name.endswith(TIMES) and name[0] != "."]
+    if others:
+        raise StorageError(
+            f"{target} is a {kind}, but visterm did not write all that it holds ({others[0]}), so it is not replaced. "
+            "Move such files away, or choose another name."
+        )
+    if not overwrite:
+        raise UserError(f"{target} is a {kind} already. Choose another name, or replace it: --overwrite.")
+
+
 def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     """Find a folder that `new_folder` wrote, check its checksums, and return its path.
 

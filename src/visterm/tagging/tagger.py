@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from visterm.core.errors import UserError
-from visterm.core.persist import check_target, folder_kind
+from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
 from visterm.core.registry import unknown
@@ -86,9 +86,7 @@ class Tagger(Run):
         from visterm.tagging.start_words import SETTING
 
         if request.out is not None:
-            check_target(request.out, "run")
-            if not request.overwrite and folder_kind(request.out) == "run":
-                raise UserError(f"{request.out} is a run already. Choose another name, or replace it: --overwrite.")
+            check_replaceable(request.out, "run", overwrite=request.overwrite)
         check_encoder_of_features(request.images, request.encoder)
         encoder_params, model_params = request.part_settings()
         tagger = cls(

@@ -13,7 +13,7 @@ import numpy as np
 
 from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
-from visterm.core.persist import check_target
+from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
 from visterm.core.wording import count_of
 from visterm.encoders.named import default_line
@@ -156,7 +156,7 @@ class _Search:
         for name in _UNUSED:
             if getattr(request, name) != getattr(FitRequest(), name):
                 raise UserError(f"{name} is not for tuning. Leave it out, and fit with the best settings afterwards.")
-        check_target(out, "run")
+        check_replaceable(out, "run", overwrite=request.overwrite)
         check_encoder_of_features(request.images, request.encoder)
         check_metrics([metric], siblings=False, tree=False)
         self.valid = VALID_SHARE if request.valid is None else request.valid
