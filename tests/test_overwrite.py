@@ -27,7 +27,7 @@ def place(tmp_path_factory):
 
 def contents(path):
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    return {file.name: file.read_bytes() for file in files}
+    return {file.name: file.read_bytes() for file in files if not file.name.startswith("catalogue.sqlite")}
 
 
 COMMANDS = {

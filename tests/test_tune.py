@@ -58,8 +58,8 @@ def fits(monkeypatch):
 
 
 def search(out, **changed):
-    wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "out": out, "n_jobs": 1, "overwrite": True, **changed}
-    return tune(NAMES, TAGS, **wanted)
+    wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "n_jobs": 1, **changed}
+    return tune(NAMES, TAGS, out=out, overwrite=True, **wanted)
 
 
 def test_all_combinations_are_tried_and_the_best_is_learned_from_all_rows(tmp_path, fits):

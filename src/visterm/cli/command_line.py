@@ -35,7 +35,8 @@ METAVARS: Final = {
     "set_": "NAME=VALUE", "encoder_set": "NAME=VALUE", "grid": "NAME=VALUES", "model": "NAME", "encoder": "NAME",
     "metric": "NAME", "tags": "SOURCE", "tag_file": "SOURCE", "tag": "TAG", "without": "TAG", "predicted": "TAG",
     "object_tag": "TAG", "part_tag": "TAG", "image_column": "COLUMN", "tags_column": "COLUMN", "user_column": "COLUMN",
-    "give": "TAG", "take": "TAG", "accept": "TAG", "reject": "TAG", "from_": "DATE", "min_size": "SIZE", "max_size": "SIZE", "budget": "TIME", "like": "PHOTO", "folder": "FOLDER",
+    "give": "TAG", "take": "TAG", "accept": "TAG", "reject": "TAG",
+    "from_": "DATE", "min_size": "SIZE", "max_size": "SIZE", "budget": "TIME", "like": "PHOTO", "folder": "FOLDER",
 }  # fmt: skip
 """What stands for the value of some options in help texts; of others it follows from their type."""
 

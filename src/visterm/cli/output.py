@@ -38,7 +38,7 @@ def say(message: str) -> None:
 
 
 def at_a_terminal() -> bool:
-    """Return whether a person can be asked a question."""
+    """Return whether a person is there to answer a question."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 

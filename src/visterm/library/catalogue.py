@@ -13,17 +13,8 @@ from visterm.core.jsonlines import write_skipped
 from visterm.core.persist import new_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK, Skipped
+from visterm.library import earlier_runs as earlier
 from visterm.library import feedback
-from visterm.library.earlier_runs import (
-    GO_BACK,
-    USE_RUN,
-    ShownRun,
-    earlier_runs,
-    find_run,
-    known_runs,
-    run_to_go_back_to,
-    shown_runs,
-)
 from visterm.library.feedback import ImageView, TagCount
 from visterm.library.search import Searchable
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
@@ -209,7 +200,7 @@ class Catalogue(Searchable):
         self,
         tagger: Tagger | str,
         *,
-        kind: str = USE_RUN,
+        kind: str = earlier.USE_RUN,
         chunk_size: int = CHUNK,
         job_id: int | None = None,
         progress: Progress = SILENT,
@@ -249,23 +240,20 @@ class Catalogue(Searchable):
     ) -> Filled:
         """Go back to the run that was in use before the current one; all that people said stays as it is.
 
-        Twice goes back by two runs. `to` is another of the `earlier_runs`, by its number or the first letters of its
-        name. Rows that are not there any more are made anew, as by `use`. Raises UserError if there is no such run;
-        StorageError if its files are not there any more.
+        Twice goes back by two runs. `to` is another of the `earlier_runs`, by its number. Rows that are not there any
+        more are made anew, as by `use`. Raises UserError if there is no such run; StorageError if its files are gone.
         """
-        run = run_to_go_back_to(self.stored, to).fingerprint
-        return self.use(run, kind=GO_BACK, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        run = earlier.run_to_go_back_to(self.stored, to).fingerprint
+        return self.use(run, kind=earlier.GO_BACK, chunk_size=chunk_size, job_id=job_id, progress=progress)
 
-    def earlier_runs(self) -> list[ShownRun]:
+    def earlier_runs(self) -> list[earlier.ShownRun]:
         """List the runs that `go_back` can go back to, with their figures, the latest first."""
-        return shown_runs(self.stored, earlier_runs(self.stored))
+        return earlier.shown_runs(self.stored, earlier.earlier_runs(self.stored))
 
     def _own_run(self, name: str) -> Tagger:
         """Open a run of the catalogue by its number or the first letters of its fingerprint."""
-        found = find_run(known_runs(self.stored), name)
-        if self.stored.folder is None:
-            raise StorageError("This catalogue is in memory only and has no copies of its runs. Save it first.")
-        return open_run(Tagger, self.stored.folder / RUNS / found.fingerprint, self._n_jobs)
+        found = earlier.find_run(earlier.known_runs(self.stored), name)
+        return open_run(Tagger, self.stored.run_folder.with_name(found.fingerprint), self._n_jobs)
 
     def image(self, image_id: int) -> ImageView:
         """Return one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
