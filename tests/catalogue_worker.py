@@ -50,10 +50,16 @@ def feedback(catalogue: Catalogue, photos: Path, rng: random.Random) -> None:
 
 
 def fit(catalogue: Catalogue, photos: Path, rng: random.Random) -> None:
-    """Add a tag and learn, for ever."""
+    """Add a tag and learn, or go back to the run of before, for ever."""
     while True:
         catalogue.give(rng.randrange(len(catalogue.records)), [f"tag {rng.randrange(20)}"])
-        say(learned=catalogue.learn(full=rng.random() < 0.5).run)
+        if rng.random() < 0.3 and catalogue.earlier_runs():
+            catalogue.go_back()
+            say(changed_to=catalogue.tagger.fingerprint)
+            continue
+        learned = catalogue.learn(full=rng.random() < 0.5)
+        if learned.in_use and learned.run != learned.run_before:
+            say(changed_to=learned.run)
 
 
 if __name__ == "__main__":

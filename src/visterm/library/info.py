@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -251,7 +252,7 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             f"{job.id} {job.kind}": _in_words(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)
         },
         **({"not read": not_read} if (not_read := _not_read(stored)) else {}),
-        "history": {f"{event.at} {event.what}": _of_event(event) for event in stored.history.latest(SHOWN)},
+        "history": {f"{event.at} {event.what}": _of_event(event, known) for event in stored.history.latest(SHOWN)},
     }
 
 
@@ -276,11 +277,11 @@ def _not_read(stored: StoredCatalogue) -> str:
     return "; ".join(filter(None, latest.values()))
 
 
-def _of_event(event: Event) -> str:
-    """Return what is known of an event in a line; what has no value is left out."""
-    said = {True: "yes", False: "no"}
+def _of_event(event: Event, runs: Sequence[StoredRun]) -> str:
+    """Return what is known of an event in a line, runs by their numbers; what has no value is left out."""
+    said = {True: "yes", False: "no"} | {run.fingerprint: str(run.id) for run in runs}
     told = ", ".join(
-        f"{name.replace('_', ' ')}: {said.get(value, value) if isinstance(value, bool) else value}"
+        f"{name.replace('_', ' ')}: {said.get(value, value) if isinstance(value, bool | str) else value}"
         for name, value in event.details.items()
         if value not in (None, "")
     )
