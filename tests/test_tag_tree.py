@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from visterm import Catalogue, Tagger
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.tag_tree import TagTree, TreeColumns, likely_paths, read_tree, tree_of_paths
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.metrics import measure
+from visterm.models.ranking.base import pass_over_children, positive_tags
+from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.filters import Filter
 
 ANIMALS = [("husky", "dog"), ("poodle", "dog"), ("dog", "animal"), ("cat", "animal")]
@@ -120,6 +124,7 @@ def test_a_photo_of_a_child_has_its_parents(tagger):
     counts = dict(zip(tagger.vocabulary.tags, tagger.vocabulary.counts.tolist(), strict=True))
     assert counts == {"animal": 120, "cat": 40, "dog": 80, "husky": 40, "poodle": 40, "sky": 40}
     assert tagger.vocabulary.index("animal/dog/husky") == tagger.vocabulary.index("HUSKY")
+    assert tagger.facts["tags under others"] == 4
 
 
 def test_paths_and_a_table_of_the_same_tree_learn_the_same(tagger):
@@ -253,3 +258,45 @@ def test_a_photo_that_a_person_gave_a_child_has_its_parents_and_one_without_the_
     finally:
         for name in ("sky0.png", "husky1.png"):
             indexed.take(image[name], ["husky"])
+
+
+def test_what_lies_under_a_tag_that_an_image_has_alone_is_neither_right_nor_wrong():
+    """By hand: dog alone, dog with a husky, dog without a poodle, and sky; animal, dog, husky, poodle, sky."""
+    Y = sp.csr_array(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, -1, 0], [0, 0, 0, 0, 1]], np.float32))
+    tree = TreeColumns(TagTree(ANIMALS), Vocabulary(["animal", "dog", "husky", "poodle", "sky"])).pairs
+    found = pass_over_children(positive_tags(Y), Y, tree)
+    stored = [
+        list(zip(found.indices[a:b].tolist(), found.data[a:b].tolist(), strict=True))
+        for a, b in pairwise(found.indptr.tolist())
+    ]
+    assert stored == [
+        [(0, 1), (1, 1), (2, 0), (3, 0)], [(0, 1), (1, 1), (2, 1)], [(0, 1), (1, 1), (2, 0)], [(4, 1)]
+    ]  # fmt: skip
+
+
+def test_wsabie_draws_no_tag_as_wrong_under_one_that_was_given_alone():
+    X = np.eye(4, dtype=np.float32).repeat(30, axis=0)
+    Y = np.zeros((120, 4), np.float32)  # dog, husky, cat, sky
+    for row, tags in enumerate([[0], [0, 1], [2], [3]]):
+        Y[30 * row : 30 * row + 30, tags] = 1
+    how = {"dim": 8, "epochs": 6, "valid_share": 0, "random_state": 0}
+    plain, by_tree = (
+        Wsabie(tree=tree, **how).fit(X, Y).decision_function(np.eye(4, dtype=np.float32))
+        for tree in (None, np.array([[1, 0]]))
+    )
+    others = [2, 3]
+    assert by_tree[0, 1] - by_tree[0, others].max() > plain[0, 1] - plain[0, others].max() + 0.1
+    with pytest.raises(ShapeError, match="tag column 9"):
+        Wsabie(tree=[[9, 0]], **how).fit(X, Y)
+    with pytest.raises(ShapeError, match="n_pairs"):
+        Wsabie(tree=[1, 0], **how).fit(X, Y)
+
+
+@pytest.mark.parametrize("model", ["wsabie", "auto"])
+def test_models_are_given_the_tree_and_save_without_it(model, tmp_path):
+    images, tags = photos(64)
+    params = {"candidates": [("wsabie", {"dim": 4, "epochs": 2}), ("ridge", {})]} if model == "auto" else {"epochs": 2}
+    run = Tagger(encoder="histograms", model=model, model_params=params).fit(images, tags, tree=ANIMALS)
+    assert len(run.model.tree) == 6  # husky and poodle under dog and animal, dog and cat under animal
+    run.save(tmp_path / "run")
+    assert Tagger.load(tmp_path / "run").model.tree is None

@@ -192,6 +192,13 @@ class TreeColumns:
         self._parents = np.flatnonzero(np.diff(self.below.indptr) > 1)
         self._under = self.below[self._parents]
 
+    @property
+    def pairs(self) -> NDArray[np.int64]:
+        """Each tag with each one above it, by columns, shape (n_pairs, 2)."""
+        above, under = self.below.tocoo().coords
+        found: NDArray[np.int64] = np.stack([under, above], axis=1)[under != above].astype(np.int64)
+        return found
+
     def has_under(self, tags: NDArray[Any]) -> bool:
         """Return whether any of some tags, by column, has others under it."""
         return bool(np.isin(tags, self._parents).any())

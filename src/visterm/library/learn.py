@@ -40,7 +40,7 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
 from visterm.store.rows import stack_rows
-from visterm.tagging.part_settings import set_part_of
+from visterm.tagging.part_settings import set_part_of, set_tree
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import Tagger
 from visterm.tagging.word_sources import LEARNED
@@ -213,6 +213,7 @@ def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
         counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
         vocabulary = Vocabulary([*old.tags, *names], [*old.counts.tolist(), *counts.tolist()], old.aliases)
     Y = train.encode(vocabulary)
+    set_tree(model, tagger.relations.tree, vocabulary)
     model.partial_fit(train.X, Y, images=False)
     learned = _with_all_but_the_model(tagger, model, vocabulary)
     learned.learned_images = tagger.learned_images.with_names(names_learned(train.images))

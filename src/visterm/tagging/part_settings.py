@@ -13,6 +13,8 @@ from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import registered_name
 from visterm.models.abilities import GivesProbabilities
@@ -172,3 +174,10 @@ def _check_kind(device: str) -> None:
 
 def _has_device(part: type) -> bool:
     return SETTING in signature(part).parameters
+
+
+def set_tree(model: Annotator, pairs: Sequence[tuple[str, str]], vocabulary: Vocabulary) -> None:
+    """Set what lies above each tag, by pairs of child and parent, if the model has the setting `tree`."""
+    if "tree" in model.get_params(deep=False):
+        words = TagTree(pairs, vocabulary.aliases)
+        model.set_params(tree=TreeColumns(words, vocabulary).pairs if words else None)

@@ -27,7 +27,7 @@ from visterm.encoders.contract import AnyEncoder
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.stopping import OnEpoch
-from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of
+from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of, set_tree
 from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_encoder, read_part, read_skips, write_run
 from visterm.tagging.word_places import WordPlaces
 
@@ -222,6 +222,7 @@ class Run:
         from visterm.tagging.tuning.validation import learn_by_number
 
         set_blocks(self.model, self.encoder)
+        set_tree(self.model, self.relations.tree, rows.vocabulary)
         n_workers = 0
         if executor.remote:
             n_workers = fit_on_machines(self.model, rows, executor, Path(work), progress)
@@ -268,6 +269,8 @@ class Run:
         }
         if self.vocabulary.aliases:
             facts["aliases"] = len(self.vocabulary.aliases)
+        if self.tree is not None:
+            facts["tags under others"] = int((np.diff(self.tree.above.indptr) > 1).sum())
         if self.reference is not None:
             facts["texts of the reference corpus"] = self.reference.n_texts
         return facts

@@ -89,6 +89,8 @@ class Auto(Blend):
         `ridge` and `wsabie`.
     word_vectors : array-like, shape (n_tags, n_features), optional
         Text vectors of the tags, as `TextRidge` takes them, which is then one candidate more.
+    tree : array-like of int, shape (n_pairs, 2), or None
+        Each tag with each one above it, passed to candidates with that setting (`Wsabie`).
     lift : float, optional
         How far rare tags are lifted, from 0, not at all, to 1, with c = 0. None: chosen from 0 to 0.8, and c from 0 to
         0.5, as said above.
@@ -147,7 +149,7 @@ class Auto(Blend):
 
     _held_out: HeldOutFit | None = field(init=False, default=None)
 
-    start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
+    start_params: ClassVar[tuple[str, ...]] = ("word_vectors", "tree")
     test_params: ClassVar[dict[str, Any]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
         "valid_share": 0.3,
@@ -157,6 +159,7 @@ class Auto(Blend):
     blocks: Sequence[Any] | None = None
     candidates: Sequence[Any] | None = None
     word_vectors: Any = None
+    tree: Any = None
     lift: float | None = None
     valid_share: float = 0.2
     explainable: bool = True
@@ -288,6 +291,8 @@ class Auto(Blend):
                 found.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
                 if self.word_vectors is not None and isinstance(model, RelearnsTags):
                     model.set_params(word_vectors=self.word_vectors)
+                if self.tree is not None and "tree" in params:
+                    model.set_params(tree=self.tree)
         return found
 
     def _part(

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import all_finite, as_generator, check_count, check_tags
+from visterm.core.checks import all_finite, as_csr, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
 from visterm.core.estimator import check_fitted
 from visterm.core.progress import Progress
@@ -147,7 +147,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
             raise ShapeError(
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
-        positives = positive_tags(Y)
+        positives = self._positives(Y)
         n_before = self.n_epochs_ if known else 0
         rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_before])
         if not known:
@@ -236,7 +236,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         from visterm.models.ranking.warp import block_for
 
         self.check_settings()
-        positives = positive_tags(Y)
+        positives = self._positives(Y)
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
@@ -257,6 +257,10 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
                 )  # fmt: skip
                 course.carried = training.carried()
             del course, training, grow  # the next training needs their memory
+
+    def _positives(self, Y: sp.csr_array) -> sp.csr_array:
+        """Return the tags that images have as ones, and as stored zeros those that are neither right nor wrong."""
+        return positive_tags(Y)
 
     def _stages(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
@@ -323,6 +327,25 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
 def positive_tags(Y: sp.csr_array) -> sp.csr_array:
     """Return the tags that images have, as ones."""
     return sp.csr_array(Y > 0, dtype=np.float32)
+
+
+def pass_over_children(positives: sp.csr_array, Y: sp.csr_array, tree: NDArray[np.int64]) -> sp.csr_array:
+    """Store a zero where an image has a tag and none of those under it: each of these may be right, or wrong.
+
+    `positives` and `Y`, (n_images, n_tags), are ones, and signed as `fit` takes them; what is explicitly not there
+    stays wrong. `tree`, (n_pairs, 2), has each tag with each one above it, directly or not.
+    """
+    n_tags = positives.shape[1]
+    ones = np.ones(len(tree), np.float32)
+    under = sp.csr_array((ones, (tree[:, 1], tree[:, 0])), shape=(n_tags, n_tags))
+    alone = as_csr(positives - positives.multiply(positives @ under.T > 0))
+    images, tags = (as_csr(alone @ under > 0) - as_csr(alone @ under > 0).multiply(Y != 0)).nonzero()
+    own = positives.tocoo().coords
+    values = np.concatenate([np.ones(positives.nnz, np.float32), np.zeros(len(images), np.float32)])
+    places = np.concatenate([own[0], images]), np.concatenate([own[1], tags])
+    found = sp.csr_array((values, places), shape=positives.shape)
+    found.sort_indices()
+    return found
 
 
 def mix_means(means: Weights, weights: Weights, share: float, team: Team) -> bool:

@@ -38,11 +38,12 @@ BLOCKS_AN_EPOCH = 64
 class PairTraining:
     """The state of one training: pairs, weights and scratch. `run_epoch` visits each pair once.
 
-    The pairs are all of an image and a tag that it has: the stored entries of `positives`, (n_images, n_tags),
-    canonical. `side` is made for blocks of ``recipe.block`` (or as many pairs as there are); `tag_rows`, (n_tags,
-    width), are changed in place; `rng` draws the order of the pairs and the key of the draws. The bytes of the weights
-    depend on the data, the generator, the recipe and the rates, and not on the team's size. `growth` is a factor of the
-    recipe's `max_norm`, which may change from epoch to epoch.
+    The pairs are all of an image and a tag that it has: the ones of `positives`, (n_images, n_tags), with sorted
+    columns; tags that are stored as zeros are in no pair, and aren't drawn either. `side` is made for blocks of
+    ``recipe.block`` (or as many pairs as there are); `tag_rows`, (n_tags, width), are changed in place; `rng` draws the
+    order of the pairs and the key of the draws. The bytes of the weights depend on the data, the generator, the recipe
+    and the rates, and not on the team's size. `growth` is a factor of the recipe's `max_norm`, which may change from
+    epoch to epoch.
     """
 
     growth: float = 1.0
@@ -59,8 +60,9 @@ class PairTraining:
     ) -> None:
         self._side, self._W, self._recipe, self._rng, self._team = side, tag_rows, recipe, rng, team
         self._positives = PositiveTags(positives.indptr.astype(np.int64), positives.indices)
-        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))
-        self._tags = positives.indices.astype(np.int64)
+        own = positives.data > 0
+        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[own]
+        self._tags = positives.indices[own].astype(np.int64)
         self._seed, self._epoch = int(rng.integers(2**62)), 0
         self._block = block_size(recipe.block, self._tags.size)
         self._part = _part_size(self._block, PART * side.grain)
@@ -75,7 +77,7 @@ class PairTraining:
         self._rank_loss = RankLoss(int(recipe.loss), weights, most_trials)
         self._squares = np.ones(n_tags if recipe.step == Step.ADAGRAD else 0, np.float32)
         # half of a tag's steps follow its frequency
-        loads = np.bincount(positives.indices, minlength=n_tags) + positives.nnz / n_tags
+        loads = np.bincount(self._tags, minlength=n_tags) + self._tags.size / n_tags
         self._tag_bounds = even_bounds(loads, team.size)
         self._n_tag_shares = team.size
         self._violators, self._trials = np.empty((2, self._block), np.int64)

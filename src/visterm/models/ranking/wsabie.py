@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import scipy.sparse as sp
+
+from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
+from visterm.models.ranking.base import pass_over_children
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
 from visterm.models.ranking.open_schedule import OpenSchedule
 from visterm.models.ranking.recipe import SAMPLERS
@@ -44,6 +49,9 @@ class Wsabie(OpenSchedule, EmbeddingRanker, StreamedFit):
     max_trials : int, optional
         Draws after which a true tag counts as well ranked. None: as many as there are candidates, as in the paper; with
         the schedule "open" 100, or the root of the number of tags if that is more. Less is faster where there are many.
+    tree : array-like of int, shape (n_pairs, 2), or None
+        Each tag with each one above it in a tree, directly or not. Then tags under one that an image has are not drawn
+        as wrong, unless it has one of them, too, or they are explicitly not there.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2
         As in `EmbeddingRanker`.
     init_scale, bias, standardize, block, n_jobs, random_state
@@ -73,6 +81,23 @@ class Wsabie(OpenSchedule, EmbeddingRanker, StreamedFit):
     truncate: int = 10
     sampler: str = "draws"
     max_trials: int | None = None
+    tree: Any = None
+
+    start_params: ClassVar[tuple[str, ...]] = ("tree",)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.tree is not None and (np.ndim(self.tree) != 2 or np.shape(self.tree)[1] != 2):
+            raise ShapeError(f"tree has the shape {np.shape(self.tree)}; expected (n_pairs, 2): a tag, and one above.")
+
+    def _positives(self, Y: sp.csr_array) -> sp.csr_array:
+        positives = super()._positives(Y)
+        if self.tree is None:
+            return positives
+        tree = np.asarray(self.tree, np.int64)
+        if len(tree) and not 0 <= tree.min() <= tree.max() < Y.shape[1]:
+            raise ShapeError(f"tree names tag column {tree.max()}; expected 0 to {Y.shape[1] - 1}, the columns of Y.")
+        return pass_over_children(positives, Y, tree)
 
     def _recipe(self) -> dict[str, Any]:
         return {

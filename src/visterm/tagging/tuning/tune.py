@@ -134,8 +134,8 @@ def tune_run(
     model = search.make(chosen)
     whole = all_rows(rows, model)
     tagger.model = fit_on_all(model, whole, best.epochs, best.history, Titled(progress, "best, all rows"))
-    tagger.learned(whole)
     tagger.relate(grown.relations(None), whole.vocabulary)
+    tagger.learned(whole)
     tagger.find_confidences(whole, Titled(progress, "confidences"))
     summary = _summary(metric, rows, parts, trials)
     tagger.facts |= {**read, **pruned, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
