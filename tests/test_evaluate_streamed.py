@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ import scipy.sparse as sp
 from command_line import run_command
 from planted_features import N, fitted_encoder, name_of, plant, write, write_table
 from visterm import Tagger
-from visterm.core.errors import DataError, EncoderMismatchError, TagFileError, UnknownNameError
+from visterm.core.errors import DataError, EncoderMismatchError, TagFileError, UnknownNameError, UserError
 from visterm.evaluation.evaluate import DEFAULT_METRICS, evaluate_taggers
+from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.streamed import evaluate_streamed
 from visterm.features.training_rows import as_corpus
 from visterm.metrics import evaluate
@@ -159,3 +161,20 @@ def test_what_needs_all_images_at_once_is_refused(tmp_path, drawn, more):
     )
     assert done.returncode == 2
     assert f"{more[0]} needs the features of all photos in memory" in " ".join(done.stderr.split())
+
+
+def test_a_run_with_a_tree_is_measured_by_it_and_only_in_memory(tmp_path, drawn):
+    tagger = Tagger(model="prior").fit(
+        as_corpus(drawn / "features", drawn / "split.jsonl"), tree=[("tag 1", "group"), ("tag 2", "group")]
+    )
+    tagger.save(tmp_path / "run")
+    asked = EvaluateRequest(
+        runs=[tmp_path / "run", drawn / "run"], images=drawn / "features", tags=drawn / "split.jsonl"
+    )
+    measured = evaluate_run(asked).values
+    assert {"hp@5", "hr@5", "hf1@5"} <= measured.keys()
+    assert measured["p@5"] < measured["hp@5"] < 1
+    with pytest.raises(UserError, match="have a tree, so the features of all photos are needed in memory"):
+        evaluate_run(replace(asked, runs=asked.runs[:1], memory=2**20))
+    with pytest.raises(UserError, match="hr@3 needs a run whose tags have a tree"):
+        evaluate_run(replace(asked, runs=asked.runs[1:], metrics=["hr@3"]))
