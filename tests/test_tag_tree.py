@@ -18,6 +18,7 @@ from visterm.metrics import measure
 from visterm.models.ranking.base import pass_over_children, positive_tags
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.filters import Filter
+from visterm.tagging.tuning.tune import tune
 
 ANIMALS = [("husky", "dog"), ("poodle", "dog"), ("dog", "animal"), ("cat", "animal")]
 COLOURS = {"husky": (0, 0, 255), "poodle": (0, 90, 200), "cat": (0, 200, 0), "sky": (230, 230, 230)}
@@ -300,3 +301,14 @@ def test_models_are_given_the_tree_and_save_without_it(model, tmp_path):
     assert len(run.model.tree) == 6  # husky and poodle under dog and animal, dog and cat under animal
     run.save(tmp_path / "run")
     assert Tagger.load(tmp_path / "run").model.tree is None
+
+
+def test_settings_are_tuned_with_the_tree(tmp_path):
+    images, tags = photos(64)
+    tuned = tune(
+        images, tags, tree=ANIMALS, encoder="histograms", model="wsabie", grid={"dim": [2, 4]}, out=tmp_path / "run",
+        model_params={"epochs": 2}, n_jobs=1,
+    )  # fmt: skip
+    assert len(tuned.tagger.model.tree) == 6
+    assert Tagger.load(tmp_path / "run").tree.words.path("husky") == ["animal", "dog", "husky"]
+    assert tuned.tagger.facts["tags under others"] == 4

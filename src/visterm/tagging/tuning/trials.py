@@ -235,6 +235,8 @@ def jsonable(value: Any) -> Any:
     """Return a value with NumPy's numbers, tuples and non-finite numbers in the forms that JSON has."""
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in value]
     if isinstance(value, np.generic):

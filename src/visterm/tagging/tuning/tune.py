@@ -15,6 +15,7 @@ from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
+from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.encoders.named import default_line
 from visterm.features.training_rows import Photos, TrainingRows, training_rows
@@ -22,7 +23,7 @@ from visterm.metrics import check_metrics
 from visterm.models.base import Annotator
 from visterm.tagging.fit_input import Cleaning, check_encoder_of_features, read_images
 from visterm.tagging.fit_request import FitRequest, Place
-from visterm.tagging.part_settings import make_model
+from visterm.tagging.part_settings import make_model, set_tree
 from visterm.tagging.tagger import Tagger
 from visterm.tagging.tuning.trials import (
     Candidate,
@@ -126,12 +127,14 @@ def tune_run(
         tagger.take_encoder(corpus.encoded.encoder, corpus.encoded.requested)
     rows = training_rows(tagger.encoder, corpus, min_count=tagger.min_count, aliases=grown.aliases, progress=progress)
     parts = part_rows(rows, search.valid, np.random.default_rng(request.seed))
+    search.take_tree(grown.tree or (), rows.vocabulary)
     results = search.run(parts, say, progress)
     trials = [trial for trial, _ in results]
     best, chosen = results[0]
     if best.value is None:
         raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
     model = search.make(chosen)
+    set_tree(model, grown.tree or (), rows.vocabulary)
     whole = all_rows(rows, model)
     tagger.model = fit_on_all(model, whole, best.epochs, best.history, Titled(progress, "best, all rows"))
     tagger.relate(grown.relations(None), whole.vocabulary)
@@ -179,6 +182,11 @@ class _Search:
             Candidate(self.make(settings), settings) for settings in settings_to_try(grid, n_random, request.seed)
         ]
         self._log = TrialLog(trials_file(out))
+
+    def take_tree(self, pairs: Sequence[tuple[str, str]], vocabulary: Vocabulary) -> None:
+        """Tell the models to try what lies above each tag, where they have that setting."""
+        for candidate in self._candidates:
+            set_tree(candidate.model, pairs, vocabulary)
 
     def run(self, parts: Parts, say: Say, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
         """Return all trials with their settings, the best first; those that were finished before are not made again."""
