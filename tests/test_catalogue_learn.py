@@ -259,11 +259,12 @@ def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
     assert catalogue.image(3).predicted == predicted
     assert [hit.id for hit in catalogue.search("red", 0).hits] == before
     other = next(run for run in catalogue.stored.runs.all() if not run.current)
-    job_id = catalogue.stored.jobs.start("use run")  # as the page's button does
-    command = [sys.executable, "-m", "visterm.web.job_process", str(tmp_path / "catalogue"), str(job_id), "use run"]
-    with subprocess.Popen([*command, other.fingerprint], stdin=subprocess.PIPE) as process:
+    job_id = catalogue.stored.jobs.start("go back")  # as the page's button does
+    command = [sys.executable, "-m", "visterm.web.job_process", str(tmp_path / "catalogue"), str(job_id), "go back"]
+    with subprocess.Popen([*command, str(other.id)], stdin=subprocess.PIPE) as process:
         assert process.wait() == 0
     assert catalogue.stored.origin.fingerprint == other.fingerprint
+    assert catalogue.stored.jobs.get(job_id).message == "Back to run 2; 24 rows, 0 encoded"
     with pytest.raises(
         UserError, match=f"No run has the number, or begins, with 'zz'; expected one of 1 .{old[:12]}., 2 "
     ):
