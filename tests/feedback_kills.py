@@ -20,6 +20,7 @@ import random
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -45,6 +46,7 @@ KINDS = (
     "the service", "the service while it learns", "a job that learns", "a job that goes back", "visterm correct",
     "visterm fit --catalogue", "visterm go-back",
 )  # fmt: skip
+WORK = {"visterm fit --catalogue": "fit", "visterm go-back": "go-back"}  # The others take as long as a job
 PRELOADED = [
     "feedback_kills", "visterm.web.app", "visterm.cli.correct", "visterm.cli.fit", "visterm.cli.runs", "uvicorn",
     "visterm.library.learn", "visterm.models.ranking.wsabie", "visterm.encoders.visterms", "visterm.encoders.codebook",
@@ -148,11 +150,16 @@ class Kills:
         self.first = {image: made.image(image).tags for image in range(N_PHOTOS)}
         made.stored.close()
         shutil.copytree(folder / "made", folder / "calm")
-        self.seconds = {}
-        for line in (["fit", "--catalogue", str(folder / "calm"), "--full"], ["go-back", str(folder / "calm")]):
-            began = time.monotonic()
-            self._run(*line)
-            self.seconds[line[0]] = time.monotonic() - began
+        calm = str(folder / "calm")
+        self._run("info", calm)  # starts the server of processes
+        self.seconds = {
+            "fit": self._timed("fit", "--catalogue", calm, "--full"),
+            "go-back": self._timed("go-back", calm),
+        }
+        began = time.monotonic()
+        job = [sys.executable, "-m", "visterm.web.job_process", calm, "1", "fit", "full"]
+        subprocess.run(job, stdin=subprocess.PIPE, check=True)
+        self.seconds["job"] = time.monotonic() - began
 
     def seed(self, seed: int) -> None:
         """Kill by a seed, and check what came of it. Raises AssertionError."""
@@ -169,7 +176,7 @@ class Kills:
 
     def _round(self, place: Path, rng: random.Random, kind: str, said: dict[str, Said]) -> None:
         """Let people speak and the catalogue learn or go back, and kill one of the processes, then all others."""
-        seconds = rng.uniform(0.0, 1.2 * self.seconds["go-back" if "back" in kind else "fit"])
+        seconds = rng.uniform(0.0, self.seconds[WORK.get(kind, "job")])
         full = ["--full"] * rng.randrange(2)
         with contextlib.ExitStack() as ending:
             server = ending.enter_context(self._served(place))
@@ -276,6 +283,12 @@ class Kills:
         process = self._processes.Process(target=work, args=arguments, daemon=True)
         process.start()
         return process
+
+    def _timed(self, *line: str) -> float:
+        """Run a command to its end, and return its seconds."""
+        began = time.monotonic()
+        self._run(*line)
+        return time.monotonic() - began
 
     def _run(self, *line: str) -> None:
         """Run a command to its end."""
