@@ -11,6 +11,7 @@ from PIL import Image
 from remembered_library import N_TAGGED, RememberedLibrary, colour_of, connected, picture
 from visterm import Catalogue, Tagger
 from visterm.connectors.sync import Settings, sync, undo
+from visterm.core.types import Tag
 from visterm.data.corpus import Corpus
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_files import find_tags
@@ -23,6 +24,7 @@ from visterm.library.export.profiles import PROFILES
 from visterm.library.export.sources import Limits, open_source
 from visterm.library.export.tables import table_of
 from visterm.library.export.writing import export_tags, make_target, undo_tags
+from visterm.web.api.vision import in_tree, together
 
 COLOURS = {"husky": (0, 0, 255), "AC/DC": (0, 90, 200), "crane": (0, 200, 0), "sky": (230, 230, 230)}
 PLACES = {
@@ -216,6 +218,11 @@ def test_what_a_person_said_is_in_the_next_export_before_anything_is_learned(to,
         assert ("crane" in before[accepted][0], "crane" in after[accepted][0]) == (False, True)
     assert {"dog", "husky"}.isdisjoint(after[rejected][1])
     assert "animal" in after[rejected][1]
+
+
+def test_photoprism_gets_the_tags_above_a_label_as_its_categories(library):
+    labels = in_tree(Tagger.load(library / "run", n_jobs=1), together([[Tag("husky", 1.0), Tag("sky", 0.5)]]))
+    assert [(label["name"], label["categories"]) for label in labels] == [("husky", ["dog", "animal"]), ("sky", [])]
 
 
 SURE = Settings(precision=0.6)

@@ -79,7 +79,7 @@ class VisionLabel(BaseModel):
     priority: int = Field(0, description="Always 0.")
     confidence: float | None = Field(None, description="Probability that the label is right; absent if unknown.")
     topicality: float | None = Field(None, description="The same.")
-    categories: list[str] = Field([], description="Always empty.")
+    categories: list[str] = Field([], description="The tags above it in the run's tree, the nearest first.")
 
 
 class VisionLabels(BaseModel):
@@ -149,7 +149,7 @@ async def labels(
     unexpected = [error for error in failed if not isinstance(error, ImageError)]
     if unexpected or len(failed) == len(found):
         raise (unexpected or failed)[0]
-    listed = together([one for one in found if not isinstance(one, BaseException)])
+    listed = in_tree(tagger, together([one for one in found if not isinstance(one, BaseException)]))
     if not listed:
         LOG.warning(*await service.searching.run(why_none, tagger, precision))
     version = await service.searching.run(lambda: service.catalogue.stored.origin.fingerprint)
@@ -189,6 +189,12 @@ def together(found: list[list[Tag]]) -> list[dict[str, Any]]:
     if any(tag.confidence is None for tag in ranked):
         ranked = ranked[:FEW]
     return [_label(tag) for tag in ranked]
+
+
+def in_tree(tagger: Tagger, labels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return labels with their categories, which PhotoPrism shows above them: the tags above in the tree of a run."""
+    tree = tagger.tree
+    return labels if tree is None else [each | {"categories": tree.words.above(each["name"])} for each in labels]
 
 
 def _rank(tag: Tag) -> float:
