@@ -20,7 +20,6 @@ from visterm.data.file_kinds import is_video
 from visterm.data.tag_tree import TagTree
 from visterm.features.shard_work import CHANGED
 from visterm.features.video_rows import NO_FRAME, encode_frames
-from visterm.kernels.topk import top_k
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
@@ -322,9 +321,7 @@ def predictions_of(
         places, scores = tagger.model.annotate(X, k + most if k else 0)
         sure = None if tagger.calibration is None else tagger.calibration.confidences(scores, places)
     else:
-        whole, chances = tagger.scored(X)
-        places, scores = top_k(whole, min(k + most, len(tags)) if k else len(tags))
-        sure = None if chances is None else np.take_along_axis(chances, places, axis=1)
+        places, scores, sure = tagger.best_tags(X, min(k + most, len(tags)) if k else len(tags))
     found: dict[int, list[Prediction]] = {}
     for row, image_id in enumerate(image_ids):
         left_out = set(map(tag_key, rejected.get(image_id, ())))

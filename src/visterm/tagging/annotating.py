@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, cast
 
@@ -28,6 +28,7 @@ from visterm.tagging.run import Run
 from visterm.tagging.word_places import rank_with_added
 
 DEFAULT_K = 5
+MOST_SCORES = 2**23  # Of all tags, where they are needed at once
 
 
 class Annotated(NamedTuple):
@@ -87,7 +88,21 @@ class ChunkTags:
         yield from chunk.skipped
         if not chunk.names:
             return
-        run, X, k = self._run, chunk.rows, self._k
+        k = self._k
+        step = len(chunk.names)
+        if self._run.tree is not None:  # which takes the scores of all tags
+            step = max(1, MOST_SCORES // len(self._run.vocabulary))
+        parts = (self._tags_of(chunk.rows[start : start + step]) for start in range(0, len(chunk.names), step))
+        tagged = zip(chunk.names, chain.from_iterable(parts), strict=True)
+        for name, rows in groupby(tagged, key=itemgetter(0)):
+            if is_video(name):  # a row for each frame
+                yield Annotated(name, reduce(best_of, (tags for _, tags in rows))[: k or None])
+            else:
+                yield from (Annotated(name, tags) for _, tags in rows)
+
+    def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
+        """Yield the tags of each row."""
+        run, k = self._run, self._k
         known = run.known_tags(X) if self._wanted.new_only else None
         best: Iterable[tuple[Any, Any]]
         chances = None
@@ -102,12 +117,7 @@ class ChunkTags:
             best = zip(*run.model.annotate(X, k), strict=True)
         if self._wanted.added and run.words.added:
             best = rank_with_added(best, run.model, X, run.words, k)
-        tagged = zip(chunk.names, _named(run, list(best), chances), strict=True)
-        for name, rows in groupby(tagged, key=itemgetter(0)):
-            if is_video(name):  # a row for each frame
-                yield Annotated(name, reduce(best_of, (tags for _, tags in rows))[: k or None])
-            else:
-                yield from (Annotated(name, tags) for _, tags in rows)
+        return _named(run, list(best), chances)
 
 
 def annotate_each(

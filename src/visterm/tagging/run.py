@@ -24,6 +24,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.encoders.contract import AnyEncoder
+from visterm.kernels.topk import top_k
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.stopping import OnEpoch
@@ -343,6 +344,17 @@ class Run:
         """Return scores and confidences of all tags, each (n_images, n_tags), no tag's below those under it."""
         scores = np.vstack([block.copy() for _, block in self.model.score_blocks(X)])
         return scores if self.tree is None else self.tree.raised(scores), self.confidences(scores)
+
+    def best_tags(self, X: Matrix, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]:
+        """Return the k best tags of images, their scores and confidences, each (n_images, k), as in `scored`."""
+        found: list[tuple[Any, Any, Any]] = []
+        for _, block in self.model.score_blocks(X):
+            ids, scores = top_k(block if self.tree is None else self.tree.raised(block), k)
+            sure = self.confidences(block)
+            found.append((ids, scores, sure if sure is None else np.take_along_axis(sure, ids, axis=1)))
+        ids, scores, chances = zip(*found, strict=True)
+        sure = None if chances[0] is None else np.concatenate(chances)
+        return np.concatenate(ids), np.concatenate(scores), sure
 
     def confidences(self, scores: NDArray[Any]) -> NDArray[np.float64] | None:
         """Return the confidences that scores of all tags stand for, (..., n_tags); None without a calibration.
