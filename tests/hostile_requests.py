@@ -32,7 +32,7 @@ FIELDS = (
     "min_confidence", "start", "order", "sort", "find", "name", "prefix", "size", "distance", "precision", "best_f1",
     "drawn", "next", "token", "kind", "full", "do", "image", "trail", "into", "verdict", "give", "take", "tasks", "v",
     "label_config", "project", "schema", "action", "task", "annotation", "result", "value", "choices", "data",
-    "images", "url",
+    "images", "url", "view", "under",
 )  # fmt: skip
 NUMBERS = (0, 1, 2, 3, 25, -1, 160, 320, 2**31, 2**63 - 1, 2**63, 10**30, -(10**30), 0.5, 1e308, 1e-320)
 TEXTS = (
@@ -75,6 +75,8 @@ LIKELY = {
     "name": ("dots", "rare one"),
     "kind": ("index", "fit", "duplicates"),
     "trail": ("[]", '[[1, "dots", "skip"]]', '[[2, "dots", "right"]]'),
+    "view": ("tree", "list"),
+    "under": ("dots", "rare one"),
     "order": ("images", "name", "precision", "predicted"),
     "sort": ("name", "given", "predicted"),
 }

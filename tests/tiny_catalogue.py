@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from tiny_scenes import scene
 from visterm.core.persist import new_folder
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
+from visterm.tagging.relations import WordRelations
 from visterm.tagging.tagger import Tagger
 
 N_IMAGES = 24
@@ -25,8 +27,10 @@ class TinyCatalogue(NamedTuple):
     photos: Path
 
 
-def make_tiny_catalogue(folder: Path, model: str = "wsabie", n_images: int = N_IMAGES) -> TinyCatalogue:
-    """Draw photos, fit a run on their tags, and index them; from 100 on it has confidences."""
+def make_tiny_catalogue(
+    folder: Path, model: str = "wsabie", n_images: int = N_IMAGES, tree: Sequence[tuple[str, str]] = ()
+) -> TinyCatalogue:
+    """Draw photos, fit a run on their tags, and index them; from 100 on it has confidences. `tree`: child, parent."""
     photos = folder / "photos"
     photos.mkdir(parents=True)
     digits = len(str(n_images - 1))
@@ -40,7 +44,7 @@ def make_tiny_catalogue(folder: Path, model: str = "wsabie", n_images: int = N_I
     settings = {"colours": 4, "codebook": 12, "scales": (1.0,), "max_side": 64}
     params = {"dim": 8, "epochs": 20} if model == "wsabie" else {}
     tagger = Tagger(encoder="visterms", encoder_params=settings, model=model, model_params=params, n_jobs=1)
-    tagger.fit(paths, tags)
+    tagger.fit(paths, tags, relations=WordRelations(tree=tree) if tree else None)
     catalogue = Catalogue.create(folder / "catalogue", tagger)
     catalogue.index(photos, tags)
     catalogue.stored.close()

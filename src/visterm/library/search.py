@@ -223,10 +223,14 @@ class Searchable:
         after : int
             The last id of the page before.
         """
-        ids = self.searched.find(self._spelled(among) if among else Filter())
+        ids = self.ids(among or Filter())
         ids = ids[np.searchsorted(ids, after, "right") :]
         ids = ids[: check_k(k, len(ids))]
         return Found(self._hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32))), [])
+
+    def ids(self, among: Filter) -> Ids:
+        """Return the ids of the photos that pass a filter, in order."""
+        return self.searched.find(self._spelled(among))
 
     def expand(
         self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
@@ -258,7 +262,7 @@ class Searchable:
 
     def _passing(self, among: Filter, rows: SearchedRows) -> Ids:
         """Return the images with a row that pass a filter."""
-        found, there = self.searched.find(self._spelled(among)), rows.ids
+        found, there = self.ids(among), rows.ids
         if len(there) and there[-1] - there[0] == len(there) - 1:  # one after the other: quicker than a comparison
             return found[slice(*np.searchsorted(found, (there[0], there[-1] + 1)))]
         return np.intersect1d(found, there, assume_unique=True)

@@ -204,6 +204,20 @@ class TagsAnswer(BaseModel):
     next: Next
 
 
+class TreeTagAnswer(BaseModel):
+    """A tag on a level of the tree."""
+
+    tag: Tag
+    images: int = Field(description="Photos that have it, or a tag under it.")
+    below: int = Field(description="Number of tags right under it.")
+
+
+class TreeAnswer(BaseModel):
+    """The tags of one level of the tree."""
+
+    tags: list[TreeTagAnswer] = Field(description="The tags, those with tags under them first, by their photos.")
+
+
 class CompletionAnswer(BaseModel):
     """A tag that completes what was typed."""
 

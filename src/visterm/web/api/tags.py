@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from visterm.core.vocabulary import MOST_TAGS
+from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
+from visterm.library.tag_photos import tree_level
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, OneTag, cursor_at, place_of
-from visterm.web.schemas import CompletionsAnswer, NeighboursAnswer, TagMapAnswer, TagsAnswer, errors
+from visterm.web.schemas import CompletionsAnswer, NeighboursAnswer, TagMapAnswer, TagsAnswer, TreeAnswer, errors
 from visterm.web.service import service_of
 
 router = APIRouter(tags=["tags"])
@@ -42,6 +43,20 @@ async def tags(
         "next": cursor_at(sort, end) if end < len(counts) else None,
     }
     return json_answer(content, headers={"cache-control": "no-store"})
+
+
+@router.get("/tags/tree", response_model=TreeAnswer, responses=errors())
+async def tree(
+    request: Request,
+    under: Annotated[str, Query(max_length=MOST_LETTERS, description="A tag; without it, the tags on top.")] = "",
+) -> Response:
+    """List the tags right under a tag of the tree, with the photos of each and of all tags under it.
+
+    If the tags have no tree, all are on top.
+    """
+    service = service_of(request)
+    found = await service.browsing.run(tree_level, service.catalogue, under)
+    return json_answer({"tags": [item._asdict() for item in found]}, headers={"cache-control": "no-store"})
 
 
 @router.get("/tags/complete", response_model=CompletionsAnswer, responses=errors())

@@ -216,9 +216,13 @@ class SearchForm:
             raise UserError(f"like is {self.like!r}; expected the number of a photo.")
         return int(self.like)
 
-    def address(self, **changed: Any) -> str:
+    def address(self, page: str = "/", **changed: Any) -> str:
         """Return the address of this search with some fields changed; without `start`, that of its first page."""
-        return local("/", **{**asdict(self), "start": None, **changed})
+        return local(page, **{**asdict(self), "start": None, **changed})
+
+    def with_tag(self, tag: str) -> str:
+        """Return the address of this search among the photos that have one more tag."""
+        return self.address(tag=", ".join([*_tags(self.tag), tag]))
 
 
 def _tags(text: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Form, Request
@@ -15,6 +15,7 @@ from visterm.data.relation_files import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.dictionary import merge_tags
 from visterm.library.feedback import TagCount
+from visterm.library.tag_photos import tree_level
 from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
@@ -22,7 +23,7 @@ from visterm.tagging.tag_map import PlacedTag
 from visterm.web.errors import Refused
 from visterm.web.pages.cache import cache_of
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
-from visterm.web.pages.search import Shared, shown
+from visterm.web.pages.search import SearchForm, Shared, shown
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -39,6 +40,9 @@ ORDERS: dict[str, Any] = {
 }
 """Orders of the list; "precision" puts the worst first, as these are worth a look."""
 
+View = Literal["", "tree", "list"]
+"""How tags are listed; empty: as a tree if they have one."""
+
 SIDE = 1000.0
 
 MARGIN = 60.0
@@ -51,12 +55,20 @@ WIDTH_OF_LETTER = 0.58  # Average width of a letter, as a share of its height; a
 
 @router.get("/tags")
 async def tags_page(
-    request: Request, service: Shared, order: str = "images", find: str = "", start: int = 0
+    request: Request, service: Shared, order: str = "images", find: str = "", start: int = 0, view: View = ""
 ) -> Response:
-    """List the tags."""
+    """List the tags; those of a tree as one, unless something is to be found or the list is asked for."""
     if order not in ORDERS:
         raise Refused(422, f"order is {order!r}; expected one of {', '.join(ORDERS)}.", field="order")
     catalogue = service.catalogue
+    has_tree = catalogue.tagger.tree is not None
+    if has_tree and not find and not is_for_script(request) and view != "list":
+        level = await service.browsing.run(tree_level, catalogue)
+        n_tags = len(await service.browsing.run(_counts, catalogue))
+        return render(
+            "tags.html", level=level, form=None, tags=(), n_tags=n_tags, order=order, orders=list(ORDERS), find="",
+            more=None, has_map=_has_tag_vectors(catalogue), least=PREDICTED_FROM, has_tree=True,
+        )  # fmt: skip
 
     def list_tags() -> list[TagCount]:
         key = tag_key(find)
@@ -64,12 +76,28 @@ async def tags_page(
 
     found = await service.browsing.run(list_tags)
     start = max(start, 0)
-    more = local("/tags", order=order, find=find, start=start + ROWS) if start + ROWS < len(found) else None
+    more = local("/tags", order=order, find=find, start=start + ROWS, view=view) if start + ROWS < len(found) else None
     return render(
         "_tag_rows.html" if is_for_script(request) else "tags.html",
         tags=found[start : start + ROWS], n_tags=len(found), order=order, orders=list(ORDERS), find=find, more=more,
-        has_map=_has_tag_vectors(catalogue), least=PREDICTED_FROM,
+        has_map=_has_tag_vectors(catalogue), least=PREDICTED_FROM, has_tree=has_tree, level=None,
     )  # fmt: skip
+
+
+@router.get("/tags/tree")
+async def tree_page(request: Request, service: Shared, under: str = "") -> Response:
+    """List the tags right under a tag of the tree."""
+    level = await service.browsing.run(tree_level, service.catalogue, under)
+    return render("_tree.html" if is_for_script(request) else "tree.html", level=level, under=under, form=None)
+
+
+@router.get("/facets")
+async def facets_page(request: Request, service: Shared, under: str = "") -> Response:
+    """List the tags of the photos that pass the filters, on top or right under a tag, each to filter by."""
+    form = SearchForm.read(request.query_params)
+    level = await service.browsing.run(tree_level, service.catalogue, under, form.among)
+    held = [item for item in level if item.images][:ROWS]
+    return render("_tree.html" if is_for_script(request) else "tree.html", level=held, under=under, form=form)
 
 
 @router.get("/tag")

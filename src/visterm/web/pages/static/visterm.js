@@ -91,6 +91,12 @@
     within(root, "[data-focus]").slice(0, 1).forEach((element) => element.focus());
   }
 
+  // What is folded is loaded when it is unfolded for the first time
+  document.addEventListener("toggle", (event) => {
+    const place = event.target.open && one(":scope > [data-open]", event.target);
+    if (place) fill(place, place.dataset.open, false);
+  }, true);
+
   document.addEventListener("submit", async (event) => {
     const form = event.target;
     const { into, inside, busy } = form.dataset;
@@ -430,6 +436,15 @@
     (details.open && one("input:not([type=hidden])", details) || one("summary", details)).focus();
   }
 
+  function fold(open) {
+    const tag = focused();
+    const details = tag?.closest("summary")?.parentElement || (open ? null : tag?.closest("details"));
+    if (!details) return;
+    if (details.open !== open) details.open = open;
+    else if (!open) one("a", details.parentElement.closest("details") || details).focus();
+    if (!open && !tag.checkVisibility()) one("a", details).focus();
+  }
+
   const PAGES = { p: "/", r: "/review", t: "/tags", l: "/library" };
   const ON = {
     Photos: {
@@ -442,6 +457,7 @@
         if (id) location.assign(`/?like=${id}`);
       },
       f: () => toggle(one("#filters")),
+      t: () => toggle(one("#facets")),
       ArrowLeft: () => step(-1), ArrowRight: () => step(1),
       ArrowUp: () => step(-columns()), ArrowDown: () => step(columns()),
     },
@@ -454,7 +470,10 @@
       b: () => (one("[data-back]") ? one("[data-back]").click() : history.back()),
       ArrowUp: () => step(-1), ArrowDown: () => step(1),
     },
-    Tags: { ArrowUp: () => step(-1), ArrowDown: () => step(1) },
+    Tags: {
+      ArrowUp: () => step(-1), ArrowDown: () => step(1),
+      ArrowRight: () => fold(true), ArrowLeft: () => fold(false),
+    },
     Review: {
       h: () => {
         const question = one(".ask[data-heat]");
