@@ -262,7 +262,7 @@ def test_threads_write_feedback_at_once(catalogue):
     for thread in threads:
         thread.join()
     assert len(catalogue.tags.feedback()) == 40
-    assert catalogue.tags.counts()[0] == {"tag": "tag 0", "given": 0, "accepted": 4, "rejected": 0}
+    assert catalogue.tags.counts()[0] == {"tag": "tag 0", "images": 4, "given": 0, "accepted": 4, "rejected": 0}
 
 
 def test_a_catalogue_that_was_closed_says_so(tmp_path):

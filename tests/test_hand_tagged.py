@@ -21,7 +21,7 @@ from visterm.library.union import CatalogueUnion
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
 from visterm.store.filters import Filter
-from visterm.store.searched import SAID
+from visterm.store.searched import SAID, SAID_OR_IN_FILES
 from visterm.tagging.tag_lookup import Completions
 
 N = 12
@@ -84,16 +84,25 @@ def test_a_word_with_a_minus_leaves_out_what_has_it_by_hand(catalogue):
     assert best in found(catalogue, "red -blue")
 
 
-def test_of_several_words_those_with_more_of_them_by_hand_come_first(catalogue):
-    one, both, accepted = found(catalogue, "red cool")[-3:]
+def test_of_several_words_photos_with_all_by_hand_come_first_and_one_by_hand_counts_as_certain(catalogue):
+    before = found(catalogue, "red cool")
+    one, both, accepted = before[-3:]
     catalogue.give(both, ["red", "cool"])
     catalogue.give(accepted, ["cool"])
     catalogue.judge(accepted, "red", 1)
     catalogue.give(one, ["cool"])
     for limits in ({}, {"combine": "confidence"}, {"cutoff": True}):
         assert found(catalogue, "red cool", **limits)[:2] == [both, accepted]
-    assert found(catalogue, "red cool")[:3] == [both, accepted, one]
-    assert [hit.source for hit in catalogue.search("red cool", 3).hits] == ["person", "accepted", None]
+    hits = catalogue.search("red cool", 0).hits
+    assert [hit.source for hit in hits] == ["person", "accepted", *[None] * (N - 2)]
+    scores = {hit.id: hit.score for hit in hits[2:]}
+    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+    rows, query = catalogue.stored.current_rows(), catalogue.query_weights("red cool")
+    parts = rows.products(catalogue.tagger.tag_rows(query.weights.indices)) * query.weights.data
+    cool = [catalogue.tagger.vocabulary.tags[tag] for tag in query.weights.indices].index("cool")
+    assert scores[one] == pytest.approx(parts[one, 1 - cool] + parts[:, cool].max(), abs=1e-5)
+    others = [i for i in before if i not in (one, both, accepted)]
+    assert [i for i in scores if i != one] == others
 
 
 def test_a_tag_that_no_run_knows_is_found_as_soon_as_it_is_given(catalogue):
@@ -188,9 +197,10 @@ def test_tags_of_an_older_catalogue_get_their_keys(catalogue):
     assert found(Catalogue.load(folder, n_jobs=1), "ärmel") == [0]
 
 
-def test_a_search_reads_what_people_said_through_indexes_only(tmp_path):
+@pytest.mark.parametrize("statement", [SAID, SAID_OR_IN_FILES], ids=["people", "people and files"])
+def test_a_search_reads_what_people_said_through_indexes_only(statement, tmp_path):
     database = Database(tmp_path / "tables.sqlite", new=True)
-    plan = [row[3] for row in database.rows(f"EXPLAIN QUERY PLAN {SAID}", ('["red"]',))]
+    plan = [row[3] for row in database.rows(f"EXPLAIN QUERY PLAN {statement}", ('["red"]',))]
     tables = {"g", "v", "r", "given", "verdicts", "tags"}
     assert any(step.split()[1] in tables for step in plan), plan
     assert not [step for step in plan if step.startswith("SCAN") and step.split()[1] in tables], plan

@@ -215,7 +215,7 @@ def test_a_catalogue_with_lance_tables_may_be_one_of_them(folder, tmp_path, whol
     made = Catalogue.create(tmp_path / "lance", Tagger.load(folder / "run", n_jobs=1), store="lance")
     made.add(sorted((folder / "photos").iterdir())[11:])
     with CatalogueUnion([folder / "part0", tmp_path / "lance"]) as both:
-        same_hits(both.search("cool -green", 0, combine="sum"), whole.search("cool -green", 0, combine="sum"))
+        same_hits(both.search("cool -blue", 0, combine="sum"), whole.search("cool -blue", 0, combine="sum"))
 
 
 def test_messages_and_searches_name_catalogues_as_they_were_typed(folder, tmp_path):

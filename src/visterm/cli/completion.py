@@ -14,6 +14,12 @@ from pathlib import Path
 
 Completions = list[tuple[str, str]]  # Each with what it is
 
+_OF_PHOTOS = """
+SELECT name FROM tags WHERE EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = 1)
+OR EXISTS (SELECT 1 FROM given AS g WHERE tag_id = tags.id AND NOT EXISTS
+(SELECT 1 FROM verdicts AS v WHERE v.image_id = g.image_id AND v.tag_id = g.tag_id AND verdict = -1))
+"""
+
 
 def model_names() -> Completions:
     """Return the models, each with what it is."""
@@ -81,7 +87,7 @@ def tags_of(folder: Path) -> list[str]:
             with closing(
                 sqlite3.connect(f"{(folder / 'catalogue.sqlite').resolve().as_uri()}?mode=ro", uri=True)
             ) as db:
-                names = [name for (name,) in db.execute("SELECT name FROM tags")]
+                names = [name for (name,) in db.execute(_OF_PHOTOS)]
                 runs = [run for (run,) in db.execute("SELECT fingerprint FROM runs WHERE current = 1")]
             return sorted({*names, *(tag for run in runs for tag in tags_of(folder / "runs" / run))})
         if (folder / "union.json").is_file():

@@ -77,14 +77,14 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
     """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
     found = searched.found
     if found.unknown:
-        say(f"Not tags of the run, left out of the search: {', '.join(found.unknown)}")
+        said = "Unknown tag" if len(found.unknown) == 1 else "Unknown tags"
+        say(f"{said}, left out of the search: {', '.join(found.unknown)}")
     if found.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
     listed = request.words is None and request.like is None
     for hit in found.hits if scores or json else likeliest_first(found.hits):
         if listed and json:
-            place = {} if hit.catalogue is None else {"catalogue": hit.catalogue}
-            emit({"image": hit.image, "id": hit.id, "path": hit.path} | place)
+            emit({name: value for name, value in hit.as_dict().items() if name != "score"})
         elif json:
             emit(hit.as_dict() | ({"confidence": None, "untrained": list(found.untrained)} if found.untrained else {}))
         else:
@@ -112,7 +112,8 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
 def _line(hit: Hit, scores: bool) -> str:
     """Return a photo with its confidence, if it has one, its score, if that is shown, and whether it was tagged so.
 
-    Of several catalogues it names the photo's own, by the path from here.
+    Of several catalogues it names the photo's own, by the path from here; of another program's library it has the
+    photo's address there.
     """
     from visterm.store.frames import moment
 
@@ -122,4 +123,4 @@ def _line(hit: Hit, scores: bool) -> str:
     if hit.catalogue is not None:
         catalogue, here = Path(hit.catalogue), Path.cwd().resolve()
         name += f"  ({catalogue.relative_to(here) if catalogue.is_relative_to(here) else catalogue})"
-    return "  ".join([*numbers, name, *(["(tagged by hand)"] if hit.source else [])])
+    return "  ".join([*numbers, name, *(["(tagged by hand)"] if hit.source else []), *filter(None, [hit.link])])

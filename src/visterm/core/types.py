@@ -71,6 +71,8 @@ class Hit:
     source: str | None = None
     """How a person tagged it with all the words: gave them ("person"), or "accepted" some; None of others."""
     at: float | None = None  # Of a video: the moment that is meant, in seconds from the beginning
+    link: str | None = None
+    """The photo's page in the program whose library the catalogue is connected to; `path` is then that of a preview."""
 
     def __repr__(self) -> str:
         """Return the image with one number, its confidence; `score` has the other."""
@@ -82,7 +84,7 @@ class Hit:
         """Return the hit as it stands in JSON; without what is not known."""
         values = {
             "confidence": self.confidence, "id": self.id, "path": self.path, "catalogue": self.catalogue,
-            "source": self.source, "at": self.at,
+            "source": self.source, "at": self.at, "link": self.link,
         }  # fmt: skip
         known = {name: value for name, value in values.items() if value is not None}
         return {"image": self.image, "score": self.score} | known

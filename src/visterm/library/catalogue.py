@@ -18,6 +18,7 @@ from visterm.library import feedback
 from visterm.library.feedback import ImageView, TagCount
 from visterm.library.search import Searchable
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
+from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
 from visterm.store.lance_segment import FILES, lance_uri
 from visterm.store.tags import Prediction
@@ -300,11 +301,10 @@ class Catalogue(Searchable):
         feedback.take(self.stored, self.tagger.vocabulary, image_id, tags)
 
     def new_tags(self) -> dict[str, int]:
-        """Return the tags of people that the run has not learned yet, with how many photos have each."""
+        """Return the tags of photos that the run has not learned yet, with how many photos have each."""
         known = self.tagger.dictionary
-        fresh = {key: name for key, name in self.stored.by_hand().items() if name not in known}
-        said = zip(fresh.values(), self.stored.said([[key] for key in fresh]), strict=True)
-        return {name: len(of_tag.given) + len(of_tag.accepted) for name, of_tag in said}
+        fresh = {name for name in self.stored.held().values() if name not in known}
+        return {name: len(self.stored.find(Filter(tags=(name,)))) for name in fresh}
 
     def tags(self) -> list[TagCount]:
         """List all tags of images and of the run by name: how often given, accepted, rejected and predicted."""

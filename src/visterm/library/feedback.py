@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS, Vocabulary, clean_tag, tag_fault, tag_key
 from visterm.data.tag_tree import ends_in
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.filters import PREDICTED_FROM
+from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.store.images import ImageRecord
 from visterm.store.tags import GivenTag, Prediction, Verdict, WrittenTag
 
@@ -24,6 +25,7 @@ class ImageView:
     predicted: list[Prediction]  # The current run's best tags, best first, without those that a person rejected here
     verdicts: dict[str, int]  # The latest of each tag that a person accepted (1) or rejected (-1)
     written: list[WrittenTag]  # Tags that were written into files (`visterm export`)
+    link: str | None = None  # Its page in the program that the catalogue is connected to
 
     @property
     def tags(self) -> list[str]:
@@ -34,7 +36,7 @@ class ImageView:
     def as_dict(self) -> dict[str, Any]:
         """Return the view as it stands in JSON."""
         return {
-            "image": asdict(self.record),
+            "image": asdict(self.record) | ({} if self.link is None else {"link": self.link}),
             "tags": self.tags,
             "given": [tag._asdict() for tag in self.given],
             "predicted": [tag._asdict() for tag in self.predicted],
@@ -47,7 +49,8 @@ class ImageView:
 class TagCount:
     """One tag of a catalogue, and how often it is what; images that are gone do not count."""
 
-    tag: str
+    tag: str  # As the run or the catalogue spells it: other spellings and aliases are counted with it
+    images: int  # That have it: given or accepted, and not rejected
     # Images that have it from a tag file or a person, and those of which a person said yes or no
     given: int
     accepted: int
@@ -82,6 +85,7 @@ def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
                     (image_id,),
                 )
             ],
+            stored.connected.links([record.id]).get(record.id),
         )
 
 
@@ -111,7 +115,9 @@ def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
     names = all_spelled(vocabulary, tags, stored)
     with stored.database.transaction():
         image_id = known_image(stored, image_id).id
-        from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
+        keys, given = set(map(tag_key, names)), stored.tags.given(image_id)
+        names += [tag.tag for tag in given if tag_key(tag.tag) in keys and tag.tag not in names]  # of an earlier run
+        from_files = {tag.tag for tag in given if tag.source == "file"}
         stored.tags.take(image_id, names, "person")
         _take_back(stored, image_id, names, 1)
         run = stored.runs.current()
@@ -142,8 +148,10 @@ def hand_over(stored: StoredCatalogue) -> int:
 
 def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount]:
     """List the tags of a catalogue and of its run by name; see `Catalogue.tags`."""
+    nothing = {"images": 0, "given": 0, "accepted": 0, "rejected": 0}
+    counts: dict[str, dict[str, int]] = {tag: {**nothing, "predicted": 0} for tag in vocabulary.tags}
+    spellings: defaultdict[str, list[str]] = defaultdict(list)
     with stored.database.transaction(writes=False):
-        counts = {entry["tag"]: entry for entry in stored.tags.counts()}
         predicted = dict(
             stored.database.rows(
                 "SELECT tags.name, count(*) FROM predictions AS p JOIN tags ON tags.id = p.tag_id "
@@ -154,18 +162,25 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
                 (PREDICTED_FROM,),
             )
         )
-    found = []
-    for tag in sorted(counts.keys() | set(vocabulary.tags)):
-        entry = counts.get(tag, {"given": 0, "accepted": 0, "rejected": 0})
-        judged = entry["accepted"] + entry["rejected"]
-        precision = entry["accepted"] / judged if judged else None
-        found.append(
-            TagCount(
-                tag, entry["given"], entry["accepted"], entry["rejected"], predicted.get(tag, 0), precision,
-                tag in vocabulary,
-            )
-        )  # fmt: skip
-    return found
+        shown = {tag_key(tag): tag for tag in vocabulary.tags}
+        for entry in stored.tags.counts():
+            name = entry.pop("tag")
+            column = vocabulary.get(name)
+            tag = shown.setdefault(tag_key(name), name) if column is None else vocabulary.tags[column]
+            spellings[tag].append(name)
+            total = counts.setdefault(tag, {**nothing, "predicted": 0})
+            for what, n_images in (*entry.items(), ("predicted", predicted.get(name, 0))):
+                total[what] += n_images
+        for tag, names in spellings.items():
+            if len(names) > 1:  # an image may have several of them
+                counts[tag]["images"] = len(stored.find(Filter(tags=(tag,), spellings={tag: names})))
+    return [
+        TagCount(
+            tag, **entry, precision=entry["accepted"] / judged if judged else None, learned=tag in vocabulary
+        )
+        for tag, entry in sorted(counts.items())
+        for judged in [entry["accepted"] + entry["rejected"]]
+    ]  # fmt: skip
 
 
 def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:

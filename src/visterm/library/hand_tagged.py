@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.queries import Query
-from visterm.core.types import Ranking
+from visterm.core.types import Matrix, Ranking
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.tag_tree import TreeColumns
 
 if TYPE_CHECKING:
-    from visterm.store.searched import Said, Searched
+    from visterm.store.searched import Said, Searched, SearchedRows
 
 Ids = NDArray[np.int64]
 
@@ -26,43 +26,85 @@ GIVEN, ACCEPTED = "person", "accepted"  # Where all the words of a hit come from
 class HandTagged(NamedTuple):
     """What people said of photos and the words of a search."""
 
-    ids: Ids  # photos that a person tagged with one of the words, in order
+    ids: Ids  # photos that have one of the words by hand, or of which a `-word` was rejected; in order
     n_words: Ids  # how many of the words each of them has by hand
     n_given: Ids  # how many of these were given, and not only accepted
+    n_new: Ids  # how many of these no run has learned yet
     left_out: Ids  # photos of which a person rejected a word, or that have a `-word` by hand; in order
-    of_tags: dict[int, Ids]  # the photos that have a word by hand, by its place among the words with weights
+    sure: dict[int, Ids]
+    """By its place among the words with scores, those outside of the vocabulary last: the photos, in order, that have a
+    word by hand, or of a `-word` those of which it was rejected."""
     n_searched: int  # words without a `-`
 
+    @property
+    def leads(self) -> NDArray[np.bool_]:
+        """Which of the photos come before all that nobody tagged: those with all the words, or with a new one."""
+        found: NDArray[np.bool_] = (self.n_new > 0) | (self.n_words == max(self.n_searched, 1))
+        return found
+
+    def some(self, here: NDArray[Any]) -> HandTagged:
+        """Return what was said of some of the photos, by places or a mask."""
+        return self._replace(
+            ids=self.ids[here], n_words=self.n_words[here], n_given=self.n_given[here], n_new=self.n_new[here]
+        )
+
     def among(self, ids: Ids) -> HandTagged:
-        """Return those that are among some images, which are in order."""
-        here = _places(ids, self.ids) >= 0
-        return self._replace(ids=self.ids[here], n_words=self.n_words[here], n_given=self.n_given[here])
+        """Return what was said of those photos that are among some images, which are in order."""
+        return self.some(places_of(self.ids, ids) >= 0)
 
-    def first(self, found: Ranking, scores: NDArray[Any], k: int) -> tuple[Ranking, list[str | None]]:
-        """Put photos that were tagged by hand before others, those with most of the words first, then by score.
+    def rank(self, found: Ranking, scores: NDArray[Any], own: NDArray[Any], k: int) -> tuple[Ranking, list[str | None]]:
+        """Put the photos of which people said something at their places among all that were found.
 
-        `found` has the best of all, in one row; `scores`, (n,), are those of the photos tagged by hand, which need not
-        be among the best. At most k are returned; 0 means all. Beside them "person" or "accepted" for photos that have
-        all the words by hand, None for others.
+        Those that lead come first: those with most new words, then those with all words (with more of them given
+        before those with fewer), by score. The others are among all others, by score.
+
+        Parameters
+        ----------
+        found : Ranking
+            The best of all, in one row; the photos tagged by hand need not be among them.
+        scores, own : ndarray, shape (n,)
+            Scores of the photos tagged by hand, and those by the model alone, by which equal ones are ranked.
+        k : int
+            Images that are returned, at most; 0 means all.
+
+        Returns
+        -------
+        Ranking, list of str or None
+            And beside each image "person" or "accepted" if it has all the words by hand, else None.
         """
-        order = np.lexsort((self.ids, -scores, -self.n_given, -self.n_words))
-        others = np.flatnonzero(_places(self.ids, found.ids[0]) < 0)
-        ids = np.concatenate([self.ids[order], found.ids[0, others]])[: k or None]
-        ranked = np.concatenate([scores[order], found.scores[0, others]])[: k or None]
-        sources = [
-            None if words < self.n_searched else GIVEN if given == self.n_searched else ACCEPTED
-            for words, given in zip(self.n_words[order].tolist(), self.n_given[order].tolist(), strict=True)
-        ]
-        sources = [*sources, *[None] * len(others)][: k or None]
-        return Ranking(ids[None, :], ranked[None, :].astype(np.float32)), sources
+        others = np.flatnonzero(places_of(found.ids[0], self.ids) < 0)[: k or None]
+        ids, ranked = found.ids[0, others], found.scores[0, others]
+        leads = self.leads
+        if not leads.all():
+            ids, ranked = np.concatenate([self.ids[~leads], ids]), np.concatenate([scores[~leads], ranked])
+            order = np.lexsort((ids, -ranked))
+            ids, ranked = ids[order], ranked[order]
+        first = np.flatnonzero(leads)
+        has_all = self.n_words[first] == self.n_searched
+        n_given = np.where(has_all, self.n_given[first] + 1, 0)
+        best = np.lexsort((self.ids[first], -own[first], -scores[first], -n_given, -self.n_new[first]))[: k or None]
+        ids = np.concatenate([self.ids[first[best]], ids])[: k or None]
+        ranked = np.concatenate([scores[first[best]], ranked])[: k or None]
+        sources = [None if n == 0 else GIVEN if n > self.n_searched else ACCEPTED for n in n_given[best].tolist()]
+        return (
+            Ranking(ids[None, :], ranked[None, :].astype(np.float32)),
+            [*sources, *[None] * (len(ids) - len(sources))],
+        )
 
     def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_] | None:
-        """Return which of the words with weights images have by hand, shape (n_images, n_words); None if no image."""
-        if not self.of_tags:
+        """Return of which words people said what is asked for, (n_images, n_words); None if of none.
+
+        That is that an image has a word, or has a `-word` not; `ids` are in order.
+        """
+        if not self.sure:
             return None
         found = np.zeros((len(ids), n_words), np.bool_)
-        for word, tagged in self.of_tags.items():
-            found[:, word] = _places(tagged, ids) >= 0
+        for word, photos in self.sure.items():
+            if len(ids) < len(photos):
+                found[:, word] = places_of(ids, photos) >= 0
+            else:
+                places = places_of(photos, ids)
+                found[places[places >= 0], word] = True
         return found
 
 
@@ -75,45 +117,51 @@ def hand_tagged(
     has none of its children, unless a person gave it.
     """
     words = [
-        (place, vocabulary.tags[tag], weight > 0)
-        for place, (tag, weight) in enumerate(zip(query.weights.indices, query.weights.data, strict=True))
+        (vocabulary.tags[tag], weight) for tag, weight in zip(query.weights.indices, query.weights.data, strict=True)
     ]
     if query.outside is not None:
-        words += [(-1, *word) for word in zip(query.outside.words, query.outside.weights > 0, strict=True)]
-    words += [(-1, tag, sign > 0) for tag, sign in query.not_learned.items()]
-    said = _said(searched, vocabulary, [tag for _, tag, _ in words], tree)
+        words += zip(query.outside.words, query.outside.weights, strict=True)
+    n_scored = len(words)
+    words += query.not_learned.items()
+    said = _said(searched, vocabulary, [tag for tag, _ in words[:n_scored]], tree)
+    if n_scored < len(words):
+        said += _said(searched, vocabulary, [tag for tag, _ in words[n_scored:]], tree, of_files=True)
     nothing = np.empty(0, np.int64)
-    n_searched = sum(bool(searched_for) for *_, searched_for in words)
-    if not any(map(len, chain.from_iterable(said))):
-        return HandTagged(nothing, nothing, nothing, nothing, {}, n_searched)
-    given, tagged, left_out, of_tags = [nothing], [nothing], [nothing], {}
-    for (place, _, searched_for), of_word in zip(words, said, strict=True):
-        has = np.union1d(of_word.given, of_word.accepted)
-        left_out.append(of_word.rejected if searched_for else has)
-        if searched_for and len(has):
+    left_out, given, tagged, new, sure = [nothing], [nothing], [nothing], [nothing], {}
+    for place, ((_, weight), of_word) in enumerate(zip(words, said, strict=True)):
+        has = union(of_word.given, of_word.accepted)
+        left_out.append(of_word.rejected if weight > 0 else has)
+        if weight > 0:
             given.append(of_word.given)
             tagged.append(has)
-            if place >= 0:
-                of_tags[place] = has
-    out = reduce(np.union1d, left_out)
-    ids, n_words = np.unique(np.concatenate(tagged), return_counts=True)
-    n_given = np.bincount(_places(ids, np.concatenate(given)), minlength=len(ids))
-    here = _places(out, ids) < 0
-    return HandTagged(ids[here], n_words[here], n_given[here], out, of_tags, n_searched)
+            if place >= n_scored:
+                new.append(has)
+        if place < n_scored and len(meant := has if weight > 0 else of_word.rejected):
+            sure[place] = meant
+    out, ids = union(*left_out), union(*tagged, *sure.values())
+    if len(out) and len(ids):
+        ids = ids[places_of(ids, out) < 0]
+    n_words, n_given, n_new = (
+        np.sum([places_of(ids, of_word) >= 0 for of_word in part], axis=0) for part in (tagged, given, new)
+    )
+    return HandTagged(ids, n_words, n_given, n_new, out, sure, sum(weight > 0 for _, weight in words))
 
 
-def _said(searched: Searched, vocabulary: Vocabulary, tags: Sequence[str], tree: TreeColumns | None) -> Sequence[Said]:
-    """Return what people said of some tags, and by a tree of those above and under them."""
+def _said(
+    searched: Searched, vocabulary: Vocabulary, tags: Sequence[str], tree: TreeColumns | None, *, of_files: bool = False
+) -> list[Said]:
+    """Return what people said of some tags, and by a tree of those above and under them; see `Searched.said`."""
 
     def keys(some: Sequence[str]) -> list[str]:
         return [tag_key(word) for tag in some for word in vocabulary.spellings(tag)]
 
     if tree is None:
-        return searched.said([keys([tag]) for tag in tags])
+        return searched.said([keys([tag]) for tag in tags], of_files=of_files)
     found = []
     for tag in tags:
         has, *lacks = searched.said(
-            [keys([tag, *tree.words.below(tag)]), *(keys([each]) for each in (tag, *tree.words.above(tag)))]
+            [keys([tag, *tree.words.below(tag)]), *(keys([each]) for each in (tag, *tree.words.above(tag)))],
+            of_files=of_files,
         )
         rejected = reduce(np.union1d, [said.rejected for said in lacks])
         has_by_hand = np.union1d(has.given, has.accepted)
@@ -121,7 +169,47 @@ def _said(searched: Searched, vocabulary: Vocabulary, tags: Sequence[str], tree:
     return found
 
 
-def _places(ids: Ids, requested: Ids) -> Ids:
+def products_of(
+    rows: SearchedRows, word_rows: Matrix, ids: Ids | None, hand: HandTagged
+) -> tuple[Ids, NDArray[np.float32], NDArray[np.bool_] | None]:
+    """Return the images that are ranked, their products with words, and which words they have for certain."""
+    there = rows.ids if ids is None else ids
+    products, certain = rows.products(word_rows, ids), hand.certain(there, word_rows.shape[0])
+    if len(hand.left_out) == 0:
+        return there, products, certain
+    kept = np.ones(len(there), np.bool_)
+    places = places_of(hand.left_out, there)
+    kept[places[places >= 0]] = False
+    return there[kept], products[kept], None if certain is None else certain[kept]
+
+
+def gained(rows: SearchedRows, query: Query, word_rows: Matrix, hand: HandTagged) -> NDArray[np.float32]:
+    """Return what is added to the sums of photos, (n,), for the words of which a person said what is asked for.
+
+    Each counts as much as in the photo where it counts most.
+    """
+    weights, parts = query.weights.data, word_rows
+    if query.outside is not None:
+        dense = word_rows.toarray() if isinstance(word_rows, sp.csr_array) else word_rows
+        weights, parts = np.concatenate([weights, query.outside.weights]), np.vstack([dense, query.outside.rows])
+    found = np.zeros(len(hand.ids), np.float32)
+    for word, photos in hand.sure.items():
+        places = places_of(photos, hand.ids)
+        places = places[places >= 0]
+        if len(places):
+            row = parts[[word]] if weights[word] > 0 else -parts[[word]]
+            lacking = rows.highest(row)[0] - rows.products(row, hand.ids[places])[:, 0]
+            found[places] += abs(weights[word]) * np.maximum(lacking, 0)
+    return found
+
+
+def union(*parts: Ids) -> Ids:
+    """Return the ids that are in any of some parts, in order, where those of each are in order and unlike."""
+    there = [part for part in parts if len(part)]
+    return there[0] if len(there) == 1 else np.unique(np.concatenate([np.empty(0, np.int64), *there]))
+
+
+def places_of(requested: Ids, ids: Ids) -> Ids:
     """Return where images are among others, which are in order; -1 of those that are not there."""
     if len(ids) == 0:
         return np.full(len(requested), -1, np.int64)

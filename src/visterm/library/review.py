@@ -59,7 +59,7 @@ def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple
     open_questions = [question for question in found if question[:2] not in skip]
     if not open_questions:
         return []
-    images = {tag["tag"]: tag["given"] + tag["accepted"] for tag in stored.tags.counts()}
+    images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}
     worth = _worth([item[2] for item in open_questions], [item[3] for item in open_questions])
     chosen: list[ReviewItem] = []
     seen: set[int] = set()

@@ -20,7 +20,7 @@ from visterm.data.file_kinds import IMAGES
 from visterm.kernels.topk import top_k
 from visterm.library.expansion import Group, expand
 from visterm.library.feedback import as_known
-from visterm.library.hand_tagged import HandTagged, hand_tagged
+from visterm.library.hand_tagged import HandTagged, gained, hand_tagged, places_of, products_of, union
 from visterm.library.like import ImageLike, ranked_by_likeness
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
@@ -81,9 +81,12 @@ class Searchable:
         Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
         that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one.
 
-        What a person said counts at once: photos that were tagged with the words by hand come first (given, then
-        accepted, then the others by score), and those of which a word was rejected, or that have a `-word` by hand, are
-        left out. A tag that no run has learned yet finds the photos that have it.
+        What a person said counts at once. Photos that have all the words by hand come first: those to which all were
+        given, then those where some were accepted, each by score. The others follow by score; a word that a person
+        gave or accepted counts in them as certain, and so does a `-word` that a person rejected: its chance is 1, and
+        in a sum it counts as much as in the photo where it counts most. Photos of which a word was rejected, or that
+        have a `-word` by hand, are left out. A tag that no run has learned yet has no score: photos that have it come
+        before those that have it not, and if all words (but for `-word`) are such, only photos with one are found.
 
         Parameters
         ----------
@@ -132,12 +135,17 @@ class Searchable:
         hand = hand_tagged(self.searched, tagger.vocabulary, query, tagger.tree)
         if len(hand.ids):
             hand = hand.among(rows.ids if ids is None else ids)
+        n_new = sum(sign > 0 for sign in query.not_learned.values())
+        if n_new and (limited or n_new == hand.n_searched):  # nobody knows how likely new words are elsewhere
+            hand = hand.some(hand.n_new == n_new if limited else hand.n_new > 0)
+            ids = hand.ids
         if learned:
             q = _weighed(query, word_rows)
             if query.outside is not None:
                 q = q + (query.outside.weights @ query.outside.rows)[None, :]
         n_likely = None
         own: NDArray[Any]
+        scores: NDArray[Any]
         logs: NDArray[Any]
         tags = [tagger.vocabulary.tags[tag] for tag in meant[0][tagger.vocabulary.counts[meant[0]] == 0]]
         untrained = [*tags, *(() if query.outside is None else query.outside.words)]
@@ -148,42 +156,51 @@ class Searchable:
             uncertain = limited or bool((query.weights.data < 0).any())
             combine = CONFIDENCE if uncertain and calibration is not None else "sum"
         if not learned:  # tags that the run does not know: without scores
-            there = np.empty(0, np.int64) if hand.n_searched else _without(ids, hand.left_out, rows)
+            there = _without(ids, hand.left_out, rows)
             found, own = Ranking(there[None, :], np.zeros((1, len(there)), np.float32)), np.zeros(len(hand.ids))
-            calibration, n_likely = None, max(len(hand.ids), len(there))
+            scores, calibration, n_likely = own, None, len(there)
         elif combine == "sum":
-            found = _NOTHING if 0 < k <= len(hand.ids) else _by_sum(rows, q, k, ids, hand.left_out)
+            if enough := 0 < k <= np.count_nonzero(hand.leads):
+                hand = hand.some(hand.leads)
+            found = _NOTHING if enough else _by_sum(rows, q, k, ids, hand.left_out)
             own = rows.products(q, hand.ids)[:, 0] if len(hand.ids) else np.empty(0)
+            scores = own if hand.leads.all() else own + gained(rows, query, word_rows, hand)
         else:
-            ids = _without(ids, hand.left_out, rows)
-            scores = rows.products(word_rows, None if ids is rows.ids else ids)
+            ids, products, certain = products_of(rows, word_rows, ids, hand)
+            hand = hand.some(hand.leads)  # the others are ranked as all are
             if combine == CONFIDENCE and calibration is not None:
                 alone = tagger.tree is None or not tagger.tree.has_under(meant[0])
                 if k and not limited and alone:  # the others need no confidences
-                    kept = _contenders(calibration, scores, query, hand, ids, k)
-                    ids, scores = ids[kept], scores[kept]
-                odds = tagger.word_odds(scores, meant[0], partial(rows.products, ids=None if ids is rows.ids else ids))
-                logs = calibration.log_of_odds(odds, meant[1], hand.certain(ids, meant[0].size))
+                    kept = calibration.contenders(products, *meant, k, certain)
+                    kept = union(kept, places_of(hand.ids, ids))
+                    ids, products, certain = ids[kept], products[kept], None if certain is None else certain[kept]
+                odds = tagger.word_odds(
+                    products, meant[0], partial(rows.products, ids=None if ids is rows.ids else ids)
+                )
+                logs = calibration.log_of_odds(odds, meant[1], certain)
                 found, n_likely = _likeliest(ids, logs, k, cutoff, min_confidence)
-                hand = hand.among(np.sort(found.ids[0]) if limited else ids)
+                hand = hand.among(np.sort(found.ids[0])) if limited else hand
             else:
-                logs = (part_signs(query.weights.data[None, :]) @ log_probabilities(scores).T)[0]
-                found, hand = _best(ids, logs, check_k(k, len(logs))), hand.among(ids)
-            own = logs[np.searchsorted(ids, hand.ids)]
-        found, sources = hand.first(found, own, k)
+                if certain is not None:
+                    products = np.where(certain, meant[1] > 0, products)
+                logs = (part_signs(query.weights.data[None, :]) @ log_probabilities(products).T)[0]
+                found = _best(ids, logs, check_k(k, len(logs)))
+            scores = logs[np.searchsorted(ids, hand.ids)]
+            own = rows.products(q, hand.ids)[:, 0] if len(hand.ids) else scores
+        found, sources = hand.rank(found, scores, own, k)
         chances = None
         if calibration is not None:
-            scores, certain = rows.products(word_rows, found.ids[0]), hand.certain(found.ids[0], meant[0].size)
-            odds = tagger.word_odds(scores, meant[0], partial(rows.products, ids=found.ids[0]))
-            chances = np.exp(calibration.log_of_odds(odds, meant[1], certain))
+            chances = self._chances(calibration, found.ids[0], rows, word_rows, query, hand)
+            if n_new:
+                chances[~np.isin(found.ids[0], hand.ids[hand.n_new == n_new])] = np.nan
         return Found(self._hits(found, chances, sources, q=q), query.unknown, n_likely if limited else None, untrained)
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
-        """Return what was typed as weights, see `Tagger.query_weights`; tags that people gave here are words, too."""
+        """Return what was typed as weights, see `Tagger.query_weights`; tags that photos have here are words, too."""
         if not isinstance(words, Iterable):
             raise UserError(f"words is {words!r}; expected a text such as 'snow tree -people', or one tag an entry.")
         others = self.tagger.dictionary.not_tags(words)
-        return typed_query(self.tagger, words, self.searched.by_hand(others) if others else None)
+        return typed_query(self.tagger, words, self.searched.held(others) if others else None)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
         """Find photos that look like another: by the cosine of their rows in the run's space.
@@ -253,12 +270,22 @@ class Searchable:
     ) -> list[Hit]:
         """Return the images of the first query of a ranking, with names, places, and the best moments for `q`."""
         scores = found.scores[0].tolist()
-        likely: list[float | None] = [None] * len(scores) if chances is None else chances.tolist()
+        likely = [None] * len(scores) if chances is None else [None if np.isnan(p) else p for p in chances.tolist()]
         places = self.searched.where(found.ids[0].tolist(), q)
         return [
-            Hit(one.name, score, chance, id=one.id, path=one.path, catalogue=one.catalogue, source=source, at=one.at)
+            Hit(one.name, score, chance, source=source, **{name: getattr(one, name) for name in one._fields[1:]})
             for one, score, chance, source in zip(places, scores, likely, sources or [None] * len(scores), strict=True)
         ]
+
+    def _chances(
+        self, calibration: Calibration, ids: Ids, rows: SearchedRows, word_rows: Matrix, query: Query, hand: HandTagged
+    ) -> NDArray[np.float64]:
+        """Return the chance of each of some images, in any order, that it is what is searched for."""
+        in_order, back = np.unique(ids, return_inverse=True)
+        products, certain = rows.products(word_rows, in_order), hand.certain(in_order, query.weights.nnz)
+        odds = self.tagger.word_odds(products, query.weights.indices, partial(rows.products, ids=in_order))
+        chances: NDArray[np.float64] = np.exp(calibration.log_of_odds(odds, query.weights.data, certain))[back]
+        return chances
 
     def _passing(self, among: Filter, rows: SearchedRows) -> Ids:
         """Return the images with a row that pass a filter."""
@@ -339,15 +366,6 @@ def _without(ids: Ids | None, rejected: Ids, rows: SearchedRows) -> Ids:
     """Return images (None: all) but for rejected ones."""
     there = rows.ids if ids is None else ids
     return there if len(rejected) == 0 else np.setdiff1d(there, rejected, assume_unique=True)
-
-
-def _contenders(
-    calibration: Calibration, scores: NDArray[np.float32], query: Query, hand: HandTagged, ids: Ids, k: int
-) -> Ids:
-    """Return the places of all images that may be among the k most likely ones, and of those tagged by hand."""
-    certain = hand.certain(ids, query.weights.nnz)
-    kept = calibration.contenders(scores, query.weights.indices, query.weights.data, k, certain)
-    return np.union1d(kept, np.searchsorted(ids, hand.among(ids).ids)) if len(hand.ids) else kept
 
 
 def _best(ids: Ids, scores: NDArray[Any], k: int) -> Ranking:

@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.core.checks import check_number
-from visterm.core.errors import UserError
+from visterm.core.errors import StorageError, UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.persist import folder_kind
 from visterm.core.progress import Say, silent
@@ -86,6 +87,10 @@ def search_run(
     `SearchRequest.check`, `Catalogue.search`, `Catalogue.like` and `Catalogue.expand` do; StorageError if neither is at
     `path`.
     """
+    if request.words is None and not Path(path).exists():
+        raise StorageError(
+            f"There is no catalogue at {path}. Name the catalogue first, then the words: visterm search CATALOGUE WORDS"
+        )
     request.check()
     with ExitStack() as opening:
         opened: Catalogue | CatalogueUnion

@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from visterm.core.jsonlines import json_text
 from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
 PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Their names for people, by kind
+PAGES = {"immich": "/photos/", "photoprism": "/library/browse?view=cards&q=uid:"}
+"""What stands between a server's address and a photo's id in the address of the photo's page."""
 PLANNED, WRITTEN, LEAVING, TAKEN, OFF = "planned", "written", "leaving", "taken", "off"
 """States of a pair: about to be written, there and ours, about to be taken back, taken back, taken off by a person."""
 OURS = (PLANNED, WRITTEN, LEAVING)  # States in which a pair that is there is ours
@@ -170,6 +173,19 @@ class Connected(Table):
             "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))", as_list(image_ids)
         )
         return {photo.image_id: photo for photo in found if photo.image_id is not None}
+
+    def links(self, image_ids: Iterable[int]) -> dict[int, str]:
+        """Return the addresses of photos' pages in their program, by the images' ids; none of a catalogue of files."""
+        found = self._database.rows(
+            "SELECT image_id, remote_id, kind, address FROM remote_photos, connection "
+            "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))",
+            (as_list(image_ids),),
+        )
+        return {
+            image_id: f"{address}{PAGES[kind]}{quote(remote_id, safe='')}"
+            for image_id, remote_id, kind, address in found
+            if kind in PAGES
+        }
 
     def set_image(self, photo_id: int, image_id: int, given: Sequence[str], denied: Sequence[str]) -> None:
         """Note which image a photo is, and which of people's tags and rejections the catalogue has of it now."""

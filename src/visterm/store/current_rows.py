@@ -45,6 +45,7 @@ class CurrentRows:
     width: int | None  # None where there are no rows
     frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     """Ids of frames after the first, and of their videos, in the order of the videos; shape (n, 2)."""
+    _highest: dict[bytes, np.float32] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids) if len(self.frames) else sum(map(len, self.parts))
@@ -149,6 +150,18 @@ class CurrentRows:
         frames = self.frames_of(requested)
         np.maximum.at(found, np.searchsorted(requested, frames[:, 1]), self.row_products(q, frames[:, 0], unit=unit))
         return found[back]
+
+    def highest(self, q: Any) -> NDArray[np.float32]:
+        """Return the largest product that any row has with each of some query rows, shape (n_queries,).
+
+        It is found as a search finds the best row, and remembered by the query. -inf where there are no rows.
+        """
+        Q = as_rows(q, "q", self.width, or_one=True)
+        queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
+        for query in queries:
+            if (key := query.tobytes()) not in self._highest:
+                self._highest[key] = self._search_rows(query[None, :], 1, None).scores.max(initial=-np.inf)
+        return np.array([self._highest[query.tobytes()] for query in queries], np.float32)
 
     def row_products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
         """Return the products of rows (None: of all, in order) with query rows, those of frames apart."""

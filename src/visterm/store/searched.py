@@ -15,6 +15,7 @@ from visterm.core.errors import CorruptFileError
 from visterm.core.executor import Shards
 from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
+from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
 from visterm.store.filters import Filter, conditions_of, image_ids
@@ -22,7 +23,7 @@ from visterm.store.frames import Frames
 from visterm.store.images import Images, as_list
 from visterm.store.rows import stack_rows
 from visterm.store.stored_rows import VERSION, StoredRows
-from visterm.store.tags import NOT_REJECTED, Tags
+from visterm.store.tags import HELD, NOT_REJECTED, Tags
 
 Ids: TypeAlias = NDArray[np.int64]
 SearchedRows: TypeAlias = "CurrentRows | ShardedRows"  # Rows that are searched, under the ids of their images
@@ -35,15 +36,21 @@ APART = 2**40  # Ids that each catalogue has room for: images come while others 
 MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
 """The tags that are meant, by the keys of all their spellings."""
 
-SAID = (
-    "SELECT kind, group_concat(image_id) FROM ("
-    f"SELECT 2 AS kind, image_id FROM given AS g INDEXED BY given_by_hand "
-    f"WHERE source = 'person' AND tag_id IN {MEANT} AND {NOT_REJECTED} UNION ALL "
-    f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 "
-    f"AND NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
-    ") GROUP BY kind"
-)
+
+def said_by(given: str) -> str:
+    """Return the statement for what people said of a tag, with a condition on how a tag `g` was given."""
+    return (
+        f"SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g {given} "
+        f"tag_id IN {MEANT} AND {NOT_REJECTED} UNION ALL "
+        f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 AND "
+        f"NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
+        ") GROUP BY kind"
+    )
+
+
+SAID = said_by("INDEXED BY given_by_hand WHERE source = 'person' AND")
 """What people said of a tag: 2 gave it, 1 accepted it, -1 rejected it, unless the image has it in another spelling."""
+SAID_OR_IN_FILES = said_by("INDEXED BY given_by_tag WHERE")  # Tags of files count as given
 
 
 class Said(NamedTuple):
@@ -62,6 +69,7 @@ class Where(NamedTuple):
     id: int  # In its catalogue
     catalogue: str | None = None  # The catalogue, where there are several
     at: float | None = None  # Of a video: the moment that was found, in seconds
+    link: str | None = None  # Its page in the program that the catalogue is connected to
 
 
 class SearchedCatalogue:
@@ -70,6 +78,7 @@ class SearchedCatalogue:
     database: Database
     images: Images
     tags: Tags
+    connected: Connected
     _rows: StoredRows
     _current: CurrentRows | None = None
     frames: Frames
@@ -113,6 +122,10 @@ class SearchedCatalogue:
         """
         return self.current_rows().products(q, ids, unit=unit)
 
+    def highest(self, q: Any) -> NDArray[np.float32]:
+        """Return the largest product that any image has with each of some query rows, shape (n_queries,)."""
+        return self.current_rows().highest(q)
+
     def rows(self, ids: Any) -> Matrix:
         """Return the current run's rows of some images, array or CSR: what "like this image" searches by.
 
@@ -130,30 +143,27 @@ class SearchedCatalogue:
         key = ("find", *conditions, *values)
         return self.database.keep(key, lambda: image_ids(self.database, conditions, values))
 
-    def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
-        """Return what people said of some tags, each meant by the keys of all its spellings."""
-        return [self.database.keep(("said", *keys), partial(self._said, keys)) for keys in words]
+    def said(self, words: Sequence[Sequence[str]], *, of_files: bool = False) -> list[Said]:
+        """Return what people said of some tags, each meant by the keys of all its spellings.
 
-    def _said(self, keys: Sequence[str]) -> Said:
+        With `of_files`, what tag files say counts as given.
+        """
+        statement = SAID_OR_IN_FILES if of_files else SAID
+        return [self.database.keep((statement, *keys), partial(self._said, statement, keys)) for keys in words]
+
+    def _said(self, statement: str, keys: Sequence[str]) -> Said:
         """Return what people said of a tag, without a scan of other tags."""
-        found = dict(self.database.rows(SAID, (json.dumps(keys),)))
+        found = dict(self.database.rows(statement, (json.dumps(keys),)))
         # as one text of each kind: numbers that come one by one take ten times as long
         images = {kind: np.unique(np.fromstring(found.get(kind, ""), np.int64, sep=",")) for kind in (2, 1, -1)}
         accepted = np.setdiff1d(images[1], images[2], assume_unique=True)
         return Said(images[2], accepted, np.setdiff1d(images[-1], images[1], assume_unique=True))
 
-    def by_hand(self, keys: Sequence[str] | None = None) -> dict[str, str]:
-        """Return the tags that people gave or accepted here, by key (`tag_key`): all, or those of some keys."""
-        which = "id IN (SELECT tag_id FROM given WHERE source = 'person' UNION SELECT tag_id FROM verdicts)"
-        if keys is not None:
-            which = "key IN (SELECT value FROM json_each(?))"
-        found = self.database.rows(
-            f"SELECT key, name FROM tags WHERE {which} AND "
-            "(EXISTS (SELECT 1 FROM given WHERE tag_id = tags.id AND source = 'person') "
-            "OR EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = 1)) ORDER BY id DESC",
-            () if keys is None else (json.dumps(keys),),
-        )
-        return dict(found)
+    def held(self, keys: Sequence[str] | None = None) -> dict[str, str]:
+        """Return the tags that images have here, by key (`tag_key`): all, or those of some keys."""
+        which = "" if keys is None else "key IN (SELECT value FROM json_each(?)) AND "
+        statement = f"SELECT key, name FROM tags WHERE {which}{HELD} ORDER BY id DESC"
+        return dict(self.database.rows(statement, () if keys is None else (json.dumps(keys),)))
 
     def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:
         """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
@@ -166,7 +176,8 @@ class SearchedCatalogue:
             found = self.database.rows(
                 "SELECT name, path, id FROM images WHERE id IN (SELECT value FROM json_each(?))", (as_list(missing),)
             )
-        there.update((row[2], Where(*row)) for row in found)
+        links = self.connected.links(missing) if missing else {}
+        there.update((number, Where(name, path, number, link=links.get(number))) for name, path, number in found)
         if not self.frames.known:
             return [there[i] for i in ids]
         moments = self._moments(ids, q)
@@ -243,6 +254,11 @@ class ShardedRows:
             found[places] = products
         return found
 
+    def highest(self, q: Any) -> NDArray[np.float32]:
+        """Return the largest product that any image has with each of some query rows, shape (n_queries,)."""
+        found: NDArray[np.float32] = np.max(self.of_all("highest", q=q), axis=0)
+        return found
+
     def rows(self, ids: Any) -> Matrix:
         """Return the rows of some images."""
         found = [(at, rows) for at, rows in self.of_some("rows", np.asarray(ids, np.int64).ravel()) if len(at)]
@@ -286,14 +302,14 @@ class SearchedUnion:
         """Return the ids of the images that pass a filter."""
         return self._rows.joined(self._rows.of_all("find", among=among))
 
-    def said(self, words: Sequence[Sequence[str]]) -> list[Said]:
+    def said(self, words: Sequence[Sequence[str]], *, of_files: bool = False) -> list[Said]:
         """Return what people said of some tags."""
-        found: list[list[Said]] = self._rows.of_all("said", words=words)
+        found: list[list[Said]] = self._rows.of_all("said", words=words, of_files=of_files)
         return [Said(*map(self._rows.joined, zip(*of_word, strict=True))) for of_word in zip(*found, strict=True)]
 
-    def by_hand(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return those of some tags that people gave or accepted: as the first catalogue spells them."""
-        found: list[dict[str, str]] = self._rows.of_all("by_hand", keys=keys)
+    def held(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return those of some tags that images have: as the first catalogue spells them."""
+        found: list[dict[str, str]] = self._rows.of_all("held", keys=keys)
         return {key: name for names in reversed(found) for key, name in names.items()}
 
     def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:

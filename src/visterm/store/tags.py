@@ -18,6 +18,13 @@ NOT_REJECTED = (
 )
 """Of a given tag `g`: that nobody rejected it."""
 
+HELD = (
+    "(EXISTS (SELECT 1 FROM given AS g JOIN images ON images.id = image_id AND state = 'here' "
+    f"WHERE tag_id = tags.id AND {NOT_REJECTED}) OR EXISTS (SELECT 1 FROM verdicts JOIN images "
+    "ON images.id = image_id AND state = 'here' WHERE tag_id = tags.id AND verdict = 1))"
+)
+"""Of a tag: that an image which is here has it."""
+
 
 class GivenTag(NamedTuple):
     """A tag that an image has from people: read from a tag file, or given by a "person" in this catalogue."""
@@ -195,16 +202,21 @@ class Tags(Table):
         return [Prediction(*row) for row in found]
 
     def counts(self) -> list[dict[str, Any]]:
-        """List all tags by name, with how many images that are here were given, accepted and rejected each."""
-        here = "(SELECT id FROM images WHERE state = 'here')"
+        """List all tags by name, with how many images that are here have each.
+
+        "images" is how many have it; "given", of how many it was given and not rejected; "accepted", "rejected".
+        """
+        here = "image_id IN (SELECT id FROM images WHERE state = 'here')"
+        verdicts = f"SELECT count(*) FROM verdicts AS v WHERE tag_id = tags.id AND {here} AND verdict ="
         found = self._database.rows(
-            "SELECT name, "
-            f"(SELECT count(*) FROM given WHERE tag_id = tags.id AND image_id IN {here}), "
-            f"(SELECT count(*) FROM verdicts WHERE tag_id = tags.id AND verdict = 1 AND image_id IN {here}), "
-            f"(SELECT count(*) FROM verdicts WHERE tag_id = tags.id AND verdict = -1 AND image_id IN {here}) "
-            "FROM tags ORDER BY name"
+            f"SELECT name, (SELECT count(*) FROM given AS g WHERE tag_id = tags.id AND {here} AND {NOT_REJECTED}), "
+            f"({verdicts} 1), ({verdicts} -1), ({verdicts} 1 AND NOT EXISTS (SELECT 1 FROM given AS g "
+            "WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id)) FROM tags ORDER BY name"
         )
-        return [dict(zip(("tag", "given", "accepted", "rejected"), row, strict=True)) for row in found]
+        return [
+            {"tag": tag, "images": given + more, "given": given, "accepted": accepted, "rejected": rejected}
+            for tag, given, accepted, rejected, more in found
+        ]
 
     def note_written(self, target: str, written: Iterable[tuple[int, str]]) -> None:
         """Remember tags that were written into files, pairs of an image's id and a tag: they can be taken back."""

@@ -19,7 +19,8 @@ from visterm.tagging.run import Run
 def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
     """Return what was typed as weights of unit length together, see `Tagger.query_weights`.
 
-    Raises UnknownNameError if no word is a tag or has a place among them; UserError if the words cancel each other out.
+    Raises UnknownNameError if no word is a tag or has a place among them, or only words with ``-`` are and others are
+    not: nothing that was searched for would be found. Raises UserError if the words cancel each other out.
     """
     known, outside = run.dictionary, run.words
     new_tags = new_tags or {}
@@ -38,9 +39,13 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     for piece in missing:
         if tag_key(piece.text) in new_tags.keys() - has_place:
             not_learned[piece.text] = not_learned.get(piece.text, 0) + piece.sign
-    if not found and not has_place and not not_learned:
-        unknown_words = run.vocabulary.unknown_words(unknown)
-        raise UnknownNameError(" ".join(filter(None, [unknown_words, _advice(run)])))
+    signs_known = [sign for _, sign in found]
+    signs_known += [word.sign for word in missing if tag_key(word.text) in has_place | new_tags.keys()]
+    wanted = [word.text for word in missing if word.text in unknown and word.sign > 0]
+    if not signs_known or (wanted and max(signs_known) < 0):
+        unknown_words = run.vocabulary.unknown_words(wanted or unknown)
+        rest = "The words with a '-' only leave photos out, so nothing is searched for." if signs_known else ""
+        raise UnknownNameError(" ".join(filter(None, [unknown_words, rest, _advice(run)])))
     tags, names = run.vocabulary.weights_of((column, sign) for column, sign in found if column < n_tags)
     sums: Counter[str] = Counter()
     shown: dict[str, str] = {}

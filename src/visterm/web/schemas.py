@@ -66,6 +66,9 @@ class HitAnswer(BaseModel):
     at: float | None = Field(
         None, description="Of a video: the moment that matches best, in seconds; absent for photos."
     )
+    link: str | None = Field(
+        None, description="The photo's page in the program that the catalogue is connected to; absent for files."
+    )
     thumbnail: str = Field(description="Address of the thumbnail.")
 
 
@@ -114,6 +117,10 @@ class ImageFacts(BaseModel):
 
     id: Id
     path: str | None = Field(description="Path or address of the file; null if the catalogue has none.")
+    link: str | None = Field(
+        None,
+        description="The photo's page in the program that the catalogue is connected to; `path` is then a preview's.",
+    )
     name: ImageName
     n_bytes: int = Field(description="Size of the file in bytes.")
     width: int = Field(description="Width in pixels.")
@@ -188,6 +195,7 @@ class TagCountAnswer(BaseModel):
     """A tag with the numbers of its photos."""
 
     tag: Tag
+    images: int = Field(description="Photos that have it: given or accepted, and not rejected; aliases count, too.")
     given: int = Field(description="Photos that have it from a tag file or a person.")
     accepted: int = Field(description="Photos for which a person accepted it.")
     rejected: int = Field(description="Photos for which a person rejected it.")
@@ -222,7 +230,10 @@ class CompletionAnswer(BaseModel):
     """A tag that completes what was typed."""
 
     tag: Tag
-    images: int = Field(description="Training photos that have it; 0 for a word that was added to the run.")
+    images: int = Field(
+        description="Training photos that have it; 0 for a word that was added to the run. Of a tag that the run has "
+        "not learned yet: photos that have it now."
+    )
 
 
 class CompletionsAnswer(BaseModel):

@@ -141,7 +141,9 @@ class CatalogueSource:
                     if tagger.tree is not None:  # what is not there is nothing under it either, unless a person said so
                         there = set(map(tag_key, given))
                         denied = [tag for tag in tagger.tree.words.with_children(denied) if tag_key(tag) not in there]
+                    said = {tag_key(each) for tag in (*given, *denied) for each in tagger.vocabulary.spellings(tag)}
                     predicted = _predictions(tagger, scores, limits.k, least)
+                    predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in said)
                     yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
 
     def images(self) -> list[ExportItem]:

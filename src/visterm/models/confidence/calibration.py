@@ -131,18 +131,19 @@ class Calibration(NamedTuple):
 
         `scores` are (n_images, n_words), `tags` the tags that the words are, (n_words,), and `signs` above 0 for a word
         and below 0 for a `-word`. `certain`, bool of shape (n_images, n_words), are words that an image has for sure,
-        whatever its scores.
+        or a `-word` that it has not, whatever its scores.
         """
         return self.log_of_odds(self.odds(scores, np.asarray(tags)), signs, certain)
 
     def log_of_odds(self, odds: Doubles, signs: Any, certain: NDArray[np.bool_] | None = None) -> Doubles:
         """Return what `log_confidences` does, of the log odds of the words, (n_images, n_words)."""
         wanted = np.asarray(signs) > 0
-        logs: Doubles = log_sigmoid(-odds[:, ~wanted]).sum(axis=1)
+        each = log_sigmoid(np.where(wanted, odds, -odds))
+        if certain is not None:
+            each[certain] = 0.0
+        logs: Doubles = each[:, ~wanted].sum(axis=1)
         if wanted.any():
-            own = log_sigmoid(odds[:, wanted])
-            if certain is not None:
-                own[certain[:, wanted]] = 0.0
+            own = each[:, wanted]
             logs = logs + (1 - self.together) * own.sum(axis=1) + self.together * own.min(axis=1)
         return logs
 
@@ -167,9 +168,9 @@ class Calibration(NamedTuple):
             logs = log_sigmoid(odds if sign > 0 else -odds)
             place = ((column - least) / step).astype(np.int64)
             both = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, place]
+            if certain is not None:
+                both[:, certain[:, word]] = 0.0
             if sign > 0:
-                if certain is not None:
-                    both[:, certain[:, word]] = 0.0
                 own += both
                 np.minimum(worst, both, out=worst)
             else:

@@ -65,7 +65,7 @@ STRONGEST = 50  # Places that an explanation lists
 def _view_answer(view: ImageView) -> Response:
     """Return a photo with its tags."""
     found: dict[str, Any] = view.as_dict()
-    found["image"] = {name: found["image"][name] for name in ImageFacts.model_fields}
+    found["image"] = {name: found["image"][name] for name in ImageFacts.model_fields if name in found["image"]}
     return json_answer(found, headers={"cache-control": "no-store"})
 
 

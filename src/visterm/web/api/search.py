@@ -152,6 +152,8 @@ def _as_dict(hit: Hit) -> dict[str, Any]:
         found["confidence"] = hit.confidence
     if hit.source is not None:
         found["source"] = hit.source
+    if hit.link is not None:
+        found["link"] = hit.link
     if hit.at is not None:
         found |= {"at": hit.at, "thumbnail": f"{thumbnail}?at={hit.at:.3f}"}
     return found

@@ -33,7 +33,7 @@ EXAMPLES = 12
 SUGGESTIONS = 100
 
 ORDERS: dict[str, Any] = {
-    "images": lambda count: (-max(count.given + count.accepted, count.predicted), count.tag),
+    "images": lambda count: (-max(count.images, count.predicted), count.tag),
     "name": lambda count: tag_key(count.tag),
     "precision": lambda count: (1.0 if count.precision is None else count.precision, -count.rejected, count.tag),
     "predicted": lambda count: (-count.predicted, count.tag),
@@ -114,7 +114,7 @@ async def alike_tags(request: Request, service: Shared) -> Response:
 
     def suggest() -> list[Alias]:
         found = cache_of(catalogue).get(("alike", tagger.fingerprint), lambda: suggest_aliases(tagger))
-        used = {count.tag for count in _counts(catalogue) if count.given + count.accepted}
+        used = {count.tag for count in _counts(catalogue) if count.images}
         return [alias for alias in found if alias.alias in used][:SUGGESTIONS]
 
     aliases = await service.browsing.run(suggest)
@@ -163,8 +163,8 @@ def _has_tag_vectors(catalogue: Catalogue) -> bool:
 
 def _tag(catalogue: Catalogue, name: str) -> dict[str, Any]:
     """Return the values of the template of a tag's page."""
-    alike = [count for count in _counts(catalogue) if tag_key(count.tag) == tag_key(name)]
-    count = next((count for count in alike if count.tag == name), alike[0] if alike else None)
+    meant = set(map(tag_key, catalogue.tagger.vocabulary.spellings(name)))
+    count = next((count for count in _counts(catalogue) if tag_key(count.tag) in meant), None)
     if count is None:
         raise Refused(404, f"No photo has the tag '{name}', and it was not learned.")
     neighbours = []
