@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError
+from visterm.models.confidence.calibration import groups_of
 
 Doubles = NDArray[np.float64]
 
@@ -258,15 +259,18 @@ def _shares(evidence: Evidence, seed: int) -> tuple[Noise, Noise]:
         n_above += is_sure.sum(axis=0)
         above_absent += (is_sure & ~has).sum(axis=0)
     seen = evidence.counts * absent_low / np.maximum(n_absent, 1)
-    return _shrunk(given_low, seen), _shrunk(above_absent, n_above)
+    groups = groups_of(evidence.counts)
+    return _shrunk(given_low, seen, groups), _shrunk(above_absent, n_above, groups)
 
 
-def _shrunk(found: Doubles, of: Doubles) -> Noise:
-    """Return found / of for each tag, drawn to that of all tags by a Beta prior."""
+def _shrunk(found: Doubles, of: Doubles, groups: NDArray[np.int8]) -> Noise:
+    """Return found / of for each tag, drawn by a Beta prior to that of tags about as frequent, and these to all."""
     from scipy.stats import beta
 
-    common = np.clip(found.sum() / max(of.sum(), 1), LEAST, MOST)
-    a, b = PRIOR * common + found, PRIOR * (1 - common) + np.maximum(of - found, 0)
+    common = found.sum() / max(of.sum(), 1)
+    of_group = [np.bincount(groups, values) for values in (found, of)]
+    share = np.clip((PRIOR * common + of_group[0]) / (PRIOR + of_group[1]), LEAST, MOST)[groups]
+    a, b = PRIOR * share + found, PRIOR * (1 - share) + np.maximum(of - found, 0)
     low, high = (np.clip(beta.ppf(end, a, b), LEAST, MOST) for end in (0.025, 0.975))
     return Noise(np.clip(a / (a + b), LEAST, MOST), low, high)
 
