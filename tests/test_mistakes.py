@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from command_line import run_command
 from planted import plant_corpus
 from tiny_catalogue import make_tiny_catalogue
 from visterm.core.errors import CorruptFileError, StorageError, UserError
@@ -121,3 +124,24 @@ def test_mistakes_that_cannot_be_looked_for_raise(catalogue):
     with pytest.raises(CorruptFileError, match=r"mistakes\.json is damaged"):
         catalogue.mistakes()
     file.write_bytes(content)
+
+
+def test_the_command_lists_mistakes_of_a_catalogue_and_of_a_run(catalogue, tmp_path):
+    folder = catalogue.stored.folder
+    done = run_command(["mistakes", folder, "--json", "--limit", "5"])
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(printed) == 5
+    assert [entry["chance"] for entry in printed] == sorted((entry["chance"] for entry in printed), reverse=True)
+    assert {*printed[0]} == {"image", "tag", "kind", "chance", "low", "high", "image_id"}
+    rows = [
+        f"{i:03d}.jpg,{'dots' if (i % 2 == 1) != (i in (6, 21, 40, 75, 90)) else 'stripes'};thing" for i in range(120)
+    ]
+    (tmp_path / "tags.csv").write_text("\n".join(["image,tags", *rows]))
+    command = ["mistakes", catalogue.stored.run_folder, folder.parent / "photos", "--tags", tmp_path / "tags.csv"]
+    assert run_command([*command, "--only", "wrong", "--csv", tmp_path / "wrong.csv"]).returncode == 0
+    lines = (tmp_path / "wrong.csv").read_text().splitlines()
+    assert lines[0] == "image,tag,kind,chance,low,high"
+    assert lines[1].split(",")[0] in {"006.jpg", "021.jpg", "040.jpg", "075.jpg", "090.jpg"}
+    refused = run_command(["mistakes", folder, folder.parent / "photos"])
+    assert refused.returncode != 0
+    assert "A catalogue has its photos" in refused.stderr

@@ -20,6 +20,7 @@ from visterm.core.types import CHUNK, Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
+from visterm.features.training_rows import encode_corpus, known_part
 from visterm.models.base import Annotator
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.confidence.mistakes import find_mistakes
@@ -27,6 +28,7 @@ from visterm.models.stopping import learns_from_kernel
 from visterm.tagging.calibrating import MOST_SCORES, search_scores, unfitted
 
 if TYPE_CHECKING:
+    from visterm.data.corpus import Corpus
     from visterm.tagging.tagger import Tagger
 
 KINDS = ("wrong", "missing")
@@ -119,6 +121,34 @@ def mistakes_among(
         for image, column, chance, low, high in zip(*getattr(found, name), strict=True)
     ]
     return sorted(listed, key=lambda mistake: -mistake.chance)
+
+
+def mistakes_of(
+    tagger: Tagger,
+    corpus: Corpus,
+    limit: int = 100,
+    *,
+    kind: str | None = None,
+    tag: str | None = None,
+    progress: Progress = SILENT,
+) -> list[Mistake]:
+    """List the most probable mistakes among the tags of a corpus, by copies of a run's model; `limit` at most.
+
+    Raises what `mistakes_among` raises; UserError if the run knows images by number.
+    """
+    if tagger.encoder.by_number:
+        raise UserError(
+            "The run knows images by number, so nothing is known of one that is held out. Take a run of photos."
+        )
+    corpus, _ = known_part(tagger.encoder, corpus)
+    vocabulary = vocabulary_of(corpus.tags, tagger)
+    X, Y, skipped = encode_corpus(tagger.encoder, corpus, vocabulary, progress)
+    unread = {item.image for item in skipped}
+    names = [name for name in corpus.names if name not in unread]
+    if len(names) != Y.shape[0]:
+        raise DataError("Several photos have one name, so that mistakes cannot be named. Index the photos first.")
+    found = mistakes_among(tagger.model, vocabulary, names, X, Y, kind=kind, tag=tag, limit=limit, progress=progress)
+    return found[:limit]
 
 
 def check_kind(kind: str | None) -> None:

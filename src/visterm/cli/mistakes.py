@@ -1,0 +1,78 @@
+"""`visterm mistakes`: tags that are probably wrong, and tags that are probably missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import check_tags_read, emit, percent, say, table
+from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
+from visterm.core.wording import count_of
+
+EXAMPLES = (
+    ("visterm mistakes catalogue", "list the likeliest mistakes"),
+    ("visterm mistakes catalogue --only wrong --csv wrong.csv", "write the wrong tags for a spreadsheet"),
+    ("visterm mistakes run photos --tags tags.csv --tag dog", "check one tag of tagged photos"),
+)
+
+
+def mistakes(
+    run: Annotated[Path, options.argument(metavar="RUN|CATALOGUE", help="A catalogue; or a run, with IMAGES.")],
+    images: options.ImagesOrNone = None,
+    tags: options.TagFile = "auto",
+    image_column: options.ImageColumn = None,
+    tags_column: options.TagsColumn = None,
+    separator: options.Separator = None,
+    only: Annotated[
+        str | None, typer.Option(help="List only 'wrong' or only 'missing' tags.", show_default=False)
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="List mistakes of this tag only.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Mistakes to list.")] = 50,
+    csv: Annotated[Path | None, options.output_option(help="Write the list to this CSV.")] = None,
+    json: options.Json = False,
+    jobs: options.Jobs = None,
+) -> None:
+    """List tags that are probably wrong or missing.
+
+    The run's model learns five times, each time from four fifths of the photos, and judges the others. Nothing is
+    changed. A catalogue keeps the list for its page, and leaves out what you have answered.
+    """
+    from visterm.core.persist import folder_kind
+    from visterm.library.catalogue import Catalogue
+    from visterm.tagging.mistakes import check_kind, mistakes_of
+
+    check_kind(only)
+    if folder_kind(run) == "catalogue":
+        if images is not None or tags != "auto":
+            raise UserError("A catalogue has its photos and tags. Leave IMAGES and --tags out, or pass a run.")
+        catalogue = Catalogue.load(run, n_jobs=jobs)
+        catalogue.look_for_mistakes(progress=Bars())
+        found = catalogue.mistakes(limit, kind=only, tag=tag) or []
+    else:
+        from visterm.features.training_rows import read_corpus
+        from visterm.tagging.tagger import Tagger
+
+        tagger = Tagger.load(run, n_jobs=jobs)
+        corpus = read_corpus(
+            tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
+        )
+        check_tags_read(corpus, separator)
+        found = mistakes_of(tagger, corpus, limit, kind=only, tag=tag, progress=Bars())
+    if csv is not None:
+        from visterm.data.relation_files import write_pairs
+
+        rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in found]
+        write_pairs(csv, ("image", "tag", "kind", "chance", "low", "high"), rows)
+        say(f"{count_of(len(found), 'probable mistake')} written to {csv}")
+    if json:
+        for mistake in found:
+            emit(mistake.as_dict())
+    elif csv is None and found:
+        cells = [[percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, m.tag, m.image] for m in found]
+        table(cells, ["chance", "95 % interval", "the tag is", "tag", "photo"])
+    elif not found:
+        say("No mistakes were found.")
