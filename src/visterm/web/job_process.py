@@ -69,6 +69,8 @@ def main() -> int:
             )  # fmt: skip
         elif kind in (USE_RUN, GO_BACK):
             catalogue.use(catalogue.tagger, kind=kind, job_id=job_id)
+        elif kind == "mistakes":
+            catalogue.look_for_mistakes(job_id=job_id)
         else:
             _look_for_duplicates(catalogue, job_id)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Jobs in the background: look for new photos, learn from verdicts, compare photos."""
+"""Jobs in the background: look for new photos, learn from verdicts, compare photos; and the runs that were learned."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from visterm.library.earlier_runs import GO_BACK, USE_RUN
+from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, shown_runs
 from visterm.store.jobs import Job
 from visterm.web.body_limit import JsonRoute
 from visterm.web.errors import Refused, json_answer
+from visterm.web.pages.learned import way_back
 from visterm.web.query import Cursor, Limit, cursor_at, place_of
+from visterm.web.run_schemas import RunsAnswer
 from visterm.web.schemas import JobAnswer, JobRequest, JobsAnswer, errors
 from visterm.web.service import Service, service_of
 
@@ -62,6 +64,19 @@ async def cancel(request: Request, job_id: JobId) -> Response:
     service = service_of(request)
     await service.jobs.cancel(job_id)
     return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
+
+
+@router.get("/runs", response_model=RunsAnswer, responses=errors())
+async def runs(request: Request) -> Response:
+    """List the runs of the catalogue, newest first, each beside the run that was in use before it."""
+    stored = service_of(request).catalogue.stored
+
+    def find() -> dict[str, Any]:
+        back = way_back(stored)
+        found = shown_runs(stored, known_runs(stored)[::-1])
+        return {"runs": [run.as_dict() for run in found], "back": None if back is None else back.id}
+
+    return json_answer(await service_of(request).searching.run(find), headers={"cache-control": "no-store"})
 
 
 def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:

@@ -16,12 +16,12 @@ from visterm.library.earlier_runs import GO_BACK, USE_RUN
 from visterm.library.info import describe, training_history
 from visterm.store.catalogue import RUNS
 from visterm.store.images import ImageRecord
-from visterm.store.jobs import Job
 from visterm.store.runs import StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options
 from visterm.web.errors import Refused
 from visterm.web.pages.cache import cache_of
+from visterm.web.pages.learned import KINDS, job_values
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
 from visterm.web.pages.search import Shared
 from visterm.web.service import Service
@@ -31,13 +31,7 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 SKIPPED = 200
 JOBS = 12
 GROUPS = 30
-KINDS = {
-    "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
-    "go back": "Go back to the run before",
-}  # fmt: skip
-"""Jobs, as the page names them."""
-
-STARTED = ("index", "fit", "duplicates")  # Jobs that the page starts
+STARTED = ("index", "fit", "duplicates", "mistakes")  # Jobs that the page starts
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
     "model": "model",
@@ -116,14 +110,14 @@ async def start_job(
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
     if not is_for_script(request):
         return send_on(f"/library/jobs/{job.id}")
-    return render("_job.html", job=job, kinds=KINDS)
+    return render("_job.html", job=job, outcomes={}, kinds=KINDS)
 
 
 @router.get("/library/jobs/{job_id}")
 async def job_page(job_id: JobId, request: Request, service: Shared) -> Response:
     """Show the progress of a job; the script requests it again until the job has ended."""
-    job = await service.searching.run(_job, service, job_id)
-    return render("_job.html" if is_for_script(request) else "job.html", job=job, kinds=KINDS)
+    values = await service.searching.run(_job, service, job_id)
+    return render("_job.html" if is_for_script(request) else "job.html", **values)
 
 
 @router.post("/library/jobs/{job_id}/cancel")
@@ -132,29 +126,29 @@ async def cancel_job(job_id: JobId, request: Request, service: Shared) -> Respon
     await service.jobs.cancel(job_id)
     if not is_for_script(request):
         return send_on(f"/library/jobs/{job_id}")
-    job = await service.searching.run(_job, service, job_id)
-    return render("_job.html", job=job, kinds=KINDS)
+    return render("_job.html", **await service.searching.run(_job, service, job_id))
 
 
-def _job(service: Service, job_id: int) -> Job:
-    """Return a job, or refuse an id that no job has."""
+def _job(service: Service, job_id: int) -> dict[str, Any]:
+    """Return the values of a job's template, or refuse an id that no job has."""
     job = service.catalogue.stored.jobs.get(job_id)
     if job is None:
         raise Refused(404, f"There is no job {job_id}.")
-    return service.jobs.shown(job)
+    return {"job": service.jobs.shown(job), **job_values(service.catalogue.stored, [job])}
 
 
 def _values(service: Service) -> dict[str, Any]:
     """Return the values of the library's template."""
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
+    jobs = stored.jobs.latest(JOBS)
     return {
         "counts": catalogue.stored.database.keep("library", lambda: _counts(catalogue)),
         "skipped": skipped[:SKIPPED],
         "n_skipped": len(skipped),
         "runs": [_shown_run(catalogue, run) for run in reversed(stored.runs.all())],
-        "jobs": [service.jobs.shown(job) for job in stored.jobs.latest(JOBS)],
-        "kinds": KINDS,
+        "jobs": [service.jobs.shown(job) for job in jobs],
+        **job_values(stored, jobs),
         "started": STARTED,
         "history": stored.history.latest(JOBS),
         "names": SHOWN,

@@ -127,6 +127,11 @@ def decimal(value: Any, places: int = 2) -> Any:
     return f"{round(value, places) + 0.0:.{places}f}" if isinstance(value, float) else value
 
 
+def signed(value: float) -> str:
+    """Return a difference with its sign, to three places."""
+    return f"{value:+.3f}".replace("-", "−")
+
+
 def file_size(n: int) -> str:
     """Return a number of bytes in the unit that suits it."""
     size = float(n)
@@ -154,6 +159,7 @@ _TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, v
 _TEMPLATES.filters.update(
     percent=percent,
     decimal=decimal,
+    signed=signed,
     file_size=file_size,
     moment=moment,
     exact=_Exact,

@@ -1,10 +1,13 @@
-"""Review: one question after another, is this tag right for this photo; and learning from the answers."""
+"""Review: one question after another, is this tag right for this photo; and learning from the answers.
+
+Questions come from one of two queues: those whose answers teach most, and tags that are probably mistakes.
+"""
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Form, Request
@@ -12,6 +15,7 @@ from pydantic import FailFast, Field, TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from visterm.library.catalogue import Catalogue
+from visterm.library.earlier_runs import FIT
 from visterm.library.review import review_queue
 from visterm.models.abilities import RelearnsTags
 from visterm.models.blend.kept import explained_by
@@ -20,6 +24,7 @@ from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
 from visterm.web.body_limit import MEDIUM, takes
 from visterm.web.errors import Refused
+from visterm.web.pages.learned import job_values
 from visterm.web.pages.picture import explains, known
 from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.pages.search import Shared
@@ -30,7 +35,11 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
 SAID = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
 ROUND = 20  # Answers after which models that learn all tags in a moment learn again by themselves
+MOST_MISTAKES = 4000  # Among which one whose answer was undone is looked for
 MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
+
+Queue = Literal["questions", "mistakes"]
+"""Which questions are asked: those whose answers teach most, or about tags that are probably mistakes."""
 
 
 class Answer(NamedTuple):
@@ -44,21 +53,29 @@ class Answer(NamedTuple):
 _TRAIL = TypeAdapter(Annotated[list[Answer], FailFast()])  # The answers of this sitting, which the page sends along
 
 
+class Pair(NamedTuple):
+    """A photo and a tag to ask about."""
+
+    image_id: int
+    tag: str
+    confidence: float | None
+    why: list[str]
+    mistake: str = ""  # "wrong" or "missing"; empty in the queue of questions that teach most
+
+
 class Question(NamedTuple):
     """The question that is shown."""
 
     record: ImageRecord
-    tag: str
-    confidence: float | None
-    why: list[str]
+    pair: Pair
     tags: list[str]
     at: float | None  # Of a video: the moment that is most like the tag, in seconds
 
 
 @router.get("/review")
-async def review_page(service: Shared) -> Response:
-    """Show the first question."""
-    values = await service.searching.run(_question, service.catalogue, [])
+async def review_page(service: Shared, queue: Queue = "questions") -> Response:
+    """Show the first question of a queue."""
+    values = await service.searching.run(_question, service, queue, [])
     return render("review.html", **values)
 
 
@@ -71,6 +88,7 @@ async def answer_question(
     image: Annotated[int, Form()] = -1,
     tag: Annotated[str, Form()] = "",
     trail: Annotated[str, Form()] = "[]",
+    queue: Annotated[Queue, Form()] = "questions",
 ) -> Response:
     """Store an answer, or undo the last one, and show the next question."""
     try:
@@ -88,10 +106,10 @@ async def answer_question(
         *answers, again = answers
         await _write(service, again, 0)
         said = f"{again.tag}: one more time"
-    values = await service.searching.run(_question, service.catalogue, answers, again=again, said=said)
+    values = await service.searching.run(_question, service, queue, answers, again=again, said=said)
     if do in ("right", "wrong") and values["learns_now"] and service.jobs.n_open.total == 0:
         with suppress(Refused):  # too many jobs wait: the next answer tries again
-            await service.jobs.start("fit", "by-itself")
+            values["job"] = await service.jobs.start(FIT, "by-itself")
             values["said"] = f"{said}. Learning from your last answers"
     return render("_question.html" if is_for_script(request) else "review.html", **values)
 
@@ -108,32 +126,35 @@ async def _write(service: Service, answer: Answer, verdict: int) -> None:
 
 
 def _question(
-    catalogue: Catalogue, answers: list[Answer], *, again: Answer | None = None, said: str = ""
+    service: Service, queue: Queue, answers: list[Answer], *, again: Answer | None = None, said: str = ""
 ) -> dict[str, Any]:
     """Return the next question, the photo after it to load ahead, and the progress of the review."""
-    stored = catalogue.stored
+    catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = {(answer.image_id, answer.tag) for answer in answers if answer.do == "skip"}
-    queue = review_queue(stored, 2, skip=skipped)
-    pairs = [(item.image_id, item.tag, item.confidence, item.why) for item in queue]
+    if queue == "mistakes":
+        found = _mistakes(catalogue, len(skipped) + 2)
+        pairs = [pair for pair in found if pair[:2] not in skipped][:2]
+    else:
+        asked = review_queue(stored, 2, skip=skipped)
+        pairs = [Pair(each.image_id, each.tag, each.confidence, each.why) for each in asked]
     if again is not None:
-        predicted = known(catalogue, again.image_id).predicted
-        confidence = next((item.confidence for item in predicted if item.tag == again.tag), None)
-        others = [pair for pair in pairs if pair[:2] != (again.image_id, again.tag)]
-        pairs = [(again.image_id, again.tag, confidence, ["one more time"]), *others]
+        pairs = [_one_more_time(catalogue, queue, again), *(pair for pair in pairs if pair[:2] != again[:2])]
     question = None
     if pairs:
-        image_id, tag, confidence, why = pairs[0]
-        record = known(catalogue, image_id).record
-        column = catalogue.tagger.vocabulary.get(tag)
+        pair = pairs[0]
+        column = catalogue.tagger.vocabulary.get(pair.tag)
         row = None if column is None else catalogue.tagger.tag_rows(np.array([column], np.int32))
-        at = stored.where([image_id], row)[0].at
-        question = Question(record, tag, confidence, why, stored.tags.held([image_id]).get(image_id, []), at)
+        held = stored.tags.held([pair.image_id]).get(pair.image_id, [])
+        at = stored.where([pair.image_id], row)[0].at
+        question = Question(known(catalogue, pair.image_id).record, pair, held, at)
     run = stored.runs.current()
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
     added = run.added if run else ""
+    job = next((job for job in stored.jobs.latest() if job.kind == FIT), None)
     return {
+        "queue": queue,
         "question": question,
-        "next_image": pairs[1][0] if len(pairs) > 1 else None,
+        "next_image": pairs[1].image_id if len(pairs) > 1 else None,
         "trail": json.dumps(answers[-MOST_BACK:]),
         "last": answers[-1] if answers else None,
         "answered": sum(answer.do != "skip" for answer in answers),
@@ -145,7 +166,26 @@ def _question(
         "explains": question is not None and explains(catalogue, question.record),
         "explained_by": explained_by(catalogue.tagger.model),
         "said": said,
+        "job": job and service.jobs.shown(job),
+        **job_values(stored, [job] if job else []),
     }
+
+
+def _mistakes(catalogue: Catalogue, limit: int) -> list[Pair]:
+    """Return the most probable mistakes that were found and not answered yet."""
+    found = catalogue.mistakes(limit) or []
+    return [Pair(each.image_id, each.tag, each.chance, [], each.kind) for each in found if each.image_id is not None]
+
+
+def _one_more_time(catalogue: Catalogue, queue: Queue, again: Answer) -> Pair:
+    """Return a question whose answer was undone."""
+    if queue == "mistakes":
+        for pair in _mistakes(catalogue, MOST_MISTAKES):
+            if pair[:2] == again[:2]:
+                return pair._replace(why=["one more time", *pair.why])
+    predicted = known(catalogue, again.image_id).predicted
+    confidence = next((item.confidence for item in predicted if item.tag == again.tag), None)
+    return Pair(again.image_id, again.tag, confidence, ["one more time"])
 
 
 def _answers_since(stored: StoredCatalogue, added: str, state: str) -> int:
