@@ -109,11 +109,11 @@ def test_the_blend_is_the_sum_of_models_of_which_each_reads_its_own_block(form, 
 
 def test_models_of_both_kinds_are_blended_where_each_knows_tags_of_its_own(kinds, tmp_path):
     model = Auto(candidates=[("knn", {})], blocks=kinds.widths).fit(sp.csr_array(kinds.X_train), kinds.Y_train)
-    best = max(entry["map"] + entry["word_map"] for entry in model.report_)
+    best = max(entry["map"] + entry["word_map"] for entry in model.report_ if entry["model"] == "knn")
     assert len(model.members_) > 1
     assert model.valid_map_ + model.valid_word_map_ > best + 0.02
     for member, (_, _, _, dense) in zip(model.members_, model.columns_.tolist(), strict=True):
-        assert sp.issparse(member.rows_) == (not dense)
+        assert not hasattr(member, "rows_") or sp.issparse(member.rows_) == (not dense)
     assert model.report_[1]["block"] == 1
     save_estimator(model, MODELS, tmp_path, "model")
     loaded = load_estimator(MODELS, tmp_path, "model")
@@ -122,7 +122,7 @@ def test_models_of_both_kinds_are_blended_where_each_knows_tags_of_its_own(kinds
 
 def test_models_that_compare_kinds_are_told_the_blocks_where_they_read_all(kinds):
     model = Auto(candidates=[("jec", {"distances": "l2"})], blocks=kinds.widths).fit(kinds.X_train, kinds.Y_train)
-    told = {entry["block"]: entry["settings"].get("blocks") for entry in model.report_}
+    told = {entry["block"]: entry["settings"].get("blocks") for entry in model.report_ if entry["model"] == "jec"}
     assert told == {None: kinds.widths, 1: None, 2: None}
 
 

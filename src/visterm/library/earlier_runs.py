@@ -124,6 +124,8 @@ def _steps(stored: StoredCatalogue) -> _Steps:
     left: dict[str, str] = {}
     last = ""
     for event in stored.history.of(FIT, USE_RUN, GO_BACK):
+        if "run" not in event.details:  # Nothing else was used
+            continue
         run, last = str(event.details["run"]), event.what
         if event.what == GO_BACK:
             left[str(event.details["before"])] = event.at

@@ -190,7 +190,9 @@ def find_mistakes(
     evidence = Evidence(chances, given, folds, seed)
     shares = _shares(evidence, seed)
     skip = None if settled is None else as_csr(as_csr(settled) != 0)
-    listed = np.ones(given.shape[1], np.bool_) if tags is None else np.isin(np.arange(given.shape[1]), tags)
+    listed = evidence.counts < given.shape[0]  # of a tag that all images have, nothing shows where it would be wrong
+    if tags is not None:
+        listed &= np.isin(np.arange(given.shape[1]), tags)
     wrong, missing = _Best(limit), _Best(limit)
     for rows, q, has in evidence.blocks():
         free = np.ones_like(has) if skip is None else skip[rows].toarray() == 0

@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 def job_values(stored: StoredCatalogue, jobs: Sequence[Job]) -> dict[str, Any]:
     """Return what the template of jobs shows beside them: what those that learned changed, and the way back."""
     runs = {run.fingerprint: run for run in stored.runs.all()}
-    events = [event for event in stored.history.of(FIT, NOT_USED) if event.details["run"] in runs]
+    events = [event for event in stored.history.of(FIT, NOT_USED) if event.details.get("run") in runs]
     outcomes = {}
     for job in jobs:
         if job.kind != FIT or job.finished is None:
