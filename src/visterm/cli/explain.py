@@ -72,11 +72,12 @@ def _show(found: Explanation, k: int) -> None:
     rows += [[f"not tied to a place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])
+    features = [[str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in found.features[: k or None]]
     show("")
-    table(
-        [[str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in found.features[: k or None]],
-        [found.feature, "share", f"{found.place}s"],
-    )
+    if found.no_heat:
+        table([row[:2] for row in features], [found.feature, "share"])
+        return
+    table(features, [found.feature, "share", f"{found.place}s"])
     show("")
     strongest = sorted(found.places, key=lambda place: -abs(place.share))[: k or None]
     table(

@@ -177,4 +177,4 @@ def _name_of_rest(blend: Any) -> str:
     if any(explains(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight):
         return "models that compare whole photos"
     ranking = [MODELS.name_of(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight]
-    return f"what {' and '.join(ranking)}, which rank, say beyond that"
+    return f"what the ranking by {' and '.join(ranking)} adds to it"

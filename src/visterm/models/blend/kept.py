@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.packing import learned_parts
 from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
 from visterm.models.abilities import Explains
@@ -21,6 +22,7 @@ from visterm.models.linear.base import LinearAnnotator
 KEPT = "ranks nothing: kept to explain scores and compare tags"
 SPARE = "no candidate: kept to explain scores and compare tags"
 
+NEARLY = 0.8  # Share of the best sum of MAPs from which on a model that is stored smaller is kept in its place
 SPARE_ROWS = 1_000
 """Images of the first fit of a model that is no candidate: it is soon over, whatever the budget. Where there is time,
 it is fitted on all images after that."""
@@ -101,21 +103,29 @@ def kept_beside(
 ) -> list[Trial]:
     """Return the trials to keep beside those that rank, so that one explains and one has vectors of tags.
 
-    They are the best of those fitted that can. Where none can, the cheapest model that does both is fitted on some of
-    the images and joins the `trials`: `ridge` with a fixed penalty, as choosing one takes longer than the fit. If it
-    can't be fitted, as its weights are too many, its reason says so, and nothing is kept.
+    Of those fitted that can, it is the smallest that ranks nearly as well as the best. Where none can, the cheapest
+    model that does both is fitted on some of the images and joins the `trials`: `ridge` with a fixed penalty, as
+    choosing one takes longer than the fit. If it can't be fitted, as its weights are too many, its reason says so, and
+    nothing is kept.
     """
     ranked = sorted(fitted, key=lambda trial: trial.promise, reverse=True)
     kept: list[Trial] = []
     for able in (explains, has_vectors):
         if any(able(trial.model) for trial in [*used, *kept]):
             continue
-        found = [trial for trial in ranked if able(trial.model)][:1]
+        found = [trial for trial in ranked if able(trial.model)]
+        found = [trial for trial in found if trial.promise >= NEARLY * found[0].promise]
+        found = sorted(found, key=lambda trial: _bytes_of(trial.model))[:1]
         if not found and not trials[-1].reason.startswith(SPARE):
             trials.append(_fitted_spare(trials[0].columns, learned, judged, n_jobs, monitor))
             found = [trial for trial in trials[-1:] if trial.n_rows]
         kept += found
     return kept
+
+
+def _bytes_of(model: Annotator) -> int:
+    """Return the bytes of what a model has learned: what a run with it takes more."""
+    return sum(part.nbytes for _, part in learned_parts(model, ""))
 
 
 def _fitted_spare(columns: Columns, learned: Rows, judged: Rows, n_jobs: int | None, monitor: Progress) -> Trial:
