@@ -1,0 +1,49 @@
+"""The queue of probable mistakes: looked for by a job, answered by plain forms, each answer counted at once."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+
+import httpx
+
+from served_library import served
+from tiny_catalogue import make_tiny_catalogue
+from visterm import Catalogue
+
+
+def hidden(page, name):
+    return html.unescape(re.search(rf'name="{name}" value="([^"]*)"', page)[1])
+
+
+def asked(page):
+    return int(hidden(page, "image")), hidden(page, "tag")
+
+
+def test_probable_mistakes_are_looked_for_and_answered(tmp_path):
+    folder = make_tiny_catalogue(tmp_path, "ridge", n_images=60).folder
+    with served(folder) as address, httpx.Client(base_url=address, timeout=600, follow_redirects=True) as client:
+        assert "No more probable mistakes" in client.get("/review?queue=mistakes").text
+        client.post("/library/jobs", data={"kind": "mistakes"}).raise_for_status()
+        while (job := client.get("/api/v1/jobs").json()["jobs"][0])["state"] not in ("done", "failed"):
+            time.sleep(0.05)
+        assert (job["kind"], job["state"]) == ("mistakes", "done"), job["error"]
+        catalogue = Catalogue.load(folder, n_jobs=1)
+        first = client.get("/review?queue=mistakes").text
+        pair, kind = asked(first), re.search(r'class="mistake (\w+)"', first)[1]
+        image, tag = pair
+        found = catalogue.mistakes(1)[0]
+        assert (found.image_id, found.tag, found.kind) == (*pair, kind)
+        form = {"image": image, "tag": tag, "trail": "[]", "queue": "mistakes"}
+        answered = client.post("/review", data={**form, "do": "wrong"}).text
+        assert asked(answered) != pair
+        assert hidden(answered, "queue") == "mistakes"
+        assert catalogue.image(image).verdicts[tag] == -1
+        assert tag not in catalogue.stored.tags.held([image]).get(image, [])
+        again = client.post(
+            "/review", data={"trail": hidden(answered, "trail"), "queue": "mistakes", "do": "undo"}
+        ).text
+        assert asked(again) == pair
+        assert tag not in catalogue.image(image).verdicts
+        assert client.get("/review?queue=odd").status_code == 422
