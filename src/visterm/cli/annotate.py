@@ -84,7 +84,6 @@ def annotate(
     from visterm.core.jsonlines import read_skipped
     from visterm.core.types import Skipped
     from visterm.features.folder import DATA, SKIPPED
-    from visterm.store.frames import moment
     from visterm.tagging.annotating import TagsWanted
     from visterm.tagging.annotations.job import DONE_HERE, annotate_found, annotate_into
     from visterm.tagging.annotations.pieces import find
@@ -124,7 +123,6 @@ def annotate(
             for tag in item.tags if scores else likeliest_first(item.tags):
                 numbers = [] if tag.confidence is None else [percent(tag.confidence)]
                 numbers += [f"score {tag.score:.2f}"] if scores else []
-                numbers += [] if tag.at is None else [f"at {moment(tag.at)}"]
                 shown.append(" ".join([tag.tag + ("" if tag.trained else "*"), *numbers]))
             show(f"{item.image}: {', '.join(shown)}")
     raise typer.Exit(list_skipped(bad, skipped))

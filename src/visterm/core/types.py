@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,15 +47,14 @@ class Tag:
     score: float
     trained: bool = True  # False for a word that was added to the dictionary: no training image has it
     confidence: float | None = None  # The chance that people would give it; None where the run has no calibration
-    at: float | None = None  # Of a video: the moment that shows it best, in seconds from the beginning
 
     def __repr__(self) -> str:
         """Return the tag with one number, its confidence; `score` has the other."""
         return f"Tag({self.tag!r}, {_number(self)})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the tag for JSON: ``trained`` only if it is False; a confidence and a moment only if there is one."""
-        known = {name: value for name in ("confidence", "at") if (value := getattr(self, name)) is not None}
+        """Return the tag for JSON: ``trained`` only if it is False, a confidence only if there is one."""
+        known = {} if self.confidence is None else {"confidence": self.confidence}
         return {"tag": self.tag, "score": self.score} | known | ({} if self.trained else {"trained": False})
 
 
@@ -118,4 +116,3 @@ class Chunk(NamedTuple):
     names: list[str]
     rows: Matrix
     skipped: list[Skipped]
-    moments: Sequence[float | None] = ()  # Of each row: of a frame of a video, its moment in seconds; empty: of none

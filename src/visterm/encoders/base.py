@@ -60,7 +60,7 @@ class Encoder(AnyEncoder):
     ) -> list[T]:
         """Return what `describe` makes of each training image, in order, in a few threads."""
         described: list[T] = []
-        with reported(progress, "read training photos"), Team(resolve_jobs(n_jobs)) as team:
+        with reported(progress, "read training images"), Team(resolve_jobs(n_jobs)) as team:
             while batch := list(islice(images, self._images_a_batch())):
                 described += team.run(partial(lambda batch, i: describe(batch[i]), batch), len(batch))
                 progress.advance(len(batch))

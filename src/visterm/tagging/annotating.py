@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
 from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
@@ -39,10 +38,8 @@ class Annotated(NamedTuple):
     tags: list[Tag]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the image and its tags as they stand in JSON, the likeliest first, or by score without confidences."""
-        known = all(tag.confidence is not None for tag in self.tags)
-        tags = sorted(self.tags, key=lambda tag: -(tag.confidence or 0.0)) if known else self.tags
-        return {"image": self.image, "tags": [tag.as_dict() for tag in tags]}
+        """Return the image and its tags as they stand in JSON."""
+        return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
 
 
 class Annotations(NamedTuple):
@@ -96,14 +93,12 @@ class ChunkTags:
         if self._run.tree is not None:  # which takes the scores of all tags
             step = max(1, MOST_SCORES // len(self._run.vocabulary))
         parts = (self._tags_of(chunk.rows[start : start + step]) for start in range(0, len(chunk.names), step))
-        moments = chunk.moments or [None] * len(chunk.names)
-        tagged = zip(chunk.names, moments, chain.from_iterable(parts), strict=True)
+        tagged = zip(chunk.names, chain.from_iterable(parts), strict=True)
         for name, rows in groupby(tagged, key=itemgetter(0)):
             if is_video(name):  # a row for each frame
-                frames = ([replace(tag, at=at) for tag in tags] for _, at, tags in rows)
-                yield Annotated(name, reduce(best_of, frames)[: k or None])
+                yield Annotated(name, reduce(best_of, (tags for _, tags in rows))[: k or None])
             else:
-                yield from (Annotated(name, tags) for _, _, tags in rows)
+                yield from (Annotated(name, tags) for _, tags in rows)
 
     def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
         """Yield the tags of each row."""
@@ -143,9 +138,8 @@ def annotate_each(
         run.encoder.refuse_unknown(items, only_if_all=True)
         progress.start("tag photos", len(items))
         for start in range(0, len(items), CHUNK):
-            found = encode_all(run.encoder, items[start : start + CHUNK], Steps(progress))
-            kept = [names[start + place] for place in found.kept]
-            yield from tags.of(Chunk(kept, found.rows, found.skipped, found.moments))
+            X, kept, skipped = encode_all(run.encoder, items[start : start + CHUNK], Steps(progress))
+            yield from tags.of(Chunk([names[start + place] for place in kept], X, skipped))
     finally:
         progress.finish()
 

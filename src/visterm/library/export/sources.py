@@ -88,7 +88,7 @@ class RunSource:
         tagger, images = self.tagger, self._images
         least = _least_confidences(tagger.calibration, limits)
         sidecars = Sidecars()
-        with reported(progress, "tag photos", len(images)):
+        with reported(progress, "read photos", len(images)):
             for start in range(0, len(images), CHUNK):
                 chunk = images[start : start + CHUNK]
                 X, kept, skipped = tagger.encoder.encode(chunk, progress=Steps(progress))
@@ -128,7 +128,7 @@ class CatalogueSource:
         least = _least_confidences(tagger.calibration, limits)
         held, rejected = stored.tags.held(), stored.tags.rejected()
         ids = stored.searchable()
-        with reported(progress, "collect tags", len(ids)):
+        with reported(progress, "read photos", len(ids)):
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
                 images = stored.images.get_many(some.tolist())

@@ -134,10 +134,9 @@ class PieceReader:
             progress.advance(piece.n)
             return chunk_of(self._shards, piece.shards)
         paths = [self.path(image) for image in piece.images]
-        found = encode_all(self._encoder, paths, progress)
+        X, kept, skipped = encode_all(self._encoder, paths, progress)
         names = dict(zip(paths, piece.images, strict=True))
-        skipped = [Skipped(names[each.image], each.reason) for each in found.skipped]
-        return Chunk([piece.images[i] for i in found.kept], found.rows, skipped, found.moments)
+        return Chunk([piece.images[i] for i in kept], X, [Skipped(names[each.image], each.reason) for each in skipped])
 
     def content(self, piece: Piece, team: Team) -> list[str | None]:
         """Name what is in the files of a piece, or in its shards; None for a file that cannot be read."""
