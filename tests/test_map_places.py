@@ -234,12 +234,17 @@ def test_a_chain_is_taken_apart_by_the_places_of_all_its_encoders(tmp_path, phot
     assert (seen.place, seen.feature) == ("place", "feature")
 
 
-def test_a_chain_with_an_encoder_without_places_says_which(photos):
+def test_a_chain_with_an_encoder_without_places_is_taken_apart_by_the_others(photos):
     visterms = ("visterms", {"colours": 4, "codebook": 20, "sample_blocks": 500})
     histograms = ("histograms", {"colours": 4, "textons": 0, "levels": 1})
     encoder = Chain(encoders=[visterms, histograms], n_jobs=1).fit(photos)
-    with pytest.raises(UserError, match="chain's encoder 'histograms' does not know"):
-        encoder.places(photos[0])
+    seen = encoder.places(photos[0])
+    np.testing.assert_array_equal(seen.boxes, encoder.parts_[0].places(photos[0]).boxes)
+    row = encoder.transform([photos[0]])
+    given = np.asarray(seen.rows.sum(axis=0)).ravel() + seen.elsewhere
+    np.testing.assert_allclose(given, (row.toarray() if sp.issparse(row) else row)[0], atol=1e-5)
+    with pytest.raises(UserError, match=r"chain's encoders \(histograms\) do not know"):
+        Chain(encoders=[histograms], n_jobs=1).fit(photos).places(photos[0])
 
 
 @pytest.mark.shared

@@ -104,7 +104,7 @@ def test_an_image_that_is_none_has_no_date_no_hash_and_no_keywords(make, tmp_pat
     make(tmp_path / "1.jpg")
     assert taken_of(tmp_path / "1.jpg") is None
     assert content_hash(tmp_path / "1.jpg") is None
-    assert embedded_keywords(tmp_path / "1.jpg") == ([], [], ())
+    assert embedded_keywords(tmp_path / "1.jpg") == ([], [], (), ())
 
 
 @pytest.mark.parametrize("make", [pipe, endless, huge])

@@ -39,8 +39,8 @@ def no_engine(monkeypatch):
 
 
 def search(out, **changed):
-    wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "out": out, "n_jobs": 1, **changed}
-    return tune(NAMES, TAGS, **wanted)
+    wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "n_jobs": 1, **changed}
+    return tune(NAMES, TAGS, out=out, overwrite=True, **wanted)
 
 
 def without_times(trial):
