@@ -39,7 +39,7 @@ MOST_MISTAKES = 4000  # Among which one whose answer was undone is looked for
 MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
 
 Queue = Literal["questions", "mistakes"]
-"""Which questions are asked: those whose answers teach most, or about tags that are probably mistakes."""
+"""Where questions come from: those whose answers teach most, or about tags that are probably mistakes."""
 
 
 class Answer(NamedTuple):
