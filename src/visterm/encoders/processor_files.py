@@ -22,7 +22,7 @@ def processor_file(path: Path) -> Path | None:
 
 
 def of_open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a ``preprocess_cfg.json`` names. Raises UserError if it does what visterm cannot."""
+    """Return the settings that a ``preprocess_cfg.json`` names. Raises UserError if it does what we cannot."""
     mode = config.get("resize_mode") or "shortest"
     if mode not in _RESIZES:
         raise UserError(f"resize_mode is {mode!r}; expected one of {', '.join(map(repr, _RESIZES))}.")
@@ -34,7 +34,7 @@ def of_open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_transformers(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a ``preprocessor_config.json`` names. Raises UserError if it does what visterm cannot."""
+    """Return the settings that a ``preprocessor_config.json`` names. Raises UserError if it does what we cannot."""
     found: dict[str, Any] = {}
     resample = config.get("resample")
     if resample is not None:
