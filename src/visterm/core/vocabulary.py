@@ -23,8 +23,6 @@ MOST_TAGS = 100  # Tags that one image may be given at once, whoever gives them:
 MOST_LETTERS = 200  # Letters of a tag that comes in; those that a run knows already may be longer
 MOST_COUNTED = 2**53  # Images that a saved dictionary may say that a tag has
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_REJECTED = -1.0
-_GIVEN = 1.0
 
 
 class Vocabulary:
@@ -115,7 +113,7 @@ class Vocabulary:
         named = {tag_key(tag): tag for tag in meant.values()}
         counts: Counter[str] = Counter()
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for tags in _checked_lists(tag_lists):
+        for tags in checked_lists(tag_lists):
             cleaned = [meant.get(tag_key(tag), tag) for tag in map(clean_tag, tags) if tag]
             for tag in cleaned:
                 spellings[tag_key(tag)][tag] += 1
@@ -202,14 +200,14 @@ class Vocabulary:
         DataError
             If a list of tags is a text, or a tag is not.
         """
-        rows = [dict.fromkeys(self._known(tags), _GIVEN) for tags in _checked_lists(tag_lists)]
+        rows = [dict.fromkeys(self._known(tags), 1.0) for tags in checked_lists(tag_lists)]
         if negatives is not None:
-            rejected = list(_checked_lists(negatives))
+            rejected = list(checked_lists(negatives))
             if len(rejected) != len(rows):
                 raise ShapeError(f"There are tags of {len(rows)} images, but negatives of {len(rejected)}.")
             for row, tags in zip(rows, rejected, strict=True):
                 for column in self._known(tags):
-                    row.setdefault(column, _REJECTED)
+                    row.setdefault(column, -1.0)
         starts = np.cumsum([0, *map(len, rows)])
         columns = np.array([column for row in rows for column in sorted(row)], np.int32)
         values = np.array([row[column] for row in rows for column in sorted(row)], np.float32)
@@ -239,8 +237,7 @@ class Vocabulary:
         found, missing = self.parse(search)
         if not found:
             raise UnknownNameError(self.unknown_words(word.text for word in missing))
-        weights, known = self.weights_of(found)
-        return Query(weights, known, [word.text for word in missing])
+        return Query(*self.weights_of(found), [word.text for word in missing])
 
     def parse(
         self, search: str | Sequence[str], others: Mapping[str, str] | None = None, *, phrases: bool = False
@@ -255,10 +252,7 @@ class Vocabulary:
         phrases : bool
             Whether words in a row that are none are one, as in ``golden retriever``; after a ``-`` only the first is.
 
-        Raises
-        ------
-        UserError
-            If nothing was typed, or a single quote is within a word.
+        Raises UserError as `query` does.
         """
         runs = split_query(search) if isinstance(search, str) else [[_as_word(entry)] for entry in search]
         found: list[tuple[int, int]] = []
@@ -388,19 +382,12 @@ def tag_key(tag: str) -> str:
     return unicodedata.normalize("NFC", clean_tag(tag).casefold())
 
 
-def as_list(text: str) -> list[str]:
-    """Return the tags that a text seems to hold, for advice: ``["farms", "house"]`` of ``"farms;house"``."""
-    parts = [part.strip() for part in re.split(r"[;,|\n]", text) if part.strip()]
-    return parts or [text]
-
-
-def _checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
-    """Yield lists of tags, and refuse a text in place of one."""
+def checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
+    """Yield lists of tags, and refuse a text in place of one. Raises DataError."""
     for tags in tag_lists:
         if isinstance(tags, str):
-            raise DataError(
-                f"The tags of an image are the text {tags!r}; expected a list of tags, such as {as_list(tags)}."
-            )
+            meant = [part.strip() for part in re.split(r"[;,|\n]", tags) if part.strip()] or [tags]
+            raise DataError(f"The tags of an image are the text {tags!r}; expected a list of tags, such as {meant}.")
         yield tags
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, Unpack
 
-from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError
+from visterm.core.errors import ShapeError, TagFileError, UnknownNameError
 from visterm.core.remote import as_path, is_remote
-from visterm.core.vocabulary import as_list
+from visterm.core.vocabulary import checked_lists
 from visterm.core.wording import count_of
 from visterm.data.image_folders import hidden_remarks, images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
@@ -157,14 +157,9 @@ class Corpus:
                 f"There are {len(images)} images, {len(names)} names, tags of {len(tags)}, splits of {len(splits)} and "
                 f"users of {len(users)}; expected as many of each."
             )
-        for given in tags:
-            if isinstance(given, str):
-                raise DataError(
-                    f"The tags of an image are the text {given!r}; expected a list of tags, such as {as_list(given)}."
-                )
         rows = [
             record(name, given, split_name(split), user)
-            for name, given, split, user in zip(names, tags, splits, users, strict=True)
+            for name, given, split, user in zip(names, checked_lists(tags), splits, users, strict=True)
         ]
         return cls._of_records(images, rows)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.queries import CONFIDENCE
+from visterm.core.queries import CONFIDENCE, weigh_words
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
@@ -143,7 +143,7 @@ def evaluate_queries(
     hidden = _hidden(taggers, rows, requested.words)
     values, curves, searches = [], [], []
     for tagger, X, words, way in zip(taggers, rows, requested.words, ways, strict=True):
-        weights = tagger.weighed(words)
+        weights = weigh_words(words, tagger.idf)
         scores = partial(tagger.model.score_blocks, X)
         ranks = rank_queries(scores, weights, requested.relevant, exclude=hidden, combine=way)
         if ranks.ranks.size == 0:

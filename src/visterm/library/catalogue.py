@@ -209,7 +209,8 @@ class Catalogue(Searchable):
         """Go over to another run: it becomes the current one, in one step, when the images have rows of it.
 
         Rows are made from stored features where its encoder is the one that made these, else the images are encoded;
-        after a kill the same call goes on. Until then the old run searches.
+        after a kill the same call goes on. Until then the old run searches. Returns how many rows were made, and how
+        many images encoded for them.
 
         Parameters
         ----------
@@ -219,11 +220,6 @@ class Catalogue(Searchable):
             What the history calls it; see `go_back`.
         chunk_size, job_id, progress
             As in `index`.
-
-        Returns
-        -------
-        Filled
-            How many rows were made, and how many images encoded for them.
         """
         from visterm.library.photos import check_has_photos
         from visterm.library.runs import adopt
@@ -283,12 +279,7 @@ class Catalogue(Searchable):
 
         A rejected tag does not come back for that image: not as a prediction, in searches, filters or exports. The
         image counts as reviewed. Raises DataError if the id is not known; UserError if the verdict is another number,
-        or the tag is empty.
-
-        Returns
-        -------
-        int
-            The number of the entry in the log.
+        or the tag is empty. Returns the number of the entry in the log.
         """
         return feedback.judge(self.stored, self.tagger.vocabulary, image_id, tag, verdict)
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import learned_hash
 from visterm.core.persist import load_estimator, new_folder
 from visterm.core.progress import SILENT, Progress
-from visterm.core.queries import inverse_frequencies, weigh_words
+from visterm.core.queries import inverse_frequencies
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
@@ -29,7 +29,7 @@ from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.stopping import OnEpoch
 from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of, set_tree
-from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, read_encoder, read_part, read_skips, write_run
+from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, Unread, read_encoder, read_part, read_skips, write_run
 from visterm.tagging.word_places import WordPlaces
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from visterm.features.learned_images import LearnedImages
     from visterm.features.training_rows import TrainingRows
     from visterm.tagging.relations import WordRelations
+
+T = TypeVar("T")
 
 MOST_ODDS = 2**22  # Log odds of tags under others that are held at a time
 
@@ -75,17 +77,9 @@ class Run:
         Counts and figures of the last `fit`, as ``visterm info`` shows them.
     skipped : list of Skipped
         Images that could not be read.
-    unread : Path or None
-        The folder of a run whose `model`, `encoder`, `skipped`, `learned_images` and `relations` are read when they are
-        first used: no search by words needs them. None: there is nothing to read.
-    unread_jobs : int or None
-        The threads of a model and an encoder that are read then.
-    unread_tree : bool
-        Whether there is a tree among relations that were not read yet.
-    unread_tag_rows : array or CSR of float32, shape (n_tags, width), or None
-        V of a model that was not read yet; None where V is the identity.
-    unread_fingerprint : str or None
-        That of the encoder and the model, while neither was read; None of runs that were saved without it.
+    unread : Unread or None
+        The run whose `model`, `encoder`, `skipped`, `learned_images` and `relations` are read when they are first used:
+        no search by words needs them. None: there is nothing to read.
     """
 
     def _begin(
@@ -98,55 +92,50 @@ class Run:
         self.facts: dict[str, Any] = dict(facts or {})
         self.min_count, self.seed, self.any_encoder = 1, 0, False
         self.path = ""
-        self.unread: Path | None = None
-        self.unread_jobs: int | None = None
-        self.unread_tree = False
-        self.unread_tag_rows: Matrix | None = None
-        self.unread_fingerprint: str | None = None
+        self.unread: Unread | None = None
         self.given: sp.csr_array | None = None
         self.reference: Reference | None = None
         self.words = WordPlaces()
         self.calibration: Calibration | None = None
-        self._dictionary: tuple[Any, Any, Any] = (None, None, None)
-        self._idf_of: tuple[Any, Any, Any] = (None, None, None)
-        self._tree_of: tuple[Any, Any, Any] = (None, None, None)
-        self._kept_idf: NDArray[np.float32]
+        self._made: dict[Callable[..., Any], tuple[tuple[Any, ...], Any]] = {}
 
     @cached_property
     def model(self) -> Annotator:
         """The model, read now if it was not needed before."""
         assert self.unread is not None
-        model: Annotator = load_estimator(MODELS, self.unread, "model")
+        model: Annotator = load_estimator(MODELS, self.unread.folder, "model")
         if hasattr(model, "n_jobs"):
-            model.n_jobs = self.unread_jobs
-        if self.unread_tag_rows is not None:
-            model.tag_rows_ = self.unread_tag_rows  # the same numbers, held once
+            model.n_jobs = self.unread.n_jobs
+        if self.unread.tag_rows is not None:
+            model.tag_rows_ = self.unread.tag_rows  # the same numbers, held once
         return model
 
     @cached_property
     def encoder(self) -> AnyEncoder:
         """The encoder, read now if it was not needed before."""
         assert self.unread is not None
-        return read_encoder(self.unread, self.model, self.unread_jobs)
+        return read_encoder(self.unread.folder, self.model, self.unread.n_jobs)
 
     @cached_property
     def skipped(self) -> list[Skipped]:
         """Images that could not be read."""
-        return [] if self.unread is None else read_part(self.unread / SKIPPED, read_skips)
+        return [] if self.unread is None else read_part(self.unread.folder / SKIPPED, read_skips)
 
     @cached_property
     def learned_images(self) -> LearnedImages:
         """The names of the images that were learned from."""
         from visterm.features.learned_images import LearnedImages
 
-        return LearnedImages() if self.unread is None else read_part(self.unread / LEARNED_IMAGES, LearnedImages.load)
+        if self.unread is None:
+            return LearnedImages()
+        return read_part(self.unread.folder / LEARNED_IMAGES, LearnedImages.load)
 
     @cached_property
     def relations(self) -> WordRelations:
         """Which tags are parts of which, and kinds of what."""
         from visterm.tagging.relations import WordRelations
 
-        return WordRelations() if self.unread is None else read_part(self.unread, WordRelations.load)
+        return WordRelations() if self.unread is None else read_part(self.unread.folder, WordRelations.load)
 
     def check_settings(self, valid: float | None = None) -> None:
         """Refuse settings that encoder or model cannot use, `valid` among them, before anything is read.
@@ -249,13 +238,9 @@ class Run:
         self.vocabulary, self.skipped = rows.vocabulary, rows.skipped
         self.learned_images = LearnedImages.of(rows.names)
         n_held_out = getattr(self.model, "n_held_out_", 0) if rows.valid is None else rows.valid[0].shape[0]
-        self.facts = self.facts_of_fit(
-            images=rows.X.shape[0],
-            held_out=n_held_out,
-            tags_given=int((rows.Y.data > 0).sum()),
-            features=rows.X.shape[1],
-        )
-        self.facts |= self.words.facts
+        (images, features), given = rows.X.shape, int((rows.Y.data > 0).sum())
+        facts = self.facts_of_fit(images=images, held_out=n_held_out, tags_given=given, features=features)
+        self.facts = facts | self.words.facts
 
     def facts_of_fit(self, *, images: int, held_out: int, tags_given: int, features: int) -> dict[str, Any]:
         """Return the counts that every fit keeps with its run."""
@@ -290,49 +275,37 @@ class Run:
     @property
     def dictionary(self) -> Vocabulary:
         """The tags and, after them, the words that were added."""
-        tags, words = self.vocabulary, self.words
-        if not words.added:
-            return tags
-        if self._dictionary[0] is not tags or self._dictionary[1] is not words:  # takes a second for 400,000 tags
-            counts = np.concatenate([tags.counts, np.zeros(len(words.added), np.int64)])
-            self._dictionary = tags, words, Vocabulary([*tags.tags, *words.added], counts, tags.aliases)
-        found: Vocabulary = self._dictionary[2]
-        return found
+        return self._made_once(_with_words, self.vocabulary, self.words) if self.words.added else self.vocabulary
 
     def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
         """Return the rows of some tags, V[tags], shape (n, width); CSR where V is, or is the identity."""
-        V = self.model._tag_rows() if "model" in vars(self) else self.unread_tag_rows
+        unread = None if "model" in vars(self) else self.unread
+        V = self.model._tag_rows() if unread is None else unread.tag_rows
         if V is not None:
             return V[tags]
         parts = np.ones(len(tags), np.float32), tags, np.arange(len(tags) + 1)
         return sp.csr_array(parts, shape=(len(tags), len(self.vocabulary)))
 
-    def weighed(self, words: sp.csr_array) -> sp.csr_array:
-        """Weigh the words of queries, shape (n_queries, n_tags), by their idf, to unit length."""
-        return weigh_words(words, self.idf)
-
     @property
     def idf(self) -> NDArray[np.float32]:
         """Return what the tags weigh in queries, shape (n_tags,)."""
-        of = (self.vocabulary, self.reference, self.facts.get("images", 0))
-        if any(now is not then for now, then in zip(of, self._idf_of, strict=True)):
-            # Kept, because the logarithms of all tags take longer than a search.
-            reference, counts = self.reference, self.vocabulary.counts
-            self._kept_idf = reference.idf if reference is not None else inverse_frequencies(counts, of[2])
-            self._idf_of = of
-        return self._kept_idf
+        counts, n_images = self.reference or (self.vocabulary.counts, self.facts.get("images", 0))
+        return self._made_once(inverse_frequencies, counts, n_images)
 
     @property
     def tree(self) -> TreeColumns | None:
         """The tree of the tags; None where they have none."""
-        if self.unread is not None and "relations" not in vars(self) and not self.unread_tree:
+        has_none = self.unread is not None and "relations" not in vars(self) and not self.unread.has_tree
+        if has_none or not self.relations.tree:
             return None
-        tags, relations = self.vocabulary, self.relations
-        if not relations.tree:
-            return None
-        if self._tree_of[0] is not tags or self._tree_of[1] is not relations:
-            self._tree_of = tags, relations, TreeColumns(TagTree(relations.tree, tags.aliases, grows=True), tags)
-        found: TreeColumns = self._tree_of[2]
+        return self._made_once(_tree_columns, self.relations, self.vocabulary)
+
+    def _made_once(self, make: Callable[..., T], *of: Any) -> T:
+        """Return what a function makes of some things, kept while these are the same: with many tags it takes long."""
+        kept = self._made.get(make)
+        if kept is None or any(now is not then for now, then in zip(of, kept[0], strict=True)):
+            kept = self._made[make] = of, make(*of)
+        found: T = kept[1]
         return found
 
     def score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
@@ -388,8 +361,8 @@ class Run:
     @property
     def fingerprint(self) -> str:
         """Name the rows that this run makes: of the encoder and of what the model learned."""
-        if self.unread_fingerprint is not None and vars(self).keys().isdisjoint(("encoder", "model")):
-            return self.unread_fingerprint
+        if self.unread is not None and self.unread.fingerprint and vars(self).keys().isdisjoint(("encoder", "model")):
+            return self.unread.fingerprint
         parts = f"{self.encoder.fingerprint} {MODELS.name_of(self.model)} {learned_hash(self.model)}"
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
@@ -406,10 +379,7 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a run: a folder of JSON and safetensors, whole or not there.
 
-        Raises
-        ------
-        StorageError
-            If something that is not a run lies at `path`.
+        Raises StorageError if something that is not a run lies at `path`.
         """
         self._refuse_unfitted()
         with new_folder(path, "run", fingerprint=self.fingerprint) as folder:
@@ -418,3 +388,13 @@ class Run:
     def _refuse_unfitted(self) -> None:
         if len(self.vocabulary) == 0:
             raise UserError("This tagger has learned nothing yet. Call fit first, or open a run with Tagger.load.")
+
+
+def _with_words(tags: Vocabulary, words: WordPlaces) -> Vocabulary:
+    """Return tags and, after them, the words that were added."""
+    counts = np.concatenate([tags.counts, np.zeros(len(words.added), np.int64)])
+    return Vocabulary([*tags.tags, *words.added], counts, tags.aliases)
+
+
+def _tree_columns(relations: WordRelations, tags: Vocabulary) -> TreeColumns:
+    return TreeColumns(TagTree(relations.tree, tags.aliases, grows=True), tags)

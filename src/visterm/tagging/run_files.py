@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from visterm.core import persist
 from visterm.core.errors import CorruptFileError, DataError
@@ -37,6 +37,29 @@ REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(le
 SKIPPED_KIND = Record({"image": Text(), "reason": Text()})
 GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
 MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False)})
+
+
+class Unread(NamedTuple):
+    """A run on disk, of which most is read when it is first used: no search by words needs it.
+
+    Attributes
+    ----------
+    folder : Path
+    n_jobs : int or None
+        The threads of the model and the encoder.
+    has_tree : bool
+        Whether there is a tree among the relations.
+    tag_rows : array or CSR of float32, shape (n_tags, width), or None
+        V of the model; None where V is the identity.
+    fingerprint : str or None
+        That of the encoder and the model; None of runs that were saved without it.
+    """
+
+    folder: Path
+    n_jobs: int | None
+    has_tree: bool
+    tag_rows: Matrix | None
+    fingerprint: str | None
 
 
 def write_run(tagger: Any, folder: Path) -> None:
@@ -70,10 +93,11 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
         read_part(folder / "facts.json", dict, FACTS_KIND),
     )
     n_tags = len(tagger.vocabulary.tags)
-    tagger.unread, tagger.unread_jobs, tagger.unread_tree = folder, n_jobs, (folder / TREE).exists()
     fingerprint = persist.read_json(folder / persist.MANIFEST).get(FINGERPRINT)
-    tagger.unread_fingerprint = fingerprint if isinstance(fingerprint, str) else None
-    V = tagger.unread_tag_rows = read_tag_rows(folder, n_tags)
+    V = read_tag_rows(folder, n_tags)
+    tagger.unread = Unread(
+        folder, n_jobs, (folder / TREE).exists(), V, fingerprint if isinstance(fingerprint, str) else None
+    )
     for part in ("model", "encoder", "skipped", "learned_images", "relations") if whole else ():
         getattr(tagger, part)
     if (folder / WORDS).exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from visterm.kernels.pair_batch import Loss
@@ -33,8 +32,7 @@ class AucEmbedding(EmbeddingRanker, StreamedFit):
         return {"negatives": Negatives.UNIFORM}
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class OptAuc(OpenSchedule, EmbeddingRanker, StreamedFit):
+class OptAuc(OpenSchedule):
     """Joint embedding trained by ``log(1 + exp(f_ȳ(x) - f_y(x)))``, a smooth stand-in for the area under the ROC curve.
 
     For each pair (image, true tag y) one other tag ȳ is drawn uniformly, and every pair makes a step, a small one where
@@ -51,15 +49,6 @@ class OptAuc(OpenSchedule, EmbeddingRanker, StreamedFit):
     """
 
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 15, "block": 128}
-
-    learning_rate: float = 0.2
-    max_norm: float = 1.15
-    row_length: float = 1.0
-    average: int = 6
-    patience: int = 5
-    step: str = "adagrad"
-    schedule: str = "open"
-    bias: float = 0.7
 
     def _recipe(self) -> dict[str, Any]:
         return {"loss": Loss.LOGISTIC, "negatives": Negatives.UNIFORM}

@@ -11,14 +11,13 @@ import scipy.sparse as sp
 from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
 from visterm.models.ranking.base import pass_over_children
-from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
+from visterm.models.ranking.embedding_ranking import DRAW_LIMITS
 from visterm.models.ranking.open_schedule import OpenSchedule
 from visterm.models.ranking.recipe import SAMPLERS
-from visterm.models.ranking.streamed_fit import StreamedFit
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Wsabie(OpenSchedule, EmbeddingRanker, StreamedFit):
+class Wsabie(OpenSchedule):
     """Joint embedding of images and tags that puts the right tags on top (WARP loss).
 
     Training visits pairs (image, true tag y) in random order, and draws other tags until one, ȳ, violates the margin:
@@ -31,8 +30,7 @@ class Wsabie(OpenSchedule, EmbeddingRanker, StreamedFit):
     tags are never drawn; explicit negatives are tags like any other that it does not have. With a single tag there is
     nothing to rank, and nothing is learned.
 
-    With the default settings training finds its own length (`OpenSchedule` says how). They were chosen on held-out rows
-    of photos (visterms, blobs and features of a network), of texts and of images known only by number. The paper's are
+    With the default settings training finds its own length (`OpenSchedule` says how). The paper's are
     ``step="sgd", schedule="constant", learning_rate=0.0015, max_norm=0.7, row_length=6, bias=0, standardize=False``.
 
     Parameters
@@ -69,14 +67,6 @@ class Wsabie(OpenSchedule, EmbeddingRanker, StreamedFit):
 
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 8, "block": 128}
 
-    learning_rate: float = 0.2
-    max_norm: float = 1.15
-    row_length: float = 1.0
-    average: int = 6
-    patience: int = 5
-    step: str = "adagrad"
-    schedule: str = "open"
-    bias: float = 0.7
     weight: str = "harmonic"
     truncate: int = 10
     sampler: str = "draws"
