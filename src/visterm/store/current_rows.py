@@ -339,7 +339,8 @@ class ArrayPart(Part):
         if places is None and len(self.hidden):
             places = self.visible
         rows = self.rows if places is None else self.rows[places]
-        return np.asarray(rows @ Q.T, np.float32)
+        with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
+            return np.asarray(rows @ Q.T, np.float32)
 
     def _best_places(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
         if isinstance(self.rows, np.ndarray):
