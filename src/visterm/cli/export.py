@@ -25,6 +25,7 @@ EXAMPLES = (
     ("visterm export catalogue --to xmp --undo", "remove them again"),
     ("visterm export catalogue --for immich", "write what Immich reads"),
     ("visterm export run photos --to csv -o tags.csv -k 3", "a table, without a catalogue"),
+    ("visterm export run --to onnx -o model", "the run itself, as one ONNX graph"),
 )
 
 
@@ -40,7 +41,7 @@ def export(
         str | None,
         options.output_option(
             help="xmp: a file beside each photo; embed: into the photos, with exiftool; txt: a text file beside each; "
-            "csv or jsonl: one table, -o FILE [default: xmp]."
+            "csv or jsonl: one table, -o FILE; onnx: a run as one graph, -o FOLDER [default: xmp]."
         ),
     ] = None,
     program: Annotated[
@@ -48,11 +49,12 @@ def export(
         options.output_option(
             "--for",
             help="Write where a program reads: lightroom, digikam, darktable, immich or photoprism."
-            " It takes the place of --to.",
+            " It takes the place of --to. With --to onnx, photoprism is a model for PhotoPrism.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, options.output_option("-o", "--out", help="With --to csv or jsonl: the file to write.")
+        Path | None,
+        options.output_option("-o", "--out", help="With csv or jsonl: the file to write; with onnx: the folder."),
     ] = None,
     min_confidence: Annotated[
         float | None,
@@ -99,8 +101,12 @@ def export(
     """Write tags where other programs find them.
 
     Writes people's tags and confident predictions. visterm adds tags, marks them as its own, and keeps what people
-    wrote. The exit code is 3 if photos were skipped.
+    wrote. With --to onnx, it writes a run's network, model and confidences as one graph instead. The exit code is 3 if
+    photos were skipped.
     """
+    if to == "onnx":
+        _export_model(source, images, program, out, json=json)
+        return
     from visterm.library.export.items import Parents
     from visterm.library.export.profiles import profile_of
     from visterm.library.export.sources import Limits, open_source
@@ -139,6 +145,25 @@ def export(
     if json and dry_run:
         emit({"totals": {**counts, "skipped": len(bad)}})
     raise typer.Exit(list_skipped(bad, skipped))
+
+
+def _export_model(run: Path, images: Path | None, program: str | None, out: Path | None, *, json: bool) -> None:
+    """Write a run as one ONNX graph, for any program or for PhotoPrism."""
+    from visterm.library.export.onnx_model import check_runtime, export_model
+    from visterm.library.export.photoprism_model import export_photoprism_model
+    from visterm.tagging.tagger import Tagger
+
+    if images is not None or out is None:
+        raise UserError("--to onnx writes a run into a folder: visterm export RUN --to onnx -o FOLDER")
+    if program not in (None, "photoprism"):
+        raise UserError(f"--for is '{program}'; with --to onnx expected photoprism, or leave --for out.")
+    check_runtime()
+    tagger = Tagger.load(run)
+    graph = (export_model if program is None else export_photoprism_model)(tagger, out)
+    if json:
+        emit({"folder": str(out), "tags": len(tagger.vocabulary), "bytes": len(graph.content), "views": graph.n_views})
+    tags = count_of(len(tagger.vocabulary), "tag")
+    say(f"Wrote {out}: {tags}, {len(graph.content) / 1e6:.1f} MB. Its README.md says how to use it.")
 
 
 def _check(

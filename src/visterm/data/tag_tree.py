@@ -212,6 +212,20 @@ class TreeColumns:
         found[..., self._parents] = np.maximum.reduceat(values[..., under.indices], under.indptr[:-1], axis=-1)
         return found
 
+    def write_steps(self, steps: Any, values: str) -> str:
+        """Add the steps of `raised` to an ONNX graph; `values` and the result are tensors, (n_images, n_tags)."""
+        n_tags, n_parents = len(self.below.indptr) - 1, len(self._parents)
+        if not n_parents:
+            return values
+        lists = np.split(self._under.indices, self._under.indptr[1:-1])
+        width = max(map(len, lists))
+        under = np.stack([np.pad(tags, (0, width - len(tags)), mode="edge") for tags in lists]).astype(np.int64)
+        best = steps.add("MaxPool", steps.columns(values, under), kernel_shape=[width])
+        best = steps.add("Reshape", best, np.array([-1, n_parents]))
+        chosen = np.arange(n_tags)
+        chosen[self._parents] = n_tags + np.arange(n_parents)
+        return str(steps.columns(steps.add("Concat", values, best, axis=1), chosen))
+
     def completed(self, Y: sp.csr_array) -> sp.csr_array:
         """Return tags of images, shape (n_images, n_tags) and above 0, with all tags above them.
 

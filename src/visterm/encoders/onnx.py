@@ -32,6 +32,7 @@ from visterm.encoders.networks import (
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
 from visterm.encoders.onnx_settings import check_settings, settings_beside
+from visterm.encoders.onnx_writing import Steps
 from visterm.encoders.places import Places
 
 if TYPE_CHECKING:
@@ -171,6 +172,26 @@ class Onnx(NetworkEncoder):
         network = self._open_file(self._found())
         photo = read_image(image, max_side=self._max_side)
         return map_places(self, photo, network.preparation, onnx_maps(network))
+
+    def write_steps(
+        self, before: Steps, after: Steps, pictures: str, *, n_views: int, floats: bool = False
+    ) -> tuple[OnnxNetwork, str]:
+        """Add the steps from pictures to feature rows around those of the network; return it, and the rows' tensor.
+
+        `pictures` is a tensor (n_views · n_photos, height, width, 3): the pictures of a photo follow each other. They
+        are uint8, or with `floats` float32 from 0 to 255.
+        """
+        check_fitted(self)
+        network, width = self._open_file(self._found()), len(self.centre_)
+        rows = network.write_steps(before, after, pictures, floats=floats)
+        if n_views > 1:
+            views = after.add("Reshape", rows, np.array([-1, n_views, width]))
+            mean = after.add("MatMul", np.full((1, n_views), 1 / n_views), views)
+            rows = after.add("Reshape", mean, np.array([-1, width]))
+        if self.rooted_:
+            rows = after.add("Mul", after.add("Sign", rows), after.add("Sqrt", after.add("Abs", rows)))
+        rows = after.add("Sub", rows, self.centre_)
+        return network, after.unit(rows, width) if self.normalise else rows
 
     @property
     def reads_texts(self) -> bool:

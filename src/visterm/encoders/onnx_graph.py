@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from visterm.core.errors import StorageError, UserError
 from visterm.encoders.network_file import network_hash, read_network
@@ -39,9 +39,17 @@ class Node(NamedTuple):
     outputs: list[str]
 
 
+class Field(NamedTuple):
+    """One field of a message."""
+
+    number: int
+    value: Any  # A memoryview of bytes, or a whole number; 0 for numbers of fixed length, which nobody here reads
+    raw: Any  # The memoryview of all of it, with its key
+
+
 def nodes(model: bytes) -> Iterator[Node]:
     """Yield the steps of the graph in an ONNX file. Raises StorageError if the file breaks off."""
-    with _refusing_broken():
+    with refusing_broken():
         for graph in _parts(memoryview(model), _GRAPH):
             for node in _parts(graph, _NODE):
                 ops = _texts(node, _NODE_OP)
@@ -84,8 +92,8 @@ def giving_out(model: bytes, names: Sequence[str]) -> bytes:
     Protocol buffers merge the parts of a message that stand in several places, so that what is put behind the file
     adds to its graph.
     """
-    outputs = b"".join(_field(_OUTPUT, _field(_NAME, name.encode())) for name in names)
-    return model + _field(_GRAPH, outputs) if names else model
+    outputs = b"".join(bytes_field(_OUTPUT, bytes_field(_NAME, name.encode())) for name in names)
+    return model + bytes_field(_GRAPH, outputs) if names else model
 
 
 def onnx_hash(path: str | os.PathLike[str]) -> str:
@@ -95,7 +103,7 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
     network is trained on. Raises StorageError if one of the files is missing, or the network's is not ONNX.
     """
     own = network_hash(path)
-    beside = _weight_files(os.path.abspath(path), own)
+    beside = weight_files(path)
     if not beside:
         return own
     digest = hashlib.sha256(own.encode())
@@ -107,11 +115,19 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
+def weight_files(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names, relative to a network, of the files that hold weights of it, sorted.
+
+    Raises StorageError if the file is missing, or is not ONNX.
+    """
+    return _weight_files(os.path.abspath(path), network_hash(path))
+
+
 @lru_cache(maxsize=64)
 def _weight_files(path: str, sha256: str) -> list[str]:
     """Return the names, relative to a network of this content, of the files that hold weights of it, sorted."""
     try:
-        with _refusing_broken():
+        with refusing_broken():
             return sorted(
                 {
                     value
@@ -127,7 +143,7 @@ def _weight_files(path: str, sha256: str) -> list[str]:
 
 
 @contextmanager
-def _refusing_broken() -> Iterator[None]:
+def refusing_broken() -> Iterator[None]:
     """Turn what goes wrong in a message that breaks off into an error."""
     try:
         yield
@@ -141,23 +157,32 @@ def _texts(message: memoryview, number: int) -> list[str]:
 
 def _parts(message: memoryview, requested: int) -> Iterator[memoryview]:
     """Yield the contents of all fields of one number that hold bytes; IndexError where the message breaks off."""
+    for field in fields(message):
+        if field.number == requested and isinstance(field.value, memoryview):
+            yield field.value
+
+
+def fields(message: memoryview) -> Iterator[Field]:
+    """Yield the fields of a message in their order; IndexError where it breaks off."""
     at = 0
     while at < len(message):
+        start = at
         key, at = _varint(message, at)
         number, kind = key >> 3, key & 7
+        value: Any = 0
         if kind == _VARINT:
-            _, at = _varint(message, at)
+            value, at = _varint(message, at)
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4
         elif kind == _BYTES:
             length, at = _varint(message, at)
             if at + length > len(message):
                 raise IndexError
-            if number == requested:
-                yield message[at : at + length]
+            value = message[at : at + length]
             at += length
         else:
             raise IndexError
+        yield Field(number, value, message[start:at])
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
@@ -172,11 +197,15 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _field(number: int, content: bytes) -> bytes:
-    """Write one field of bytes; numbers are below 16."""
-    length, coded = len(content), bytearray()
-    while length >= 0x80:
-        coded.append(length & 0x7F | 0x80)
-        length >>= 7
-    coded.append(length)
-    return bytes([number << 3 | _BYTES]) + bytes(coded) + content
+def bytes_field(number: int, content: bytes) -> bytes:
+    """Write one field of bytes."""
+    return written_number(number << 3 | _BYTES) + written_number(len(content)) + content
+
+
+def written_number(value: int) -> bytes:
+    """Write a number, 0 or more, of seven bits a byte."""
+    coded = bytearray()
+    while value >= 0x80:
+        coded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*coded, value])

@@ -19,6 +19,7 @@ from visterm.core.registry import unknown
 from visterm.encoders.network_file import missing, read_network
 from visterm.encoders.onnx_graph import before_classes, giving_out
 from visterm.encoders.onnx_settings import as_layout, settings_inside
+from visterm.encoders.onnx_writing import Steps
 from visterm.encoders.pooling import channels_last, pooled
 from visterm.encoders.preparation import Preparation, as_size
 
@@ -36,7 +37,7 @@ PROVIDERS: Final = {
 TOGETHER: Final = 4
 """Pictures that go through a network together on the processor, if that leaves their rows as they are."""
 CPU: Final = "CPUExecutionProvider"
-_OPEN_ERRORS = (
+OPEN_ERRORS = (
     ort_errors.Fail,
     ort_errors.InvalidArgument,
     ort_errors.InvalidGraph,
@@ -130,7 +131,7 @@ class OnnxNetwork:
         drawn[-1] //= 8  # of another range than the rest
         try:
             return np.array_equal(self._run(drawn), np.concatenate([self._run(picture[None]) for picture in drawn]))
-        except (*_OPEN_ERRORS, DataError):  # it takes one alone, though it does not say so
+        except (*OPEN_ERRORS, DataError):  # it takes one alone, though it does not say so
             return False
 
     def _run(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -152,11 +153,58 @@ class OnnxNetwork:
 
         These are `n_pictures`, or as many as the network takes at a time.
         """
-        what, last = f"The output '{self.output}' of {self.path}", self._map_layout == "channels_last"
-        if self._map_layout is None and out.ndim == 4:
-            axes, size = out.shape[1:], self.preparation.size
-            last = channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, what=what)
+        what, last = f"The output '{self.output}' of {self.path}", out.ndim == 4 and self._are_last(out)
         return pooled(out, n_pictures or self._batch, what, channels_last=last, pooling=self.pooling)
+
+    def file_content(self) -> bytes:
+        """Return the network's file as it is."""
+        return read_network(self.path)
+
+    def write_steps(self, before: Steps, after: Steps, pictures: str, *, floats: bool) -> str:
+        """Add the steps around the network's own: from pictures of 0 to 255 to what goes in, and from what comes out.
+
+        `pictures` is a tensor (n, height, width, 3) of uint8, or with `floats` of float32. Returns the name of the
+        rows, (n, n_features).
+        """
+        found, x = self.preparation, pictures
+        if self.dtype is np.uint8:
+            x = before.add("Cast", x, to_type=np.uint8) if floats else x
+        else:
+            x = before.add("Mul", x if floats else before.add("Cast", x, to_type=np.float32), found.scale)
+            x = before.add("Div", before.add("Sub", x, np.array(found.mean)), np.array(found.std))
+        x = x if found.colours == "RGB" else before.columns(x, np.array([2, 1, 0]), axis=3)
+        x = before.add("Cast", x, to_type=np.float16) if self.dtype is np.float16 else x
+        x = x if self.channels_last else before.add("Transpose", x, perm=[0, 3, 1, 2])
+        before.add("Identity", x, to=self._input)
+        drawn = np.zeros((*found.size, 3), np.uint8)
+        out = np.asarray(self._session.run([self.output], self.feed(drawn))[0])
+        rows, width = after.add("Cast", self.output, to_type=np.float32), out.shape[-1]
+        if out.ndim == 3 and self.pooling in ("class", "both"):
+            first = after.columns(rows, np.array(0))
+            if self.pooling == "class":
+                return first
+            rest = _averaged(after, after.columns(rows, np.arange(1, out.shape[1])), [0, 2, 1], width)
+            return after.add("Concat", first, rest, axis=1)
+        if out.ndim == 3:
+            return _averaged(after, rows, [0, 2, 1], width)
+        if out.ndim == 4:
+            last = self._are_last(out)
+            return _averaged(after, rows, [0, 3, 1, 2] if last else None, width if last else out.shape[1])
+        return rows
+
+    def _are_last(self, maps: NDArray[Any]) -> bool:
+        """Return whether maps, the output of some pictures, are (n, height, width, channels)."""
+        if self._map_layout is not None:
+            return self._map_layout == "channels_last"
+        axes, size = maps.shape[1:], self.preparation.size
+        what = f"The output '{self.output}' of {self.path}"
+        return channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, what=what)
+
+
+def _averaged(steps: Steps, maps: str, turned: list[int] | None, width: int) -> str:
+    """Average maps or tokens, whose axes are first `turned` so that channels are the second: (n, width)."""
+    maps = maps if turned is None else steps.add("Transpose", maps, perm=turned)
+    return steps.add("Reshape", steps.add("GlobalAveragePool", maps), np.array([-1, width]))
 
 
 def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> ort.InferenceSession:
@@ -175,7 +223,7 @@ def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> 
         options.add_session_config_entry(FOLDER_OF_WEIGHTS, os.path.dirname(os.path.abspath(path)))
     try:
         session = ort.InferenceSession(path if model is None else model, options, providers=providers)
-    except _OPEN_ERRORS as error:
+    except OPEN_ERRORS as error:
         reason = " ".join(str(error).split())
         raise StorageError(f"{path} cannot be opened as an ONNX network: {reason}") from error
     if device != "auto" and session.get_providers()[0] != providers[0]:  # onnxruntime goes on without, with a warning

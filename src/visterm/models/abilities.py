@@ -118,6 +118,18 @@ class GivesProbabilities(Protocol):
 
 
 @runtime_checkable
+class WritesSteps(Protocol):
+    """Writes its scores as steps of an ONNX graph (`visterm.encoders.onnx_writing.Steps`)."""
+
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features, the tensor `x` (n_images, n_features), to scores; return their tensor's name.
+
+        Scores are those of all tags, (n_images, n_tags), as `decision_function` returns them. Raises UserError if a
+        setting keeps it from that, such as a kernel with training images.
+        """
+
+
+@runtime_checkable
 class HoldsOut(Protocol):
     """Holds images out of a first fit to choose when to stop, and keeps how that fit scored them."""
 

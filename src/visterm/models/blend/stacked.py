@@ -10,9 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
+from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
+from visterm.models.abilities import WritesSteps
 from visterm.models.base import Annotator
 
 
@@ -37,6 +39,28 @@ class Blend(Annotator):
             if "n_jobs" in member.get_params(deep=False):
                 member.set_params(n_jobs=self.n_jobs)
         return self
+
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says.
+
+        Raises UserError if a member that has weight cannot write its own.
+        """
+        blend: Any = self
+        last: Any = blend.tag_rows_[:, [-1]]
+        scores = (last.toarray() if sp.issparse(last) else last).ravel()
+        factors, read = getattr(blend, "tag_factors_", 1.0), getattr(blend, "columns_", None)
+        for place in np.flatnonzero(blend.weights_ > 0):
+            member = blend.members_[place]
+            if not isinstance(member, WritesSteps):
+                raise UserError(
+                    f"The blend '{MODELS.name_of(blend)}' asks the model '{MODELS.name_of(member)}', whose scores "
+                    "cannot be written as a graph. Name models that can, for example --model ridge, or --model "
+                    'ensemble --set \'members=[["ridge", {}], ["wsabie", {}]]\'.'
+                )
+            columns = x if read is None or not read[place][0] else steps.columns(x, np.arange(*read[place][1:3]))
+            weight = blend.weights_[place] / blend.scales_[place] * factors
+            scores = steps.add("Add", steps.add("Mul", member.write_steps(steps, columns), weight), scores)
+        return str(scores)
 
 
 def check_stacked(

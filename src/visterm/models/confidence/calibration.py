@@ -126,6 +126,18 @@ class Calibration(NamedTuple):
         """Return P(tag | image) for scores of all tags, shape (..., n_tags), or of those of `tags`, of any shape."""
         return np.exp(log_sigmoid(self.odds(scores, tags)))
 
+    def write_steps(self, steps: Any, scores: str) -> str:
+        """Add the steps from scores of all tags to confidences to an ONNX graph; return their tensor's name."""
+        odds = steps.add("Add", steps.add("Mul", scores, self.slope), self.offset)
+        if self.bend != Bend():
+            high = steps.add("Mul", steps.add("Softplus", odds), self.bend.high)
+            low = steps.add("Mul", steps.add("Softplus", steps.add("Neg", odds)), self.bend.low)
+            odds = steps.add("Add", steps.add("Sub", high, low), self.bend.shift)
+        if self.doubt is not None:  # as `doubted`, with one logarithm taken out of the sum
+            above = steps.add("Add", steps.add("Mul", odds, 1 - GROWTH), np.log(np.maximum(self.doubt, TINY)))
+            odds = steps.add("Sub", odds, steps.add("Softplus", above))
+        return str(steps.add("Sigmoid", odds))
+
     def log_confidences(self, scores: Any, tags: Any, signs: Any, certain: NDArray[np.bool_] | None = None) -> Doubles:
         """Return the log of P(all words, no excluded one | image), by which search ranks images: float64, (n_images,).
 

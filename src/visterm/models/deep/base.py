@@ -175,6 +175,14 @@ class DeepTagger(DeepSettings, EpochAnnotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         return through_layers(X, self.scale_, self._layers())
 
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says."""
+        first, *others = self._layers()
+        hidden = steps.affine(x, first.weights * np.float32(self.scale_), first.offsets)
+        for layer in others:
+            hidden = steps.affine(steps.add("Relu", hidden), layer.weights, layer.offsets)
+        return str(steps.affine(hidden, self.tag_rows_.T))
+
     def _layers(self) -> list[Layer]:
         return [Layer(getattr(self, f"weights_{i}_"), getattr(self, f"offsets_{i}_")) for i in range(self.n_layers_)]
 

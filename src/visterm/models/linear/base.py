@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,6 +54,12 @@ class LinearAnnotator(LinearScores):
             ones = np.ones((X.shape[0], 1), np.float32)
             return sp.csr_array(sp.hstack([X, ones], format="csr")) if sp.issparse(X) else np.hstack([X, ones])
         return np.asarray(product(X, self.weights_) + self.intercept_, np.float32)
+
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says."""
+        if hasattr(self, "tag_rows_"):
+            return str(steps.affine(x, self.tag_rows_[:, :-1].T, self.tag_rows_[:, -1]))
+        return str(steps.affine(x, self.weights_, self.intercept_))
 
     def _check_learned(self) -> None:
         super()._check_learned()

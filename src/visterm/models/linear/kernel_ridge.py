@@ -121,6 +121,16 @@ class KernelRidge(Annotator):
         scores += self.frequencies_
         return scores
 
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says: with the landmarks, features of photos."""
+        landmarks: Any = self.rows_
+        landmarks = landmarks.toarray() if sp.issparse(landmarks) else landmarks
+        rows = steps.unit(x, self.n_features_in_)
+        lengths = steps.add("Add", steps.squares(rows, self.n_features_in_), np.square(landmarks).sum(axis=1))
+        distances = steps.add("Sub", lengths, steps.affine(rows, 2 * landmarks.T))
+        kernel = steps.add("Exp", steps.add("Mul", distances, -self.gamma_ / self.width_))
+        return str(steps.affine(kernel, self.dual_, self.frequencies_))
+
     def _kernel(self, A: Matrix, B: Matrix) -> Doubles:
         """Return the kernel of rows of unit length."""
         return np.asarray(np.exp(squared_distances(A, B) * (-self.gamma_ / self.width_)))

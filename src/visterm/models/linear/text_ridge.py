@@ -272,6 +272,10 @@ class TextRidge(LinearAnnotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         return super()._image_rows(_unit(X))
 
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says."""
+        return super().write_steps(steps, steps.unit(x, self.n_features_in_))
+
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         weights, bias = super()._scorer(x, tag)
         length = float(np.sqrt(_lengths_squared(x)[0]))

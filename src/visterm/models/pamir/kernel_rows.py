@@ -91,6 +91,12 @@ class KernelAnnotator(LinearAnnotator):
         if not kept and n_inputs != self.n_features_in_:
             raise DataError(f"There are weights of {n_inputs} features; expected {self.n_features_in_}")
 
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says."""
+        if self.kernel != "linear":
+            raise UserError(f"With kernel='{self.kernel}' scores are no sum over features. Use kernel='linear'.")
+        return super().write_steps(steps, x)
+
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         if self.kernel in KEPT_KERNELS:
             raise UserError(f"With kernel='{self.kernel}' scores are no sum over features. Use kernel='linear'.")

@@ -105,6 +105,17 @@ class EmbeddingAnnotator(LinearScores):
         squares: NDArray[np.float64] = np.einsum("ij,ij->i", spread, spread, dtype=np.float64)
         return np.sqrt(self.damping_ + squares)[:, None]
 
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says."""
+        V, dim = self.tag_rows_, self.image_map_.shape[1]
+        rows = steps.affine(x, self.image_map_)
+        scores = steps.affine(rows, V[:, :dim].T, self.constant_ * V[:, dim:].sum(axis=1))
+        if hasattr(self, "tag_spread_"):
+            constant = self.constant_ * self.tag_spread_[dim:].sum(axis=0)
+            squares = steps.squares(steps.affine(rows, self.tag_spread_[:dim], constant), V.shape[1])
+            scores = steps.add("Div", scores, steps.add("Sqrt", steps.add("Add", squares, self.damping_)))
+        return str(scores)
+
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         dim = self.image_map_.shape[1]
         row = self.tag_rows_[tag].astype(np.float64)

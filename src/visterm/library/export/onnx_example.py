@@ -1,0 +1,95 @@
+"""Tag photos with an exported graph: `python tag_photo.py PHOTO ...`. It needs onnxruntime, Pillow and NumPy alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from PIL import Image, ImageOps
+
+HERE = Path(__file__).parent
+
+
+def read_photo(path: str, max_side: int) -> Image.Image:
+    """Read a photo upright, with its longest side reduced to `max_side` as visterm does before all else."""
+    photo = Image.open(path)
+    across, down = photo.size
+    share = min(1.0, max_side / max(across, down))
+    size = max(1, round(across * share)), max(1, round(down * share))
+    photo.draft(None, size)  # JPEG alone can be decoded smaller
+    turned = photo.getexif()
+    rgb = photo.convert("RGB")
+    rgb = rgb if rgb.size == size else rgb.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
+    rgb.info["exif"] = turned.tobytes()
+    return ImageOps.exif_transpose(rgb)
+
+
+def pictures_of(photo: Image.Image, prepared: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+    """Return what the network is shown of a photo: uint8 arrays of its height and width."""
+    height, width = prepared["size"]
+    resample = Image.Resampling[prepared["interpolation"].upper()]
+    across, down = photo.size
+    crop = (prepared["crop"] or 1) if prepared["views"] == "trained" else 1
+    if prepared["views"] == "trained" and prepared["resize"] is not None:
+        return [_trained(photo, prepared, resample)]
+    if prepared["views"] == "trained" and prepared["crop"] is None:
+        return [np.asarray(photo.resize((width, height), resample))]
+    wide, high = min(across, down * width / height), min(down, across * height / width)  # the largest that fits
+    if crop == 1 and (wide, high) == (across, down):
+        return [np.asarray(photo.resize((width, height), resample))] * len(prepared["places"])
+    found = []
+    for place in prepared["places"]:  # None is the whole photo, 0 its start, 1 its end
+        left, top = (0, 0) if place is None else ((across - wide * crop) * place, (down - high * crop) * place)
+        right, bottom = (across, down) if place is None else (left + wide * crop, top + high * crop)
+        box = left, top, min(right, across), min(bottom, down)
+        found.append(np.asarray(photo.resize((width, height), resample, box=box)))
+    return found
+
+
+def _trained(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resampling) -> np.ndarray[Any, Any]:
+    """Return the one picture of a network whose resizing is known to the pixel."""
+    height, width = prepared["size"]
+    across, down = photo.size
+    if prepared["resize"] == "squash":
+        return np.asarray(photo.resize((width, height), resample))
+    if prepared["resize"] == "pad":
+        ratio = max(down / height, across / width)
+        size = round(across / ratio), round(down / ratio)
+        left, top = -((width - size[0]) // 2), -((height - size[1]) // 2)
+    else:
+        whole = int if prepared["resize"] == "shortest_floor" else round
+        if height == width:
+            short = round(height / (prepared["crop"] or 1))
+            long = int(short * max(across, down) / min(across, down))
+            size = (short, long) if across <= down else (long, short)
+        else:
+            shown = min(down / height, across / width) * (prepared["crop"] or 1)
+            size = round(across / shown), round(down / shown)
+        left, top = whole((size[0] - width) / 2), whole((size[1] - height) / 2)
+    found = Image.new("RGB", (width, height), (round(prepared["fill"]),) * 3)
+    found.paste(photo.resize(size, resample), (-left, -top))
+    return np.asarray(found)
+
+
+def main(photos: list[str]) -> None:
+    """Print the five best tags of each photo."""
+    prepared = json.loads((HERE / "preparation.json").read_text(encoding="utf-8"))
+    labels = (HERE / "labels.txt").read_text(encoding="utf-8").splitlines()
+    session = onnxruntime.InferenceSession(HERE / "model.onnx")
+    for path in photos:
+        pictures = np.stack(pictures_of(read_photo(path, prepared["max_side"]), prepared))
+        found = dict(
+            zip(prepared["outputs"], session.run(list(prepared["outputs"]), {"pictures": pictures}), strict=True)
+        )
+        scores: Any = found["scores"]
+        shown: Any = found.get("confidences", scores)
+        best = np.argsort(-scores[0], kind="stable")[:5]
+        print(path, ", ".join(f"{labels[tag]} {shown[0][tag]:.4f}" for tag in best), sep=": ")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

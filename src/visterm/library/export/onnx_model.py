@@ -1,0 +1,220 @@
+"""A run as one ONNX graph: pictures in, scores and confidences of all tags out, with what a program needs beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import asdict
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.errors import MissingExtraError, StorageError, UserError
+from visterm.core.persist import whole_folder
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.encoders.onnx_graph import weight_files
+from visterm.encoders.onnx_writing import Steps, around_network, check_file_size
+from visterm.encoders.preparation import VIEWS, Preparation, views_of
+from visterm.models.abilities import WritesSteps
+from visterm.tagging.tagger import Tagger
+
+PICTURES, SCORES, CONFIDENCES = "pictures", "scores", "confidences"  # What goes in, and what comes out
+MODEL, LABELS, PREPARATION, EXAMPLE, README = (
+    "model.onnx",
+    "labels.txt",
+    "preparation.json",
+    "tag_photo.py",
+    "README.md",
+)
+SAME = 1e-4  # How far the graph may be from the run, on pictures that were drawn to compare them
+N_DRAWN = 4
+
+
+class Graph(NamedTuple):
+    """A run written as a graph."""
+
+    content: bytes
+    preparation: Preparation
+    network: str  # The file of the run's network
+    outputs: list[str]
+    n_views: int
+
+
+def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
+    """Write a run as an ONNX graph, and compare it with the run on a few drawn pictures.
+
+    It takes pictures of uint8, (photos · views, height, width, 3), and gives the scores of all tags, (photos, n_tags),
+    and their confidences, if the run has any. With `for_photoprism`, it takes one picture a photo as float32 from 0 to
+    255, and gives one distribution: the confidences and, behind them, what they leave of 1, together divided by their
+    sum, which is 1 unless the confidences are more.
+
+    Raises UserError if the encoder is not a network in an ONNX file, the model's scores cannot be written as steps, or
+    the network computes other rows for several photos than for one.
+    """
+    tagger._refuse_unfitted()
+    encoder, model = _parts(tagger, for_photoprism)
+    n_views = 1 if for_photoprism else len(VIEWS[encoder.views])
+    before, after = Steps("before"), Steps("after")
+    network, rows = encoder.write_steps(before, after, PICTURES, n_views=n_views, floats=for_photoprism)
+    scores = model.write_steps(after, rows)
+    confidences = None if tagger.calibration is None else tagger.calibration.write_steps(after, scores)
+    if tagger.tree is not None:
+        scores = tagger.tree.write_steps(after, scores)
+        confidences = None if confidences is None else tagger.tree.write_steps(after, confidences)
+    n_tags, outputs = len(tagger.vocabulary), []
+    if for_photoprism and confidences is not None:
+        total = after.affine(confidences, np.ones((n_tags, 1)))
+        confidences = after.add("Concat", confidences, after.add("Relu", after.add("Sub", 1.0, total)), axis=1)
+        confidences = after.add("Div", confidences, after.affine(confidences, np.ones((n_tags + 1, 1))))
+    for name, tensor in ((CONFIDENCES, confidences), (SCORES, None if for_photoprism else scores)):
+        if tensor is not None:
+            outputs.append(after.add("Identity", tensor, to=name))
+    width, kind = n_tags + for_photoprism, "float32" if for_photoprism else "uint8"
+    metadata = {"visterm.version": version("visterm"), "visterm.run": tagger.fingerprint}
+    for n in ("pictures", n_views):  # a network that was made for one picture may take several, or may not
+        given = PICTURES, kind, [n, *network.preparation.size, 3]
+        made = [(name, width) for name in outputs]
+        content = around_network(network.file_content(), before, after, given, made, metadata)
+        check_file_size(content)
+        found = Graph(content, network.preparation, network.path, outputs, n_views)
+        if _is_same(tagger, found, 1 if n == n_views else N_DRAWN, for_photoprism=for_photoprism):
+            return found
+    raise UserError(
+        f"The network {network.path} computes other rows for {n_views} pictures together than for each alone, so that "
+        "no graph is the same as this run. Fit the run with one picture a photo (--encoder-set views=whole)."
+    )
+
+
+def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
+    """Return the encoder and the model of a run, if both can be written as steps."""
+    encoder, model = ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
+    if encoder != "onnx":
+        raise UserError(
+            f"The encoder of this run is '{encoder}', and only a network in an ONNX file can be exported as one. Fit "
+            "the run with such a network: --encoder onnx:FILE, or one of `visterm encoders`."
+        )
+    if not isinstance(tagger.model, WritesSteps):
+        raise UserError(
+            f"The model of this run is '{model}', whose scores cannot be written as a graph: it compares a photo with "
+            "the training photos, or counts. Fit a model of vectors: --model ridge, or wsabie."
+        )
+    if for_photoprism and tagger.calibration is None:
+        raise UserError(
+            "PhotoPrism takes confidences, and this run has none. Fit it again with at least 100 tagged photos."
+        )
+    return tagger.encoder, tagger.model
+
+
+def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: bool) -> bool:
+    """Return whether a graph gives drawn pictures what the run gives them; False also where it cannot take them."""
+    from visterm.encoders.onnx_network import OPEN_ERRORS, open_session
+
+    height, width = graph.preparation.size
+    drawn = np.random.default_rng(0).integers(0, 256, (n_photos, height, 2 * width, 3), np.uint8)
+    drawn[-1] //= 8  # of another range than the rest
+    encoder: Any = copy(tagger.encoder)
+    if for_photoprism:
+        encoder.views = "whole"
+    scores, chances = tagger.scored(encoder.encode(list(drawn)).rows)
+    expected: dict[str, Any] = {SCORES: scores, CONFIDENCES: chances}
+    if for_photoprism and chances is not None:
+        rest = np.maximum(1 - chances.sum(axis=1, keepdims=True), 0)
+        whole = np.hstack([chances, rest])
+        expected[CONFIDENCES] = whole / whole.sum(axis=1, keepdims=True)
+    views = (views_of(photo, graph.preparation, encoder.views) for photo in drawn)
+    shown: NDArray[Any] = np.stack([*chain.from_iterable(views)])
+    session = open_session(graph.network, graph.content)
+    try:
+        found = session.run(graph.outputs, {PICTURES: shown.astype(np.float32) if for_photoprism else shown})
+    except OPEN_ERRORS:
+        return False
+    return all(
+        values.shape == np.shape(expected[name])
+        and bool(np.allclose(values, expected[name], atol=SAME * max(1.0, float(np.abs(values).max())), rtol=0))
+        for name, values in zip(graph.outputs, found, strict=True)
+    )
+
+
+def export_model(tagger: Tagger, out: Path) -> Graph:
+    """Write a folder with a run as one graph: `MODEL`, `LABELS`, and how to prepare photos.
+
+    Raises what `graph_of` and `new_model_folder` raise.
+    """
+    graph = graph_of(tagger)
+    encoder: Any = tagger.encoder
+    with new_model_folder(out) as folder:
+        write_graph(graph, folder / MODEL)
+        write_labels(folder / LABELS, tagger.vocabulary.tags)
+        facts = {
+            "input": {"name": PICTURES, "shape": ["photos × views", *graph.preparation.size, 3], "type": "uint8"},
+            "outputs": {name: ["photos", len(tagger.vocabulary)] for name in graph.outputs},
+            "views": encoder.views,
+            "places": list(VIEWS[encoder.views]),
+            "max_side": encoder.reading_side,
+            **asdict(graph.preparation),
+        }
+        (folder / PREPARATION).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / EXAMPLE)
+        (folder / README).write_text(_readme(tagger, graph), encoding="utf-8")
+    return graph
+
+
+@contextmanager
+def new_model_folder(out: Path) -> Iterator[Path]:
+    """Yield a folder to write into that is at `out` in the end, whole; refuse a place where something is."""
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise StorageError(f"{out} is there already, and nothing is replaced. Choose another folder with -o.")
+    with whole_folder(out) as folder:
+        yield folder
+
+
+def write_graph(graph: Graph, path: Path) -> None:
+    """Write a graph, and beside it the files in which its network keeps weights, if it does."""
+    path.write_bytes(graph.content)
+    for name in weight_files(graph.network):
+        if os.path.basename(name) != name:
+            raise StorageError(f"{graph.network} keeps weights in {name}; expected a file in the same folder.")
+        shutil.copyfile(Path(graph.network).parent / name, path.parent / name)
+
+
+def write_labels(path: Path, labels: list[str]) -> None:
+    """Write names of tags, one a line, in the order of the graph's outputs; line ends inside become spaces."""
+    path.write_text("".join(f"{' '.join(label.splitlines())}\n" for label in labels), encoding="utf-8")
+
+
+def check_runtime() -> None:
+    """Raise MissingExtraError if graphs cannot be compared with their runs here."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("--to onnx needs onnxruntime. Install it with: pip install 'visterm[onnx]'") from error
+
+
+def _readme(tagger: Tagger, graph: Graph) -> str:
+    height, width = graph.preparation.size
+    several = "" if graph.n_views == 1 else f" {graph.n_views} pictures that follow each other are one photo."
+    confidences = "" if CONFIDENCES not in graph.outputs else (
+        f"- `{CONFIDENCES}`: how likely each tag is right, 0 to 1\n"
+    )  # fmt: skip
+    return f"""# Tags of a photo library, as one ONNX graph
+
+Exported by visterm {version("visterm")} from the run {tagger.fingerprint}.
+
+`{MODEL}` takes `{PICTURES}`, uint8 of shape (n, {height}, {width}, 3) in red, green and blue, 0 to 255.{several}
+The colours are normalised in the graph. It gives, for each photo, a number for each line of `{LABELS}`:
+
+{confidences}- `{SCORES}`: what tags are ranked by, the highest first
+
+How a photo becomes pictures stands in `{PREPARATION}`, and as code in `{EXAMPLE}`, which needs onnxruntime, Pillow
+and NumPy, and nothing of visterm:
+
+    python {EXAMPLE} photo.jpg
+"""
