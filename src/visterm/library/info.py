@@ -283,7 +283,7 @@ def _of_event(event: Event, runs: Sequence[StoredRun]) -> str:
     told = ", ".join(
         f"{name.replace('_', ' ')}: {said.get(value, value) if isinstance(value, bool | str) else value}"
         for name, value in event.details.items()
-        if value not in (None, "")
+        if value not in (None, "") and not isinstance(value, list)
     )
     return told or "nothing new"
 

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -161,11 +162,18 @@ class Event(NamedTuple):
 class History(Table):
     """The table of what was done to a catalogue."""
 
-    def note(self, what: str, **details: Any) -> None:
-        """Write down what was done."""
-        self._database.write(
-            "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
-        )
+    def note(self, what: str, **details: Any) -> int:
+        """Write down what was done, and return the number of the entry."""
+        with self._database.transaction() as connection:
+            made = connection.execute(
+                "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
+            )
+        return int(made.lastrowid or 0)
+
+    def get(self, number: int) -> Event | None:
+        """Return one entry; None if there is none of this number."""
+        found = self._database.rows("SELECT id, at, what, details FROM history WHERE id = ?", (number,))
+        return _events(found)[0] if found else None
 
     def details_of(self, what: str) -> list[dict[str, Any]]:
         """Return the details of all entries of a kind, the oldest first."""
@@ -177,7 +185,7 @@ class History(Table):
             "SELECT id, at, what, details FROM history WHERE what IN (SELECT value FROM json_each(?)) ORDER BY id",
             (json_text(kinds),),
         )
-        return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]
+        return _events(found)
 
     def latest(self, limit: int = 50, *, before: int | None = None) -> list[Event]:
         """List what was done, the newest first; `before` is the last id of the page before."""
@@ -185,4 +193,9 @@ class History(Table):
             "SELECT id, at, what, details FROM history WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?",
             (before, limit),
         )
-        return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]
+        return _events(found)
+
+
+def _events(found: Iterable[tuple[int, str, str, str]]) -> list[Event]:
+    """Return rows of the table as entries."""
+    return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]

@@ -15,13 +15,13 @@ from starlette.responses import RedirectResponse, Response
 
 import visterm
 from visterm.core.errors import VistermError
-from visterm.web.api import about, images, jobs, search, tags, vision
+from visterm.web.api import about, images, jobs, search, steps, tags, vision
 from visterm.web.body_limit import BodyLimit
 from visterm.web.errors import as_refused
 from visterm.web.figures import Member
 from visterm.web.label_studio import router as label_studio
 from visterm.web.metrics import Counting
-from visterm.web.pages import files, library, picture, review
+from visterm.web.pages import chosen, files, library, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import error_page, render
@@ -70,12 +70,12 @@ def create_app(
     app.state.service = service
     for kind in (HTTPException, RequestValidationError, VistermError):
         app.add_exception_handler(kind, answer_error)
-    for part in (search, images, about, tags, jobs, vision):
+    for part in (search, images, steps, about, tags, jobs, vision):
         refusing = [] if part is about else [Depends(refuse_unknown)]  # whoever checks health may add what it likes
         app.include_router(part.router, prefix=PREFIX, dependencies=refusing)
     app.include_router(label_studio)
     app.include_router(router)
-    for page in (search_page, picture, review, tags_page, library, files):
+    for page in (search_page, picture, chosen, review, tags_page, library, files):
         app.include_router(page.router, include_in_schema=False)
     most, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
     app.add_middleware(BodyLimit, bodies=service.bodies, most=most, seconds=seconds)  # the innermost layer comes first

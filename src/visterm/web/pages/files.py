@@ -1,4 +1,4 @@
-"""The style sheet, the script and the icon: read once, with addresses that change with their content."""
+"""The style sheet, the scripts and the icon: read once, with addresses that change with their content."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ router = APIRouter(include_in_schema=False)
 TYPES = {
     "visterm.css": "text/css; charset=utf-8",
     "visterm.js": "text/javascript; charset=utf-8",
+    "choose.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 

@@ -62,7 +62,9 @@ async def search_page(request: Request, service: Shared) -> Response:
     expands = form.q and not form.start and (len(relations.part_of) or len(relations.is_a))
     related = local("/related", q=form.q) if expands else None
     facts = await service.searching.run(_facts, catalogue)
-    return render("search.html", query=form.q, form=form, results=results, related=related, **facts)
+    return render(
+        "search.html", query=form.q, form=form, results=results, related=related, words=_words(form, results), **facts
+    )
 
 
 @router.get("/related")
@@ -82,7 +84,8 @@ async def by_picture(request: Request, service: Shared) -> Response:
     items = await service.searching.run(shown, service.catalogue, found.hits)
     results = Results(items, ["Photos similar to yours, which isn't stored."], None)
     facts = await service.searching.run(_facts, service.catalogue)
-    return render("search.html", query="", form=SearchForm(like="sent"), results=results, related=None, **facts)
+    form = SearchForm(like="sent")
+    return render("search.html", query="", form=form, results=results, related=None, words=[], **facts)
 
 
 def shown(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[Shown]:
@@ -145,6 +148,12 @@ def _facts(catalogue: Catalogue) -> dict[str, Any]:
         }
 
     return catalogue.stored.database.keep("facts", compute)
+
+
+def _words(form: SearchForm, results: Results) -> list[str]:
+    """Return the tags that a search is for: its words without a minus, and those of its filters."""
+    words = [share.word for item in results.shown[:1] for share in item.shares if share.wanted]
+    return list(dict.fromkeys([*words, *_tags(form.predicted), *_tags(form.tag)]))
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[Shown]]]:

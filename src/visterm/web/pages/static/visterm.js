@@ -109,6 +109,7 @@
     const wasTyping = document.activeElement.id;
     try {
       put(one(into || inside), await part(form.getAttribute("action"), { method: "POST", body }), Boolean(inside));
+      document.dispatchEvent(new CustomEvent("visterm:done", { detail: { into: into || inside } }));
       if (into === "#picture-tags") {
         lastSaid = { tag: body.get("tag"), do: body.get("do") };
         if (wasTyping === "new-tag") one("#new-tag").focus();
@@ -512,5 +513,6 @@
     if (page === "Review" && event.key === "h") hideHeat();
   });
 
+  window.visterm = { one, all, tell, part, put, fill, focused, step, columns };
   wake(document.body);
 })();
