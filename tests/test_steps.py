@@ -35,7 +35,11 @@ def client(path):
 
 def all_said(catalogue):
     return {
-        record.id: (catalogue.image(record.id).given, catalogue.image(record.id).verdicts, record.reviewed is not None)
+        record.id: (
+            catalogue.stored.tags.given(record.id),
+            catalogue.image(record.id).verdicts,
+            record.reviewed is not None,
+        )
         for record in catalogue.records
     }
 

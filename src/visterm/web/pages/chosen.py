@@ -32,7 +32,7 @@ SAID = {
 @router.post("/chosen")
 @takes(MEDIUM)
 async def change_chosen(request: Request, service: Shared) -> Response:
-    """Say one thing of a tag of the chosen photos: give, take, right or wrong."""
+    """Store what is said of a tag of the chosen photos: give, take, right or wrong."""
     async with request.form(max_files=0, max_fields=MOST_PHOTOS + 10) as form:
         ids = [str(value) for value in form.getlist("image")]
         do, tag, word = (str(form.get(name, "")) for name in ("do", "tag", "word"))

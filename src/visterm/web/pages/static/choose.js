@@ -97,7 +97,10 @@
       }
     }
     if (did === "give" || did === "take") tag.value = "";
-    if (document.activeElement === document.body) tag.blur();
+    if (bar.contains(document.activeElement) || document.activeElement === document.body) {
+      const hit = chosen()[0]?.closest("li"); // back to the photos, where keys act on all that are chosen
+      if (hit) one("a", hit).focus({ preventScroll: true });
+    }
     const facets = one("#facets");
     const list = facets && one(":scope > :not(summary)", facets);
     if (!list || list.dataset.open) return; // not unfolded yet: it will be counted then
