@@ -15,9 +15,10 @@ from tiny_scenes import scene
 from visterm import Tagger
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.data.corpus import Corpus
+from visterm.data.images import data_uri
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.evaluate_run import write_report
-from visterm.evaluation.html_report import SMALL_THUMBNAIL, Report, data_uri
+from visterm.evaluation.html_report import SMALL_THUMBNAIL, Report
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.evaluation.report.annotation import N_PICTURES, annotation_page
 from visterm.evaluation.report.charts import Series, bar_chart, line_chart

@@ -128,7 +128,7 @@ def test_backslashes_of_windows_are_slashes(images):
     [
         ("t.csv", "", "has no rows"),
         ("t.csv", "image,tags\n", "has no rows"),
-        ("t.csv", "name,tags\n1.jpg,sea\n", r"named 'file_name' or 'image'; .*: name, tags.*--image-column"),
+        ("t.csv", "name,tags\n1.jpg,sea\n", r"named 'file_name' or 'image' or 'path'; .*: name, tags.*--image-column"),
         ("t.csv", "image,words\n1.jpg,sea\n", r"named 'tags' or 'labels' or 'tag'; .*: image, words.*--tags-column"),
         ("t.csv", "1.jpg,sea\n2.jpg,sky\n", r"its columns are: 1\.jpg, sea"),
         ("t.csv", "image,tags\n1.jpg,sea,sky\n", r"t\.csv, line 2: 3 fields, but the first line names 2"),

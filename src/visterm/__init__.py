@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from visterm.core.errors import VistermError
     from visterm.core.types import Hit, Ranking, Tag
     from visterm.core.vocabulary import Vocabulary
+    from visterm.data.frames import to_frame
+    from visterm.evaluation.evaluate_run import evaluate
     from visterm.library.catalogue import Catalogue
+    from visterm.metrics.scorer import scorer
     from visterm.tagging.relations import WordRelations
     from visterm.tagging.tagger import Tagger, fit
 
@@ -22,12 +25,18 @@ _EXPORTS = {
     "VistermError": "visterm.core.errors",
     "Vocabulary": "visterm.core.vocabulary",
     "WordRelations": "visterm.tagging.relations",
+    "evaluate": "visterm.evaluation.evaluate_run",
     "fit": "visterm.tagging.tagger",
+    "scorer": "visterm.metrics.scorer",
+    "to_frame": "visterm.data.frames",
 }
 _ROOMS = ("encoders", "models")
 """Rooms whose classes are public: `visterm.models.Wsabie`."""
 
-__all__ = ["Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations", "fit"]
+__all__ = [
+    "Catalogue", "Hit", "Ranking", "Tag", "Tagger", "VistermError", "Vocabulary", "WordRelations", "evaluate", "fit",
+    "scorer", "to_frame",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -95,7 +95,7 @@ TagFile = Annotated[
         show_default=True,
     ),
 ]
-ImageColumn = Annotated[str | None, input_option(help="Column of file names [default: file_name or image].")]
+ImageColumn = Annotated[str | None, input_option(help="Column of file names [default: file_name, image or path].")]
 TagsColumn = Annotated[str | None, input_option(help="Column of tags [default: tags, labels or tag].")]
 Separator = Annotated[
     str | None,

@@ -13,11 +13,13 @@ from visterm.core.errors import ShapeError, TagFileError, UnknownNameError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import checked_lists
 from visterm.core.wording import count_of
+from visterm.data.frames import Table
 from visterm.data.image_folders import hidden_remarks, images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
 from visterm.data.images import ImageLike
-from visterm.data.tag_files import KEYWORDS, TableOptions, find_tags, read_tag_table
+from visterm.data.tag_files import KEYWORDS, TableOptions, TagSource, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagRecord, TagsFound, merged_by_image, record, split_name
+from visterm.data.tag_formats.tables import table_records
 
 LEFT_OUT = "Left out: "  # How the remark on images without tags begins
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
@@ -49,7 +51,7 @@ class EncodedBefore(Protocol):
 class Corpus:
     """Images with what is known of each; the lists that belong to images have one entry each."""
 
-    images: list[ImageLike]  # Paths, or uint8 arrays (height, width, 3)
+    images: list[ImageLike]  # Paths, Pillow images or uint8 arrays (height, width, 3)
     names: list[str]  # As in the tag file, or paths inside the image folder
     # Tags that are given, and those that are explicitly not there
     tags: list[list[str]]
@@ -76,9 +78,7 @@ class Corpus:
             raise ShapeError(f"A corpus needs one entry an image in each list, not {sizes}.")
 
     @classmethod
-    def read(
-        cls, images: str | os.PathLike[str], tags: str | os.PathLike[str] = "auto", **options: Unpack[TableOptions]
-    ) -> Self:
+    def read(cls, images: str | os.PathLike[str], tags: TagSource = "auto", **options: Unpack[TableOptions]) -> Self:
         """Read a folder of images and its tags.
 
         `tags` and the options are those of `find_tags`. A row belongs to the file with its path, or to the one file
@@ -92,8 +92,8 @@ class Corpus:
         hidden: list[str] = []
         paths = images_in(folder, hidden=hidden)
         corpus = cls.joined(folder, paths, find_tags(tags, folder, **options))
-        source = os.fspath(tags)
-        source = source if source in (KEYWORDS, "auto") or is_remote(source) else os.path.abspath(source)
+        source = os.fspath(tags) if isinstance(tags, str | os.PathLike) else ""
+        source = source if source in ("", KEYWORDS, "auto") or is_remote(source) else os.path.abspath(source)
         return replace(corpus, source=source, remarks=[*corpus.remarks, *hidden_remarks(hidden)])
 
     @classmethod
@@ -173,12 +173,24 @@ class Corpus:
         )  # fmt: skip
 
     @classmethod
-    def read_names(cls, tags: str | os.PathLike[str], **options: Unpack[TableOptions]) -> Self:
+    def of_table(cls, table: Table, **options: Unpack[TableOptions]) -> Self:
+        """Make a corpus of a DataFrame or a list of dicts that name photos, or hold them as pixels, with their tags.
+
+        Options are those of `read`, and rows of one image are joined. Raises TagFileError if a column is missing, or
+        cannot be understood.
+        """
+        images, records = table_records(table, **options)
+        first = {row.image: image for row, image in zip(reversed(records), reversed(images), strict=True)}
+        rows = merged_by_image(records)
+        return cls._of_records((first[row.image] for row in rows), rows)
+
+    @classmethod
+    def read_names(cls, tags: TagSource, **options: Unpack[TableOptions]) -> Self:
         """Read a table of tags alone, for images that are known only by name or number; no image is looked for.
 
-        The table is CSV, TSV or JSON lines; options are those of `read`. The rows of one image are joined: one row a
-        pair of image and tag will do. Splits are those of the tags: an image with tags in two splits has an entry in
-        each. Raises TagFileError if there is no such file, or it cannot be understood.
+        The table is CSV, TSV or JSON lines, a DataFrame or a list of dicts; options are those of `read`. The rows of
+        one image are joined: one row a pair of image and tag will do. Splits are those of the tags: an image with tags
+        in two splits has an entry in each. Raises TagFileError if there is no such file, or it cannot be understood.
         """
         rows = merged_by_image(read_tag_table(tags, **options), split_by_split=True)
         return cls._of_records((row.image for row in rows), rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import os
 import re
@@ -30,10 +31,11 @@ from visterm.data.pillow import is_heic, opened_image, pillow_silenced, readable
 from visterm.data.pixels import orientation_of, reduced_size, resized, upright_rgb
 from visterm.data.raw import is_raw, raw_preview
 
-ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"
+ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image"
 
 IN_FLIGHT = 3  # Images being decoded or waiting to be taken, for each thread, unless more are requested
 START_OF_SCAN = b"\xff\xda"
+QUALITY = 82  # Of thumbnails within a page
 MOST_SCANS = 100  # Scans of a progressive JPEG: cameras and programs write about ten
 _REASON_LENGTH = 160
 _TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's words
@@ -50,7 +52,8 @@ class Decoded(NamedTuple):
 def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.uint8]:
     """Read one image as upright RGB, uint8 of shape (height, width, 3).
 
-    A path may be an address in an object store; such an array is checked and returned. The longest side is reduced to
+    A path may be an address in an object store; such an array is checked and returned, and a Pillow image is left as
+    it is. The longest side is reduced to
     `max_side` pixels; images are never enlarged. The content decides the format, whatever the file's suffix; but of a
     RAW file, known by its suffix, the preview inside is read. EXIF orientation is applied, transparent parts come out
     on white, deep images are scaled to 8 bits, and of an animation the first frame is read.
@@ -63,10 +66,11 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
         raise DataError(f"max_side is {max_side!r}; expected None or a whole number of pixels, 1 or more.")
     if isinstance(image, np.ndarray):
         return _checked_array(image, max_side)
+    if isinstance(image, Image.Image):
+        return _of_pillow(image, max_side)
     if not isinstance(image, str | os.PathLike):
         raise DataError(
-            f"An image is a path or an array of uint8 (height, width, 3), not {type(image).__name__}. "
-            "Turn a Pillow image into an array with numpy.asarray(image.convert('RGB'))."
+            f"An image is a path, a Pillow image or an array of uint8 (height, width, 3), not {type(image).__name__}."
         )
     path = os.fspath(image)
     return _pixels(path, fetch(path) if is_remote(path) else None, max_side)
@@ -80,12 +84,26 @@ def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | Non
     return _pixels(name, content, max_side)
 
 
+def data_uri(image: ImageLike, max_side: int) -> str | None:
+    """Return an image as a ``data:`` address for a page, or None if it cannot be read (any more).
+
+    The name of an image that is known only by name is a file that is not there. `max_side` is in pixels.
+    """
+    try:
+        pixels = Image.fromarray(read_image(image, max_side=max_side))
+    except ImageError:
+        return None
+    buffer = BytesIO()
+    pixels.save(buffer, "JPEG", quality=QUALITY)
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
 def decode_images(
     images: Iterable[ImageLike], *, max_side: int | None = None, n_jobs: int | None = None, ahead: int = 0
 ) -> Iterator[Decoded | Skipped]:
     """Read many images in a few threads, in order, in memory that does not grow with their number.
 
-    Images are paths or uint8 arrays (height, width, 3); `max_side` is that of `read_image`. Yields one `Decoded` or
+    Images are as `read_image` takes them; `max_side` is that of `read_image`. Yields one `Decoded` or
     `Skipped` for each. While the caller is busy with what it took, the threads go on until `ahead` images, or 3 a
     thread if that is more, wait for it: encoders ask for a batch, which is read while the one before is encoded. The
     results are the same for any number of threads. With 1 there is no other thread: each image is read when the caller
@@ -174,6 +192,15 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
         # Pillow's plugins raise whatever hostile bytes lead them to (OSError, SyntaxError, struct.error, IndexError,
         # OverflowError, ...): one broken file must not stop a run, so each becomes an entry of the skipped images.
         raise ImageError(path, _reason(error)) from error
+
+
+def _of_pillow(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
+    """Decode an image that Pillow has opened, without a change to it."""
+    try:
+        with pillow_silenced():
+            return upright_rgb(image.copy(), max_side)
+    except Exception as error:  # a file that Pillow opened, and reads only now: as in _pixels
+        raise ImageError(str(getattr(image, "filename", "") or "image"), _reason(error)) from error
 
 
 def _opened(path: str, file: BinaryIO) -> Image.Image:

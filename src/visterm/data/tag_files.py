@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from visterm.core.errors import DataError, NoTagsError, TagFileError, UserError
 from visterm.core.files import why_no_file
 from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
+from visterm.data.frames import as_table
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import STANDARD, TagRecord, TagsFound, merged_by_image, record, split_name
 from visterm.data.tag_formats.separators import separator_pattern
-from visterm.data.tag_formats.tables import read_table
+from visterm.data.tag_formats.tables import read_table, table_records
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
 from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
@@ -28,11 +29,15 @@ KEYWORDS = "xmp"  # What stands for the keywords in XMP files beside the images 
 OTHER_SOURCES = f", a folder of .txt files, '{KEYWORDS}' or 'auto'"
 
 
+TagSource: TypeAlias = Any
+"""A path, a DataFrame, or a list of dicts."""
+
+
 class TableOptions(TypedDict, total=False):
     """How tables and texts of tags are read; None is as if it were left out."""
 
-    # Columns of a table to use instead of "file_name" or "image", and of "tags", "labels" or "tag". With them, "auto"
-    # looks for tables only.
+    # Columns of a table to use instead of "file_name", "image" or "path", and of "tags", "labels" or "tag". With them,
+    # "auto" looks for tables only.
     image_column: str | None
     tags_column: str | None
     user_column: str | None
@@ -41,16 +46,14 @@ class TableOptions(TypedDict, total=False):
     separator: str | None  # What separates tags in a text, see `Splitter` and `separator_pattern`
 
 
-def find_tags(
-    source: str | os.PathLike[str], images: str | os.PathLike[str], **options: Unpack[TableOptions]
-) -> TagsFound:
+def find_tags(source: TagSource, images: str | os.PathLike[str], **options: Unpack[TableOptions]) -> TagsFound:
     """Read the tags of a folder of images, and say where they were found; `options` are those of `TableOptions`.
 
-    The source is a CSV, TSV or JSON-lines file; a folder that has a ``.txt`` for each image; ``"xmp"`` for the keywords
-    in XMP files beside the images and in the images; or ``"auto"`` to take the first of these that the image folder
-    has: ``metadata.jsonl`` or ``metadata.csv`` (or one in each sub-folder: names begin there, and a sub-folder "train"
-    or "test" is a split), a ``.txt`` beside each image, an ``.xmp`` beside an image (then all keywords), a folder a
-    tag, keywords in the images.
+    The source is a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts; a folder that has a ``.txt`` for each
+    image; ``"xmp"`` for the keywords in XMP files beside the images and in the images; or ``"auto"`` to take the first
+    of these that the image folder has: ``metadata.jsonl`` or ``metadata.csv`` (or one in each sub-folder: names begin
+    there, and a sub-folder "train" or "test" is a split), a ``.txt`` beside each image, an ``.xmp`` beside an image
+    (then all keywords), a folder a tag, keywords in the images.
 
     Returns a record for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
     Raises TagFileError if nothing of the kind is there, or it cannot be understood.
@@ -58,6 +61,8 @@ def find_tags(
     separator = options.get("separator")
     if separator is not None:
         separator_pattern(separator)  # refuses one that can't be used
+    if not isinstance(source, str | os.PathLike):
+        return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
     folder = as_path(images)
     if is_remote(folder) and not as_path(source).is_file():
         raise TagFileError(
@@ -113,11 +118,13 @@ def find_tags(
     )
 
 
-def read_tag_table(source: str | os.PathLike[str], **options: Unpack[TableOptions]) -> list[TagRecord]:
-    """Read a CSV, TSV or JSON-lines file, a record for each of its rows.
+def read_tag_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRecord]:
+    """Read a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts: a record for each of its rows.
 
     Raises TagFileError if there is no such file, or it cannot be understood.
     """
+    if (table := as_table(source)) is not None:
+        return table_records(table, **options)[1]
     path = as_path(source)
     if not path.is_file():
         raise TagFileError(

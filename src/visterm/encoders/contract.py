@@ -21,6 +21,7 @@ from visterm.core.packing import json_params
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
+from visterm.data.frames import listed
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -88,13 +89,15 @@ class AnyEncoder(Estimator, ABC):
         Parameters
         ----------
         images : sequence
-            Paths or uint8 arrays (height, width, 3); of an encoder that reads names, texts, paths or whole numbers.
+            Paths, Pillow images or uint8 arrays (height, width, 3), also as a Series or the only column of a DataFrame;
+            of an encoder that reads names, texts, paths or whole numbers.
         y : ignored
         skip_unreadable : bool
             Leave out images that cannot be read (`encode` lists them) instead of raising `ImageError`.
         progress : Progress
             Shows each image and step.
         """
+        images = listed(images)
         if len(images) == 0:
             raise DataError(f"{type(self).__name__} was given no images to learn from; at least 1 is needed.")
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
@@ -131,6 +134,7 @@ class AnyEncoder(Estimator, ABC):
         Raises ImageError if one cannot be read (`encode` skips and lists such images instead); DataError if the encoder
         reads names, and does not know one.
         """
+        images = listed(images)
         rows, _, skipped = self.encode(images)
         if skipped:
             self.refuse_unknown(images)
@@ -143,6 +147,7 @@ class AnyEncoder(Estimator, ABC):
         Returns the rows, the positions of their images, and the images skipped with reasons. Raises DataError if the
         encoder reads names, and is given pixels.
         """
+        images = listed(images)
         if not hasattr(self, "fitted_") and self._learns():
             check_fitted(self)
         self.check_allowed()

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.persist import check_target, new_folder, write_json
 from visterm.core.progress import SILENT, Progress, Say, silent
+from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
+from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_files import TableOptions
 from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers
@@ -27,7 +29,7 @@ from visterm.evaluation.report.results import (
     query_summary,
 )
 from visterm.evaluation.report.tables import BAND_METRICS, band_summary, precision_summary
-from visterm.features.training_rows import read_corpus
+from visterm.features.training_rows import Photos, read_corpus
 from visterm.metrics import check_metrics
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.fit_input import plan_streaming
@@ -47,10 +49,10 @@ OF_TAGS = "tags"  # In place of a file of queries: queries are made from tags
 class EvaluateRequest:
     """What to measure, on what, and what to write. Each option of ``visterm evaluate`` is a field."""
 
-    runs: Sequence[str | os.PathLike[str]]
-    """The run to measure; then others, compared with it on the images that all can read."""
+    runs: Sequence[Tagger | str | os.PathLike[str]]
+    """The run to measure, open or as a path; then others, compared with it on the images that all can read."""
     images: Any = None  # A folder of images, or features folders; None where the tag file names the images
-    tags: str | os.PathLike[str] = "auto"  # A tag file, or ``"auto"``
+    tags: Any = "auto"  # A tag file, ``"auto"``, or tags as `Tagger.fit` takes them
     split: str | None = None  # Measure on these rows only; None: on those of the split "test", if there are splits
     # How the tag file is written, see `Corpus.read`
     image_column: str | None = None
@@ -98,14 +100,71 @@ class EvaluateRequest:
         return {"image_column": self.image_column, "tags_column": self.tags_column, "separator": self.separator}
 
 
-class Measured(NamedTuple):
-    """What was measured."""
-
+class _Measured(NamedTuple):
     values: dict[str, Any]
     """Of the first run: each metric with its value, and what was measured apart (bands, precision)."""
     summary: dict[str, Any] | None
     """Of all runs, with intervals and comparisons; None of a single run where no intervals were asked for."""
     skipped: list[Skipped]  # The images that could not be read
+
+
+class Measured(Framed, _Measured):
+    """What was measured.
+
+    As a DataFrame (`to_pandas`, `to_polars`) it has a row for each metric of each run: ``run``, for searches ``kind``
+    of query, ``metric``, ``mean``, and the ends of its 95 % interval, ``low`` and ``high``, where it has one.
+    """
+
+    __slots__ = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each metric of each run."""
+        if self.summary is None:
+            return [{"metric": name, "mean": mean} for name, mean in self.values.items() if isinstance(mean, float)]
+        return [
+            {"run": run["run"], **({} if kind is None else {"kind": kind}), "metric": name, **figures}
+            for run in self.summary["runs"]
+            for kind, metrics in ({None: run["metrics"]} if "metrics" in run else run["kinds"]).items()
+            for name, figures in metrics.items()
+            if isinstance(figures, dict)
+        ]
+
+
+def evaluate(
+    runs: Tagger | str | os.PathLike[str] | Sequence[Any],
+    images: Photos | None = None,
+    tags: Any = "auto",
+    *,
+    say: Say = silent,
+    progress: Progress = SILENT,
+    **request: Any,
+) -> Measured:
+    """Measure one or more runs on photos whose tags are known, as ``visterm evaluate`` does.
+
+    Parameters
+    ----------
+    runs : Tagger or path, or a sequence of them
+        The first is compared with the others.
+    images, tags, say, progress
+        As in `Tagger.fit`; rows of the split "test" are measured, if there are splits.
+    **request
+        All else that `EvaluateRequest` has: `metrics`, `queries`, `split`, `precision`, `report`, and so on.
+
+    Raises
+    ------
+    UserError
+        If options do not go together.
+    DataError
+        If there is nothing to measure on.
+
+    Examples
+    --------
+    >>> visterm.evaluate(tagger, frame).to_pandas()  # doctest: +SKIP
+    """
+    for name in request.keys() - EvaluateRequest.__dataclass_fields__.keys():
+        raise UserError(unknown("setting of visterm.evaluate", name, list(EvaluateRequest.__dataclass_fields__)))
+    several: Any = runs if isinstance(runs, list | tuple) else [runs]
+    return evaluate_run(EvaluateRequest(runs=several, images=images, tags=tags, **request), say=say, progress=progress)
 
 
 def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progress = SILENT) -> Measured:
@@ -127,7 +186,7 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
                 f"{given[0]} needs the features of all photos in memory, and these are streamed. Leave it out, or "
                 "allow more memory (--memory)."
             )
-    taggers = [Tagger.load(path, n_jobs=request.n_jobs) for path in request.runs]
+    taggers = [run if isinstance(run, Tagger) else Tagger.load(run, n_jobs=request.n_jobs) for run in request.runs]
     if request.precision is not None:
         for tagger in taggers:  # refuse a run without confidences before images are read
             cutoff_of(tagger.calibration, precision=request.precision)
@@ -164,7 +223,7 @@ def _measure_annotation(
 ) -> Measured:
     from visterm.evaluation.report.annotation import annotation_page
 
-    names, report = [str(run) for run in request.runs], request.report
+    names, report = _names(taggers, request), request.report
     metrics = _metrics(request, say, tree=any(tagger.tree is not None for tagger in taggers))
     needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
     found = evaluate_taggers(
@@ -198,7 +257,7 @@ def _measure_queries(
 ) -> Measured:
     from visterm.evaluation.report.queries import query_page
 
-    names, report = [str(run) for run in request.runs], request.report
+    names, report = _names(taggers, request), request.report
     found = evaluate_queries(
         taggers, corpus, queries,
         learned=learned_part(everything), max_words=request.max_words or None, combine=request.combine,
@@ -223,9 +282,9 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     """Measure a run on features that do not fit in memory, with files on the way beside the run."""
     from visterm.evaluation.streamed import evaluate_streamed
 
-    [run] = request.runs
+    [run] = _names([tagger], request)
     metrics = _metrics(request, say)
-    beside = Path(run).absolute().parent
+    beside = Path(tagger.path or run).absolute().parent
     found = evaluate_streamed(
         tagger, request.images, request.tags, metrics,
         work=beside if os.access(beside, os.W_OK) else None, split=request.split,
@@ -234,9 +293,15 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     for line in found.remarks:
         say(line)
     _say_what_was_left_out(found, 1, len(tagger.vocabulary), say)
-    _warn_of_learned([str(run)], [found.learned], found.images, say)
+    _warn_of_learned([run], [found.learned], found.images, say)
     values = {name: value.mean for name, value in found.values.items()}
-    return Measured(values, found.summary(str(run), len(tagger.vocabulary)), found.skipped)
+    return Measured(values, found.summary(run, len(tagger.vocabulary)), found.skipped)
+
+
+def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:
+    """Return what runs are called: by their paths as they were given, or if they are open by those of their files."""
+    pairs = enumerate(zip(taggers, request.runs, strict=True), 1)
+    return [tagger.path or f"run {n}" if tagger is run else str(run) for n, (tagger, run) in pairs]
 
 
 def _metrics(request: EvaluateRequest, say: Say, *, tree: bool = False) -> list[str]:
@@ -246,7 +311,7 @@ def _metrics(request: EvaluateRequest, say: Say, *, tree: bool = False) -> list[
         return [*DEFAULT_METRICS, *([SIBLING_METRIC] if isa is not None else []), *(TREE_METRICS if tree else ())]
     if isa is not None and "psib" not in {found.name for found, _ in check_metrics(named, siblings=True).values()}:
         say(f"--isa changes none of {', '.join(named)}: siblings count for psib@k only. Add --metric {SIBLING_METRIC}.")
-    return list(named)
+    return [named] if isinstance(named, str) else list(named)
 
 
 def _say_what_was_left_out(

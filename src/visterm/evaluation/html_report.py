@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape as html_escape
@@ -11,21 +9,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image
-
-from visterm.core.errors import ImageError
 from visterm.core.types import Tag
 from visterm.core.wording import printable
 from visterm.core.writing import write_whole
 from visterm.data.corpus import Corpus
-from visterm.data.images import ImageLike, read_image
+from visterm.data.images import ImageLike, data_uri
 
 THUMBNAIL, SMALL_THUMBNAIL = 192, 160
 """Pixels of the longer side; a small one is a JPEG of some 6 kB, so that a page of many stays small."""
 
 STYLE = files("visterm.evaluation").joinpath("report.css").read_text(encoding="utf-8")
-
-QUALITY = 82
 
 
 class Cell(NamedTuple):
@@ -200,18 +193,3 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) 
 
 def _inside(cell: Cell) -> str:
     return escape(cell.text) + (f"<small>{escape(cell.note)}</small>" if cell.note else "")
-
-
-def data_uri(image: ImageLike, max_side: int) -> str | None:
-    """Return an image as a ``data:`` address for a page, or None if it cannot be read (any more).
-
-    The image is a path, or uint8 of shape (height, width, 3); the name of an image that is known only by name is a file
-    that is not there. `max_side` is in pixels.
-    """
-    try:
-        pixels = Image.fromarray(read_image(image, max_side=max_side))
-    except ImageError:
-        return None
-    buffer = io.BytesIO()
-    pixels.save(buffer, "JPEG", quality=QUALITY)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -105,7 +105,7 @@ class Features:
         names = sorted([*self._stored, *self._skipped])
         if tags is None:
             found = TagsFound([record(name, [], None) for name in names], [])
-        elif as_path(tags).is_file():
+        elif not isinstance(tags, str | os.PathLike) or as_path(tags).is_file():
             found = TagsFound(merged_by_image(read_tag_table(tags, **columns)), [])
         elif self.images.is_dir():
             found = find_tags(tags, self.images, **columns)

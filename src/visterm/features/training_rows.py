@@ -10,24 +10,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import scipy.sparse as sp
+from PIL import Image
 
 from visterm.core.checks import check_tags, identity_rows
-from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, UserError
+from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, TagFileError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus, EncodedBefore
+from visterm.data.frames import Table, as_table, listed
 from visterm.data.image_folders import find_images, no_images
 from visterm.data.tag_files import TableOptions
+from visterm.data.tag_formats.tables import TAGS_COLUMNS, find_column, image_cells, image_name, table_records
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import is_features
 
 if TYPE_CHECKING:
     from visterm.encoders.precomputed import NamesMatched
 
-Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any]"
+Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
+"""A file, a folder, or photos: paths, pixels or dicts in a sequence, a DataFrame with a column of them, or a Series."""
 
 FEW = 8  # Images that show how long rows are
 LEARNED, HELD_OUT = "train", "valid"  # The splits that are learned from, and that say when to stop
@@ -201,19 +205,17 @@ def _refuse_if_no_row(match: NamesMatched | None, corpus: Corpus) -> None:
         )
 
 
-def read_corpus(
-    encoder: AnyEncoder,
-    images: str | os.PathLike[str] | None,
-    tags: str | os.PathLike[str],
-    **columns: Unpack[TableOptions],
-) -> Corpus:
+def read_corpus(encoder: AnyEncoder, images: Photos | None, tags: Any, **columns: Unpack[TableOptions]) -> Corpus:
     """Read images and their tags, or the tags alone where the encoder looks only at names.
 
-    `images` is a folder of images, or a features folder in its place; the rest is as `Corpus.read` takes it. Raises
+    `images` is a folder of images, a features folder in its place, or as `as_corpus` takes them; the rest is as
+    `Corpus.read` takes it. Raises
     UserError if the encoder needs an image folder and there is none, or the other way round; DataError as `Corpus.read`
     and `Corpus.read_names` do.
     """
     name = ENCODERS.name_of(encoder)
+    if not isinstance(images, str | os.PathLike | None):
+        return with_row_remarks(encoder, as_corpus(images, tags, **columns))
     if images is not None and is_features(images):
         from visterm.features.stored import Features  # which loads pyarrow
 
@@ -238,38 +240,110 @@ def named_corpus(encoder: AnyEncoder, tags: Any) -> Corpus:
 
     Raises UserError if the encoder looks at pixels, or the tags are in no file.
     """
-    if not isinstance(tags, str | os.PathLike):
+    if not is_tag_source(tags):
         raise UserError("Without images, tags must be a file that names them; or pass names and a list of tags each.")
     return read_corpus(encoder, None, tags)
 
 
-def as_corpus(images: Photos, tags: Any) -> Corpus:
+def is_tag_source(tags: Any) -> bool:
+    """Return whether tags come with the names of their images: in a file, a DataFrame or a list of dicts."""
+    return isinstance(tags, str | os.PathLike) or as_table(tags) is not None
+
+
+def as_corpus(images: Photos, tags: Any = None, **columns: Unpack[TableOptions]) -> Corpus:
     """Return the corpus that is meant by a folder and a tag file, or by images and their tags side by side.
 
-    A features folder may stand in place of the image folder; `tags` may then be None.
+    A features folder may stand in place of the image folder, `tags` may then be None; or a DataFrame or a list of dicts
+    in place of both, with the columns that `Corpus.read` looks for. Tags side by side are as `tag_lists` takes them.
     """
     if isinstance(images, Corpus):
         return images
     if isinstance(images, str | os.PathLike) and is_features(images):
         from visterm.features.stored import Features
 
-        return Features(images).corpus(tags)
+        return Features(images).corpus(tags, **columns)
+    table, from_table = as_table(images), tags is None or (isinstance(tags, str) and tags == "auto")
+    if table is not None and from_table:
+        return Corpus.of_table(table, **columns)
+    if isinstance(images, str | os.PathLike) and is_tag_source(tags):
+        return Corpus.read(images, tags, **columns)
     if isinstance(tags, str | os.PathLike):
-        if not isinstance(images, str | os.PathLike):
-            raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")
-        return Corpus.read(images, tags)
-    names, items = as_images(images)
+        raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")
+    names, items = as_images(images, image_column=columns.get("image_column"))
+    tags = tag_lists(tags, columns.get("tags_column"), columns.get("separator"))
     if len(items) != len(tags):
         raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list of tags an image.")
     return Corpus.of(items, names, tags)
 
 
-def as_images(
-    images: Photos, *, hidden: list[str] | None = None, videos: bool = False
-) -> tuple[list[str], Sequence[Any]]:
-    """Return names and images: of a file, of a folder, or of a sequence of paths, numbers or arrays.
+def with_tags(images: Photos) -> Photos:
+    """Return a DataFrame or a list of dicts with a column of tags as a corpus, and anything else as it is."""
+    table = as_table(images)
+    if table is None or _column_of_tags(table, None) is None:
+        return images
+    return Corpus.of_table(table)
 
-    Hidden folders that were left out are appended to `hidden`. With `videos`, those of a folder are among them.
+
+def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None = None) -> Sequence[Any]:
+    """Return the tags of each image as lists; a tag that an image has not is written ``-tag``.
+
+    Parameters
+    ----------
+    tags
+        A list of tags for each image, as a list or a Series; a Series of texts, which are split as the cells of a tag
+        file are; a DataFrame with a column of either (`tags_column`, or as in a tag file); or a matrix (n_images,
+        n_tags), above 0: given, below 0: not there. Its tags are the columns of a frame, else their numbers: "0", "1".
+
+    Raises
+    ------
+    DataError
+        If they are none of these.
+    """
+    table = as_table(tags)
+    if table is not None and (name := _column_of_tags(table, tags_column)) is not None:
+        values = table.cells(name)
+    elif table is not None or sp.issparse(tags) or (getattr(tags, "ndim", 1) == 2 and tags.dtype.kind in "biuf"):
+        return _lists_of_matrix(tags, table)
+    else:
+        values = listed(tags)
+        if values is tags:
+            return values if isinstance(values, Sequence | np.ndarray) else list(values)
+    columns = {"image": list(range(len(values))), "tags": values}
+    records = table_records(Table(list(columns), columns.__getitem__), separator=separator)[1] if values else []
+    return [[*row.tags, *(f"-{tag}" for tag in row.negatives)] for row in records]
+
+
+def _column_of_tags(table: Table, tags_column: str | None) -> str | None:
+    wanted = TAGS_COLUMNS if tags_column is None else [tags_column]
+    return find_column(wanted, (name for name in table.names if isinstance(name, str)))
+
+
+def _lists_of_matrix(matrix: Any, table: Table | None) -> list[list[str]]:
+    """Return the tags of the rows of a matrix, which may be a table with a column for each tag."""
+    names = list(map(str, range(matrix.shape[1]) if table is None else table.names))
+    if table is not None:
+        columns = [table.cells(name) for name in table.names]
+        if any(not isinstance(cell, bool | int | float | np.number) for cells in columns for cell in cells):
+            raise TagFileError(
+                f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all of its "
+                f"columns are numbers, one a tag; its columns are: {', '.join(names)}. Say which holds the tags: "
+                "tags_column=NAME."
+            )
+        matrix = np.array(columns, np.float64).T
+    Y = check_tags(matrix, matrix.shape[0])
+    found: list[list[str]] = [[] for _ in range(Y.shape[0])]
+    for row, column, value in zip(*sp.find(Y), strict=True):
+        found[row].append(names[column] if value > 0 else f"-{names[column]}")
+    return found
+
+
+def as_images(
+    images: Photos, *, hidden: list[str] | None = None, videos: bool = False, image_column: str | None = None
+) -> tuple[list[str], Sequence[Any]]:
+    """Return names and images: of a file, of a folder, or of paths, numbers or pixels in a sequence or a DataFrame.
+
+    Hidden folders that were left out are appended to `hidden`. With `videos`, those of a folder are among them. The
+    images of a DataFrame or of a list of dicts are in its `image_column`, or where a tag file has them.
     """
     if isinstance(images, Corpus):
         return images.names, images.images
@@ -277,18 +351,23 @@ def as_images(
         folder, images = images, find_images(images, hidden=hidden, videos=videos)
         if not images:
             raise DataError(no_images(folder))
+    if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):
+        images = [images]
+    table = as_table(images)
+    images = listed(images) if table is None else image_cells(table, image_column)
     if not isinstance(images, Sequence | np.ndarray):
         raise DataError(
-            f"images is a {type(images).__name__}; expected a path, or a sequence of paths or uint8 arrays "
-            "(height, width, 3)."
+            f"images is a {type(images).__name__}; expected a path; a sequence or a Series of paths, Pillow images "
+            "or uint8 arrays (height, width, 3); or a DataFrame with a column of these."
         )
     names = []
-    for number, image in enumerate(images):
-        if isinstance(image, str | os.PathLike):
-            names.append(os.fspath(image))
-        else:
-            names.append(str(image) if isinstance(image, int | np.integer) else f"image {number}")
-    return names, images
+    items: Any = images
+    for number, image in enumerate(items):
+        name = image_name(image, number)
+        if name is None:
+            raise DataError(f"Image {number} is missing. Leave out the rows without an image.")
+        names.append(name)
+    return names, items
 
 
 def is_name(encoder: AnyEncoder, image: object) -> bool:

@@ -13,6 +13,7 @@ from visterm.core.jsonlines import write_skipped
 from visterm.core.persist import new_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK, Skipped
+from visterm.core.wording import count_of
 from visterm.library import earlier_runs as earlier
 from visterm.library import feedback
 from visterm.library.feedback import ImageView, TagCount
@@ -117,6 +118,10 @@ class Catalogue(Searchable):
     def __len__(self) -> int:
         """Return how many images can be searched."""
         return len(self.stored)
+
+    def __repr__(self) -> str:
+        place = "in memory" if self.stored.folder is None else f"in {self.stored.folder}"
+        return f"Catalogue of {count_of(len(self), 'photo')} {place}, searched by {self.tagger!r}"
 
     @property
     def records(self) -> Sequence[ImageRecord]:

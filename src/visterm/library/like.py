@@ -50,7 +50,7 @@ def id_of(searched: Searched, image: ImageLike) -> int | None:
 
     Raises DataError if no such image is there, nor a file; or two images have the name.
     """
-    if isinstance(image, np.ndarray):
+    if not isinstance(image, str | os.PathLike | int | np.integer):
         return None
     if isinstance(image, int | np.integer):
         if int(image) not in searched.current_rows().ids:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from visterm.core.errors import CorruptFileError, DataError, UserError
 from visterm.core.remote import as_path, is_remote, real_path
@@ -21,10 +22,11 @@ from visterm.data.corpus import Corpus
 from visterm.data.embedded import union
 from visterm.data.file_kinds import is_video
 from visterm.data.image_folders import find_images, hidden_remarks
+from visterm.data.images import read_image
 from visterm.data.sidecars import Sidecars, read_sidecar
 from visterm.data.tag_files import KEYWORDS
 from visterm.features.contents import is_features
-from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows
+from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows, with_tags
 from visterm.library.files import full_paths, is_inside
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.database import as_text
@@ -86,6 +88,7 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     The encoder is fitted. The other parameters, and errors, are those of `Catalogue.index`.
     """
     check_has_photos(encoder)
+    images = with_tags(images) if tags is None else images
     if folder is None and isinstance(images, str | os.PathLike) and as_path(images).is_dir():
         folder = images
     root = None if folder is None or is_features(folder) else real_path(folder)
@@ -93,10 +96,13 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
         names, items = as_images(images, hidden=hidden, videos=encoder.reads != "names")
         encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(items, names, [None] * len(items), encoder, None, root, root, remarks=hidden_remarks(hidden))
+        return Listed(
+            _with_arrays(items), names, [None] * len(items), encoder, None, root, root, remarks=hidden_remarks(hidden)
+        )
     corpus = as_corpus(images, tags)
     source = source_of_rows(encoder, corpus)
     names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
+    items = _with_arrays(items)
     remarks: list[str] = []
     given: list[list[str] | None] = [*corpus.tags] if tags is not None or corpus is images else [None] * len(items)
     if folder is not None and corpus.folder is not None:  # photos without tags are indexed, too
@@ -119,6 +125,13 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     return Listed(
         items, names, given, source, corpus.encoded.sha256_of, root, named_in, tags_from=corpus.source, tree=corpus.tree
     )
+
+
+def _with_arrays(items: Sequence[Any]) -> Sequence[Any]:
+    """Return images with arrays in place of those that Pillow has opened: a catalogue compares their content."""
+    if not any(isinstance(item, Image.Image) for item in items):
+        return items
+    return [read_image(item) if isinstance(item, Image.Image) else item for item in items]
 
 
 def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:

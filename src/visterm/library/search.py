@@ -16,7 +16,9 @@ from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
+from visterm.core.wording import count_of
 from visterm.data.file_kinds import IMAGES
+from visterm.data.frames import Framed, first_of, pictures
 from visterm.kernels.topk import top_k
 from visterm.library.expansion import Group, expand
 from visterm.library.feedback import as_known
@@ -39,14 +41,34 @@ FEW = 200
 """Rejected images up to which a search finds that many more, and drops them: quicker than a choice of all others."""
 
 
-class Found(NamedTuple):
-    """The images that a search found, best first, and the words that are no tag."""
-
+class _Found(NamedTuple):
     hits: list[Hit]  # With the id of each image in the catalogue
     unknown: list[str]
     n_likely: int | None = None  # Images of the catalogue above the cut-off, shown or not; None without a cut-off
     untrained: Sequence[str] = ()
     """Words that count without a training image, by their vectors; with such the hits have no confidence."""
+
+
+class Found(Framed, _Found):
+    """The images that a search found, best first, and the words that are no tag.
+
+    As a DataFrame (`to_pandas`, `to_polars`) it has a row for each hit, with what is known of any of them as columns.
+    """
+
+    __slots__ = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each hit."""
+        return [hit.as_dict() for hit in self.hits]
+
+    def __repr__(self) -> str:
+        unknown = f", unknown={self.unknown}" if self.unknown else ""
+        return f"Found({count_of(len(self.hits), 'photo')}: {first_of(self.hits)}{unknown})"
+
+    def _repr_html_(self) -> str:
+        """Show the photos in a notebook."""
+        sure = ((hit, "" if hit.confidence is None else f"{hit.confidence:.0%}") for hit in self.hits)
+        return pictures(((hit.path, hit.image, line) for hit, line in sure), len(self.hits))
 
 
 class Searchable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -29,8 +30,12 @@ from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import product, top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import top_k
+from visterm.metrics.blocks import Scores
 from visterm.metrics.ranking import average_precisions
+from visterm.metrics.scorer import as_matrix
 from visterm.models.stopping import OnEpoch
 
 if TYPE_CHECKING:
@@ -62,6 +67,8 @@ class Annotator(Estimator, ABC):
         Columns of the `Y` that it was fitted on.
     by_number_ : bool
         There and True if `X` was the identity, as CSR or None.
+    classes_ : list of str
+        There if `Y` was lists of tags: the words of its columns.
     """
 
     n_features_in_: int
@@ -72,6 +79,7 @@ class Annotator(Estimator, ABC):
         "n_features_in_": Whole(least=1),
         "n_tags_": Whole(least=1),
         "by_number_": Flag(required=False),
+        "classes_": Listed(Text(), "n_tags_", required=False),
         "feature_names_in_": Listed(Text(), "n_features_in_", required=False),
     }
     """What it learns, as its files may hold it: those of a model are added to those of its bases."""
@@ -95,7 +103,7 @@ class Annotator(Estimator, ABC):
         X : array-like or sparse, shape (n_images, n_features), or None
             Image features. None stands for images known only by number: identity rows, (n_images, n_images). A model
             holds out none of those by itself, as nothing would be known of them.
-        Y : array-like or sparse, shape (n_images, n_tags) or (n_images,)
+        Y : array-like or sparse, shape (n_images, n_tags) or (n_images,), or a list of tags for each image
             Above 0: given; 0: unknown; below 0: explicitly not. A vector of 1, 0 and -1 is one tag.
         valid : tuple (X, Y), optional
             Validation rows, for the models that stop by them; the others ignore them.
@@ -198,7 +206,7 @@ class Annotator(Estimator, ABC):
         ----------
         X : array-like or sparse, shape (n_images, n_features), or None
             Image features.
-        y : array-like or sparse, shape (n_images, n_tags)
+        y : array-like or sparse, shape (n_images, n_tags), or lists of tags if it was fitted on such
             The tag matrix Y, by the name that scikit-learn passes it by; above 0: right. Images without a right tag
             don't count.
         sample_weight : array-like, shape (n_images,), optional
@@ -209,8 +217,7 @@ class Annotator(Estimator, ABC):
         DataError, ShapeError
             If `y` cannot be used, or no image has a right tag and a weight.
         """
-        check_fitted(self)
-        found = average_precisions(self.score_blocks(self._check_features(X)), y)
+        found = average_precisions(*self.judged(X, y)[:2])
         weights = np.ones(found.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
         if weights.shape != found.shape:
             raise ShapeError(f"sample_weight has the shape {weights.shape}; expected ({found.size},), one per image.")
@@ -219,6 +226,11 @@ class Annotator(Estimator, ABC):
         if not total > 0:
             raise DataError("No image has a right tag and a weight above 0, so there is nothing to measure.")
         return float(found[tagged] @ weights[tagged]) / total
+
+    def judged(self, X: Any, y: Any) -> tuple[Scores, Any, None]:
+        """Return what makes the scores of images, and their tags as a matrix, for `visterm.scorer`."""
+        check_fitted(self)
+        return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
     def check_settings(self) -> None:
         """Refuse settings that cannot be used, before any long work; `fit` checks them too."""
@@ -267,13 +279,16 @@ class Annotator(Estimator, ABC):
         """Forget what was learned, yield checked input to learn from, and refuse what is then not finite."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
+        if (lists := lists_of_tags(Y)) is not None:
+            words = Vocabulary.from_lists(lists)
+            Y, self.classes_ = words.encode(lists), words.tags
         X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
         Y = check_tags(Y, X.shape[0])
         if is_identity(X):
             self.by_number_ = True
         if valid is not None:
             X_valid = self._check_features(valid[0])
-            valid = X_valid, check_tags(valid[1], X_valid.shape[0])
+            valid = X_valid, check_tags(as_matrix(valid[1], self), X_valid.shape[0])
             if valid[1].shape[1] != Y.shape[1]:
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
         self.n_tags_ = Y.shape[1]

@@ -18,6 +18,7 @@ from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
 from visterm.data.file_kinds import is_video
+from visterm.data.frames import Framed, first_of, pictures
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.features.video_rows import encode_all
@@ -42,11 +43,35 @@ class Annotated(NamedTuple):
         return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
 
 
-class Annotations(NamedTuple):
-    """The images that were tagged, and those that could not be read or that the encoder does not know."""
-
+class _Annotations(NamedTuple):
     images: list[Annotated]
     skipped: list[Skipped]
+
+
+class Annotations(Framed, _Annotations):
+    """The images that were tagged, and those that could not be read or that the encoder does not know.
+
+    As a DataFrame (`to_pandas`, `to_polars`) it has a row for each tag of an image: ``image``, ``rank`` from 1,
+    ``tag``, ``confidence`` and ``score``.
+    """
+
+    __slots__ = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each tag of an image, best first."""
+        return [
+            {"image": one.image, "rank": rank, "tag": tag.tag, "confidence": tag.confidence, "score": tag.score}
+            for one in self.images
+            for rank, tag in enumerate(one.tags, 1)
+        ]
+
+    def __repr__(self) -> str:
+        return f"Annotations(images={first_of(self.images)}, skipped={first_of(self.skipped)})"
+
+    def _repr_html_(self) -> str:
+        """Show the photos with their tags in a notebook."""
+        lines = ((one.image, one.image, ", ".join(tag.tag for tag in one.tags)) for one in self.images)
+        return pictures(lines, len(self.images))
 
 
 class TagsWanted(NamedTuple):

@@ -24,7 +24,7 @@ from visterm.data.text_files import read_words
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import registered_name
 from visterm.features.contents import is_features
-from visterm.features.training_rows import as_corpus, as_images, named_corpus, not_learned, read_corpus
+from visterm.features.training_rows import as_corpus, as_images, is_tag_source, named_corpus, not_learned, read_corpus
 from visterm.models.base import Annotator
 from visterm.tagging.fit_request import FitRequest
 from visterm.tagging.part_settings import has_part_of_setting
@@ -249,10 +249,10 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
         corpus, lines = query_corpus(encoder, images, lines)
     elif isinstance(images, Corpus):
         corpus = images
-    elif isinstance(tags, str | os.PathLike) and isinstance(images, str | os.PathLike | None):
+    elif isinstance(images, str | os.PathLike | None) and is_tag_source(tags):
         corpus = _tagged_or_not(encoder, images, tags, request)
     else:
-        corpus = named_corpus(encoder, tags) if images is None else as_corpus(images, tags)
+        corpus = named_corpus(encoder, tags) if images is None else as_corpus(images, tags, **request.columns())
     for warning in corpus.remarks:
         say(warning)
     if request.split is not None:

@@ -27,11 +27,13 @@ class FitRequest:
     """What to learn from, by what, and where the run goes. Each option of ``visterm fit`` is a field."""
 
     images: Photos | Sequence[Place] | None = None
-    """A folder, or the images themselves; or features folders (`visterm encode`), whose encoder the run then has. With
-    the encoders ``ids`` and ``precomputed``: names, or None where a tag file has them."""
-    tags: Place | Sequence[Sequence[str]] | None = "auto"
-    """A tag file, ``"auto"`` to find it in the folder, or the tags of each image. None, with queries: learn all words
-    of the queries."""
+    """A folder, or the images themselves (paths, Pillow images or uint8 arrays); a DataFrame or a list of dicts with a
+    column of images, and maybe one of tags; or features folders (`visterm encode`), whose encoder the run then has.
+    With the encoders ``ids`` and ``precomputed``: names, or None where the tags have them."""
+    tags: Any = "auto"
+    """A tag file, or a DataFrame or a list of dicts in its place; ``"auto"`` to find it in the folder or in the table
+    of the images; or the tags of each image (`visterm.features.training_rows.tag_lists`). None, with queries: learn all
+    words of the queries."""
     queries: Place | Sequence[QueryRow] | None = None
     """Learn from queries and the images that are relevant to them. With tags, only these are words."""
     split: str | None = None  # Learn from these rows only. None: from those of the split "train", if there are splits.

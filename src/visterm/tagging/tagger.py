@@ -14,8 +14,8 @@ from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.base import Annotator
+from visterm.tagging.estimator import TaggerEstimator
 from visterm.tagging.part_settings import make_model, move_encoder
-from visterm.tagging.run import Run
 from visterm.tagging.run_files import open_run
 from visterm.tagging.typed_queries import typed_query
 
@@ -32,10 +32,13 @@ _OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "
 """Fields of a request that make the parts of a tagger."""
 
 
-class Tagger(Run):
+class Tagger(TaggerEstimator):
     """Learns a library's tags from photos that have them, and tags other photos.
 
-    Its attributes are those of `Run`: the parts that it learned, and counts and figures of the last fit.
+    Its attributes are those of `Run`: the parts that it learned, and counts and figures of the last fit. It is an
+    estimator of scikit-learn, with ``model__dim`` and ``encoder__max_side`` as settings: `GridSearchCV` and
+    `cross_val_score` take it with photos as `X` (paths, a DataFrame or its column, Pillow images) and their tags as
+    `y` (lists, or a matrix).
 
     Parameters
     ----------
@@ -63,6 +66,10 @@ class Tagger(Run):
     ) -> None:
         from visterm.encoders.named import make_encoder
 
+        self._made_with = {
+            "encoder": encoder, "model": model, "encoder_params": encoder_params, "model_params": model_params,
+            "min_count": min_count, "seed": seed, "n_jobs": n_jobs,
+        }  # fmt: skip
         shared = {"random_state": seed, "n_jobs": n_jobs}
         made = make_encoder(encoder, encoder_params or {}, shared)
         self._begin(make_model(model, model_params or {}, shared, by_number=made.by_number))
@@ -110,7 +117,7 @@ class Tagger(Run):
     def fit(
         self,
         images: Photos | Sequence[Place] | None,
-        tags: Place | Sequence[Sequence[str]] | None = "auto",
+        tags: Any = "auto",
         *,
         say: Say = silent,
         progress: Progress = SILENT,
@@ -194,11 +201,12 @@ class Tagger(Run):
         min_confidence: float | None = None,
         progress: Progress = SILENT,
     ) -> Annotations:
-        """Tag images: a file, a folder, or a sequence of paths or arrays; with the encoder ``ids``, names.
+        """Tag images: a file, a folder, a DataFrame or its column, or paths or pixels; with the encoder ``ids``, names.
 
         Parameters
         ----------
-        images : path or sequence of paths or uint8 arrays
+        images : path, sequence of paths, Pillow images, uint8 arrays or dicts, DataFrame, or Series
+            In a DataFrame and in dicts, those of the column "file_name", "image" or "path", or of the only column.
         k : int, optional
             Tags an image, at most; 0 means all. None: five, or, with a cut-off, all above it.
         new_only : bool
@@ -346,7 +354,7 @@ class Tagger(Run):
 
 def fit(
     images: Photos | Sequence[Place] | None = None,
-    tags: Place | Sequence[Sequence[str]] | None = "auto",
+    tags: Any = "auto",
     *,
     say: Say = silent,
     progress: Progress = SILENT,

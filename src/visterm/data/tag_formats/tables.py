@@ -1,26 +1,32 @@
-"""Tags in tables (CSV, TSV) and JSON lines: columns of file names and of tags, and maybe of splits and of users."""
+"""Tags in tables (CSV, TSV, JSON lines, DataFrames): columns of images and of tags, and maybe of splits and users."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
+from visterm.data.frames import Table
 from visterm.data.tag_formats.record import TagRecord, listed, record, split_name
 from visterm.data.tag_formats.separators import Splitter
 from visterm.data.text_files import read_text, unguarded
 
-IMAGE_COLUMNS = ("file_name", "image")
+IMAGE_COLUMNS = ("file_name", "image", "path")
 TAGS_COLUMNS = ("tags", "labels", "tag")
 USER_COLUMNS = ("user", "owner", "photographer")
 SPLIT_COLUMN = ("split",)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
+_SAY = "Say which holds the {0}: --{1}-column NAME (in Python {1}_column=NAME)."
+_SAY_IMAGES = _SAY.format("file names", "image")
 _DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -29,6 +35,15 @@ class Row(NamedTuple):
 
     line: int
     cells: dict[str, Any]
+
+
+class Columns(NamedTuple):
+    """The columns of a table that are read; None of those that it lacks."""
+
+    image: str
+    tags: str
+    user: str | None
+    split: str | None
 
 
 class TableForm(NamedTuple):
@@ -50,25 +65,60 @@ def read_table(
     """Read a CSV, TSV or JSON-lines file: one record for each row.
 
     JSON lines are known by their suffix or first character; the delimiter of other tables by the header it makes.
-    `image_column` and `tags_column` are used instead of "file_name" or "image", and of "tags", "labels" or "tag" (in
-    either case). `user_column` says whose an image is, instead of "user", "owner" or "photographer", which need not be
-    there. `separator` separates tags in one cell, see `Splitter`; lists need none. Raises TagFileError if it is not
-    UTF-8, a column is missing, or a row cannot be understood: the message names file and line.
+    `image_column` and `tags_column` are used instead of "file_name", "image" or "path", and of "tags", "labels" or
+    "tag" (in either case). `user_column` says whose an image is, instead of "user", "owner" or "photographer", which
+    need not be there. `separator` separates tags in one cell, see `Splitter`; lists need none. Raises TagFileError if
+    it is not UTF-8, a column is missing, or a row cannot be understood: the message names file and line.
     """
     form = _tag_form(image_column, tags_column)
     rows = table_rows(path, read_text(path), form)
     if not rows:
         raise TagFileError(f"The tag file {path} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
-    image, tags = _image_and_tags(form, names, path)
-    user = find_column(USER_COLUMNS, names)
-    if user_column is not None:
-        missing = f"The tag file {path} has no column of users"
-        user = required_column([user_column], names, missing, "Name the column of users (--user-column).")
-    split = find_column(SPLIT_COLUMN, names)
-    cells = [_tags_cell(path, row, tags) for row in rows]
-    splitter = Splitter(lambda: (cell for cell in cells if isinstance(cell, str)), separator)
-    return [_record(path, row, cell, splitter, image, split, user) for row, cell in zip(rows, cells, strict=True)]
+    columns = _columns_of(form, names, f"The tag file {path}", user_column)
+    return _records(path, rows, columns, separator)
+
+
+def table_records(
+    table: Table,
+    *,
+    image_column: str | None = None,
+    tags_column: str | None = None,
+    user_column: str | None = None,
+    separator: str | None = None,
+) -> tuple[list[Any], list[TagRecord]]:
+    """Read a table that is in memory as `read_table` reads a file: the images of its rows, and a record of each.
+
+    Images are texts, paths and numbers, by which they are called, or pixels: those are called "image 0", and so on.
+    """
+    names = [name for name in table.names if isinstance(name, str)]
+    columns = _columns_of(_tag_form(image_column, tags_column), names, "The table", user_column)
+    cells = {name: table.cells(name) for name in dict.fromkeys(columns) if name is not None}
+    images = cells[columns.image]
+    cells[columns.image] = [image_name(image, place) for place, image in enumerate(images)]
+    cells[columns.tags] = [_as_tags(cell) for cell in cells[columns.tags]]
+    rows = [Row(n, dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
+    if not rows:
+        raise TagFileError("The table has no rows.")
+    return images, _records("the table", rows, columns, separator)
+
+
+def image_cells(table: Table, image_column: str | None = None) -> list[Any]:
+    """Return the images that a table names or holds. Raises TagFileError if it has no such column."""
+    names = [name for name in table.names if isinstance(name, str)]
+    if len(table.names) > 1 or image_column is not None:
+        wanted = IMAGE_COLUMNS if image_column is None else [image_column]
+        return table.cells(required_column(wanted, names, "The table has no column of file names", _SAY_IMAGES))
+    return table.cells(table.names[0]) if table.names else []
+
+
+def image_name(image: Any, place: int) -> str | None:
+    """Return what an image at a place of a sequence is called; None where there is none."""
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image)
+    if isinstance(image, int | np.integer):
+        return str(image)
+    return None if image is None else f"image {place}"
 
 
 def stream_table(
@@ -81,22 +131,22 @@ def stream_table(
     cells with ``;`` and others with commas.
     """
     form = _tag_form(image_column, tags_column)
-    columns: tuple[str, str] | None = None
+    columns: Columns | None = None
     splits: dict[tuple[str, ...], str | None] = {}
 
     def cells() -> Iterator[tuple[Row, str | list[str]]]:
         nonlocal columns
         for row in _streamed_rows(path, form):
             if columns is None:
-                columns = _image_and_tags(form, list(row.cells), path)
-            yield row, _tags_cell(path, row, columns[1])
+                columns = _columns_of(form, list(row.cells), f"The tag file {path}")
+            yield row, _tags_cell(path, row, columns.tags)
 
     splitter = Splitter(lambda: (cell for _, cell in cells() if isinstance(cell, str)), separator)
     for row, cell in cells():
         names = tuple(row.cells)
         if names not in splits:
             splits[names] = find_column(SPLIT_COLUMN, names)
-        yield _record(path, row, cell, splitter, columns[0] if columns else "", splits[names], None)
+        yield _record(path, row, cell, splitter, columns.image if columns else "", splits[names], None)
     if columns is None:
         raise TagFileError(f"The tag file {path} has no rows.")
 
@@ -141,19 +191,29 @@ def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
     return TableForm((images, tags), '{"file_name": "1.jpg", "tags": ["sea", "sky"]}')
 
 
-def _image_and_tags(form: TableForm, names: Sequence[str], path: Path) -> tuple[str, str]:
-    images, tags = form.columns
-    return (
-        required_column(
-            images,
-            names,
-            f"The tag file {path} has no column of file names",
-            "Say which holds the file names: --image-column NAME.",
-        ),
-        required_column(
-            tags, names, f"The tag file {path} has no column of tags", "Say which holds the tags: --tags-column NAME."
-        ),
-    )
+def _columns_of(form: TableForm, names: Sequence[str], table: str, user_column: str | None = None) -> Columns:
+    """Find the columns of a table, which errors call `table`. Raises TagFileError if one is missing."""
+    image = required_column(form.columns[0], names, f"{table} has no column of file names", _SAY_IMAGES)
+    tags = required_column(form.columns[1], names, f"{table} has no column of tags", _SAY.format("tags", "tags"))
+    user = find_column(USER_COLUMNS, names)
+    if user_column is not None:
+        user = required_column([user_column], names, f"{table} has no column of users", _SAY.format("users", "user"))
+    return Columns(image, tags, user, find_column(SPLIT_COLUMN, names))
+
+
+def _records(path: Path | str, rows: Sequence[Row], columns: Columns, separator: str | None) -> list[TagRecord]:
+    """Make a record of each row."""
+    cells = [_tags_cell(path, row, columns.tags) for row in rows]
+    splitter = Splitter(lambda: (cell for cell in cells if isinstance(cell, str)), separator)
+    image, _, user, split = columns
+    return [_record(path, row, cell, splitter, image, split, user) for row, cell in zip(rows, cells, strict=True)]
+
+
+def _as_tags(cell: Any) -> Any:
+    """Return a cell of tags with a list in place of an array, a tuple or a set."""
+    if isinstance(cell, np.ndarray):
+        return cell.tolist()
+    return sorted(cell) if isinstance(cell, set | frozenset) else list(cell) if isinstance(cell, tuple) else cell
 
 
 def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
@@ -223,7 +283,13 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
 
 
 def _record(
-    path: Path, row: Row, cell: str | list[str], splitter: Splitter, image: str, split: str | None, user: str | None
+    path: Path | str,
+    row: Row,
+    cell: str | list[str],
+    splitter: Splitter,
+    image: str,
+    split: str | None,
+    user: str | None,
 ) -> TagRecord:
     """Make a record of a row, whose tags are a list or are to be parted."""
     name = (_text_cell(path, row, image) or "").strip().replace("\\", "/").removeprefix("./")
@@ -240,14 +306,14 @@ def _record(
     )
 
 
-def _text_cell(path: Path, row: Row, name: str) -> str | None:
+def _text_cell(path: Path | str, row: Row, name: str) -> str | None:
     value = row.cells.get(name)
     if value is None or isinstance(value, str):
         return value
     raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text.")
 
 
-def _tags_cell(path: Path, row: Row, name: str) -> str | list[str]:
+def _tags_cell(path: Path | str, row: Row, name: str) -> str | list[str]:
     """Return the tags of a row: a list of them, or the text that holds them."""
     value = row.cells.get(name)
     if isinstance(value, str):

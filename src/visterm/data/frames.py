@@ -1,0 +1,184 @@
+"""DataFrames and lists of dicts in, DataFrames and pictures for notebooks out; pandas and polars only where passed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from visterm.core.errors import DataError, MissingExtraError, UserError
+from visterm.core.remote import is_remote
+from visterm.core.wording import printable
+
+LIBRARIES = ("pandas", "polars", "pyarrow")  # Whose frames results can be
+MOST_SHOWN = 24  # Photos that a notebook shows of a result
+SIDE = 160  # Longer side of these, in pixels
+
+
+class Table(NamedTuple):
+    """A frame, or a list of dicts: rows with named columns."""
+
+    names: list[Any]
+    column: Callable[[Any], list[Any]]  # The cells of a column, one a row; None where nothing is said
+
+    def cells(self, name: Any) -> list[Any]:
+        """Return the cells of a column, with None for what pandas calls missing."""
+        return [None if _is_missing(cell) else cell for cell in self.column(name)]
+
+
+def as_table(value: Any) -> Table | None:
+    """Return the columns of a DataFrame (of pandas, polars and what else narwhals reads) or of a list of dicts.
+
+    None of anything else. Raises DataError if some entries of a list are dicts, and others are not.
+    """
+    if isinstance(value, list | tuple):
+        if not value or not isinstance(value[0], Mapping):
+            return None
+        other = next((place for place, row in enumerate(value) if not isinstance(row, Mapping)), None)
+        if other is not None:
+            raise DataError(
+                f"Entry {other} of the list is a {type(value[other]).__name__}, and the first is a dict. Pass a dict "
+                'for each photo, such as {"path": "1.jpg", "tags": ["sea"]}.'
+            )
+        names = list(dict.fromkeys(name for row in value for name in row))
+        return Table(names, lambda name: [row.get(name) for row in value])
+    frame = _narwhal(value)
+    if frame is None or not hasattr(frame, "columns"):
+        return None
+    return Table(list(frame.columns), lambda name: list(frame.get_column(name).to_list()))
+
+
+def listed(values: Any) -> Any:
+    """Return the entries of a Series, or of a frame's only column, as a list; anything else as it is."""
+    found = _narwhal(values)
+    if found is None:
+        return values
+    if not hasattr(found, "columns"):
+        return found.to_list()
+    table = as_table(values)
+    return values if table is None or len(table.names) != 1 else table.column(table.names[0])
+
+
+def lists_of_tags(y: Any) -> list[Any] | None:
+    """Return the tags of images where these are lists of words; None of a matrix, and of anything else."""
+    y = listed(y)
+    if not isinstance(y, list | tuple | np.ndarray) or (isinstance(y, np.ndarray) and y.dtype.kind not in "OU"):
+        return None
+    lists = [tags for tags in y if isinstance(tags, list | tuple | set | frozenset | np.ndarray)]
+    first = next((tag for tags in lists for tag in tags), None)
+    return list(y) if isinstance(first, str) and len(lists) == len(y) else None
+
+
+def to_frame(results: Any, library: str = "pandas") -> Any:
+    """Return results as a DataFrame: tagged photos, hits, figures, or a list of tags, photos or mistakes.
+
+    Parameters
+    ----------
+    results
+        What `Tagger.annotate`, `Catalogue.search` or `visterm.evaluate` returned, or a list of results or of dicts.
+    library : {"pandas", "polars", "pyarrow"}
+        Imported only now.
+
+    Raises
+    ------
+    UserError
+        If the library is another one, or not installed.
+    """
+    if library not in LIBRARIES:
+        raise UserError(f"library is {library!r}; expected one of {', '.join(LIBRARIES)}.")
+    rows = results.rows() if isinstance(results, Framed) else [_as_dict(one) for one in results]
+    names = dict.fromkeys(name for row in rows for name in row)
+    import narwhals
+
+    columns: Any = {name: [row.get(name) for row in rows] for name in names}
+    backend: Any = library
+    try:
+        return narwhals.from_dict(columns, backend=backend).to_native()
+    except ImportError as error:
+        raise MissingExtraError(f"{library} is not installed. Install it with: pip install {library}") from error
+
+
+class Framed:
+    """A result that can be a DataFrame, and that a notebook shows with its photos."""
+
+    __slots__ = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the frame, by column."""
+        raise NotImplementedError
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return the result as a frame of "pandas", "polars" or "pyarrow"."""
+        return to_frame(self, library)
+
+    def to_pandas(self) -> Any:
+        """Return the result as a frame of pandas."""
+        return to_frame(self, "pandas")
+
+    def to_polars(self) -> Any:
+        """Return the result as a frame of polars."""
+        return to_frame(self, "polars")
+
+
+def pictures(shown: Iterable[tuple[Any, str, str]], n: int) -> str:
+    """Return the first of `n` photos for a notebook, in HTML: each an image or its path, its name and a line below.
+
+    Names are escaped, and pictures are inside the page. Photos that are not on this machine have no picture.
+    """
+    from visterm.data.images import data_uri
+
+    figures = []
+    for (image, name, line), _ in zip(shown, range(MOST_SHOWN), strict=False):
+        here = image is not None and not is_remote(image)
+        address = data_uri(image, SIDE) if here else None
+        name, line = escape(printable(name)), escape(printable(line))
+        picture = "" if address is None else f'<img src="{address}" alt="{name}">'
+        figures.append(
+            f'<figure style="margin:0;width:{SIDE}px">{picture}'
+            f'<figcaption style="font-size:smaller;overflow-wrap:anywhere">{name}<br><b>{line}</b></figcaption>'
+            "</figure>"
+        )
+    more = f"<p>… and {n - MOST_SHOWN:,} more</p>" if n > MOST_SHOWN else ""
+    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{more}'
+
+
+def first_of(results: Sequence[Any], n: int = 5) -> str:
+    """Return the first of some results for people at a prompt, and how many more there are."""
+    more = f", … {len(results) - n:,} more" if len(results) > n else ""
+    return f"[{', '.join(map(repr, results[:n]))}{more}]"
+
+
+def _narwhal(value: Any) -> Any:
+    """Return a frame or a Series as narwhals has it; None of anything else, mostly without importing narwhals."""
+    if isinstance(value, str | os.PathLike | list | tuple | np.ndarray | None):
+        return None
+    if type(value).__module__.partition(".")[0] in ("visterm", "scipy", "PIL"):
+        return None
+    import narwhals
+
+    found: Any = narwhals.from_native(value, pass_through=True, allow_series=True)
+    if isinstance(found, narwhals.LazyFrame):
+        found = found.collect()
+    return found if isinstance(found, narwhals.DataFrame | narwhals.Series) else None
+
+
+def _is_missing(cell: Any) -> bool:
+    """Return whether a cell is what pandas has where nothing is said."""
+    return (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def _as_dict(result: Any) -> dict[str, Any]:
+    """Return one result of a list by column."""
+    if isinstance(result, Mapping):
+        return dict(result)
+    as_dict = getattr(result, "as_dict", None) or getattr(result, "_asdict", None)
+    if as_dict is not None:
+        return dict(as_dict())
+    from dataclasses import asdict, is_dataclass
+
+    if not is_dataclass(result) or isinstance(result, type):
+        raise UserError(f"A {type(result).__name__} is no result that can be a row of a frame.")
+    return asdict(result)

@@ -1,0 +1,76 @@
+"""Metrics of annotation for scikit-learn's `scoring=`: in GridSearchCV, cross_val_score and cross_validate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from visterm.core.errors import UserError
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.frames import lists_of_tags
+from visterm.metrics.report import evaluate
+from visterm.metrics.table import check_metrics
+
+
+class Scorer:
+    """Measures a fitted estimator by one metric; `scorer` makes it."""
+
+    def __init__(self, metric: str) -> None:
+        [self.metric] = check_metrics(metric, siblings=False, tree=False)
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None, **_: Any) -> float:
+        """Return the metric of an estimator on images whose tags are known, as scikit-learn calls it.
+
+        Parameters
+        ----------
+        estimator : Tagger, Annotator, or what scikit-learn makes of one: a Pipeline, a GridSearchCV
+        X, y
+            As its `score` takes them; `y` is a matrix (n_images, n_tags) or lists of tags.
+
+        Raises
+        ------
+        UserError
+            If the estimator has no scores of tags, or `y` has words and it was fitted on a matrix.
+        DataError
+            If there is nothing to measure on.
+        """
+        judged = getattr(estimator, "judged", None)
+        if judged is not None:
+            scores, Y, exclude = judged(X, y)
+            return evaluate(scores, Y, self.metric, exclude=exclude)[self.metric]
+        if not hasattr(estimator, "decision_function"):
+            raise UserError(
+                f"A {type(estimator).__name__} has no scores of tags. {self!r} measures taggers, models of visterm, "
+                "and pipelines that end in one."
+            )
+        return evaluate(estimator.decision_function(X), as_matrix(y, estimator), self.metric)[self.metric]
+
+    def __repr__(self) -> str:
+        return f"scorer({self.metric!r})"
+
+
+def scorer(metric: str = "map") -> Scorer:
+    """Return a metric of ``visterm metrics`` as scikit-learn's `scoring=` takes it.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> cross_val_score(model, X, tags, scoring=visterm.scorer("p@5"))  # doctest: +SKIP
+    """
+    return Scorer(metric)
+
+
+def as_matrix(y: Any, estimator: Any) -> Any:
+    """Return lists of tags as a matrix (n_images, n_tags) with the columns of an estimator; a matrix as it is.
+
+    Raises UserError if the estimator was fitted on a matrix, so that its columns have no words.
+    """
+    lists = lists_of_tags(y)
+    if lists is None:
+        return y
+    words = getattr(estimator, "classes_", None)
+    if words is None:
+        raise UserError(
+            "The tags are lists of words, but this model was fitted on a matrix, whose columns have none. Pass a "
+            "matrix with the same columns, or fit on lists of tags."
+        )
+    return Vocabulary(words).encode(lists)

@@ -1,0 +1,166 @@
+"""As in a notebook: cross_val_score, GridSearchCV and pipelines over taggers and models, a frame in and a frame out."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MultiLabelBinarizer
+
+import visterm
+from tiny_catalogues import ENCODER, draw_photos
+from visterm import Tagger
+from visterm.core.errors import DataError, UnknownNameError, UserError
+from visterm.encoders import Visterms
+from visterm.models import Knn, Ridge
+
+SMALL = {"encoder": "visterms", "encoder_params": ENCODER, "model": "ridge", "n_jobs": 1}
+PIXELS = {**ENCODER, "random_state": 0, "n_jobs": 1}
+FOLDS = KFold(2, shuffle=True, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory):
+    """Paths and lists of tags of 24 photos, with an index that doesn't count from 0."""
+    folder = tmp_path_factory.mktemp("notebook") / "photos"
+    tags = draw_photos(folder)
+    rows = [
+        {"path": str(folder / name), "tags": own, "year": 2000 + n % 3} for n, (name, own) in enumerate(tags.items())
+    ]
+    return pd.DataFrame(rows, index=range(100, 124))
+
+
+@pytest.fixture(scope="module")
+def features(frame):
+    return Visterms(**PIXELS).fit_transform(frame["path"])
+
+
+def test_cross_val_score_of_a_tagger_over_a_frame(frame):
+    tagger = Tagger(**SMALL)
+    scores = cross_val_score(tagger, frame["path"], frame["tags"], cv=FOLDS)
+    assert scores.shape == (2,)
+    assert (scores > cross_val_score(Tagger(**{**SMALL, "model": "prior"}), frame, cv=FOLDS)).all()
+    assert np.array_equal(cross_val_score(tagger, frame, cv=FOLDS), scores)
+    assert np.array_equal(cross_val_score(tagger, list(frame["path"]), list(frame["tags"]), cv=FOLDS), scores)
+    half, rest = next(FOLDS.split(frame))
+    assert scores[0] == Tagger(**SMALL).fit(frame.iloc[half], calibrate=False).score(frame.iloc[rest])
+
+
+def test_grid_search_chooses_the_model_and_its_settings_and_tags_new_photos(frame):
+    grid = [{"model": ["ridge"], "model__alpha": [0.1, 10.0]}, {"model": ["prior"]}]
+    search = GridSearchCV(Tagger(**SMALL), grid, cv=FOLDS).fit(frame["path"], frame["tags"])
+    assert search.best_params_["model"] == "ridge"
+    assert search.cv_results_["mean_test_score"].argmin() == 2
+    tags = search.best_estimator_.annotate(frame, k=2).to_pandas()
+    assert list(tags.columns) == ["image", "rank", "tag", "confidence", "score"]
+    best = frame.merge(tags[tags["rank"] == 1], left_on="path", right_on="image")
+    assert [tag in own for tag, own in zip(best["tag"], best["tags"], strict=True)] == [True] * 24
+    assert search.score(frame["path"], frame["tags"]) > 0.9
+
+
+def test_a_pipeline_learns_photos_and_lists_of_tags_and_is_measured_by_any_metric(frame):
+    pipeline = make_pipeline(Visterms(**PIXELS), MaxAbsScaler(), Ridge())
+    metrics = {"map": visterm.scorer(), "p@1": visterm.scorer("p@1")}
+    found = cross_validate(pipeline, frame["path"], frame["tags"], cv=FOLDS, scoring=metrics)
+    assert (found["test_p@1"] == 1).all()
+    fitted = pipeline.fit(frame["path"], frame["tags"])
+    assert fitted.classes_ == ["blue", "cool", "green", "grey", "red", "warm"]
+    measured = metrics["map"](fitted, frame["path"], frame["tags"])
+    assert fitted.score(frame["path"], frame["tags"]) == pytest.approx(measured)
+    out = pd.DataFrame(fitted.decision_function(frame["path"]), frame.index, fitted.classes_)
+    assert out.idxmax(axis=1).isin(["cool", "red", "warm"]).all()
+
+
+def test_photos_and_other_columns_of_a_frame_are_learned_together(frame):
+    both = ColumnTransformer([("photo", Visterms(**PIXELS), "path"), ("rest", MaxAbsScaler(), ["year"])])
+    pipeline = make_pipeline(both, Knn(n_neighbors=3)).fit(frame, frame["tags"])
+    assert pipeline[-1].n_features_in_ == pipeline[:-1].transform(frame).shape[1] > 1
+    assert visterm.scorer("p@1")(pipeline, frame, frame["tags"]) > 0.9
+
+
+HELD = {
+    "array": lambda X: X.toarray(),
+    "sparse": lambda X: X,
+    "frame": lambda X: pd.DataFrame(X.toarray()).add_prefix("f"),
+}
+TAGS = {
+    "lists": list, "series": lambda tags: tags, "matrix": lambda tags: matrix_of(tags).to_numpy(),
+    "frame": lambda tags: matrix_of(tags), "sparse": lambda tags: sp.csr_array(matrix_of(tags)),
+}  # fmt: skip
+
+
+def matrix_of(tags):
+    binarizer = MultiLabelBinarizer()
+    return pd.DataFrame(binarizer.fit_transform(tags), columns=binarizer.classes_)
+
+
+@pytest.mark.parametrize("rows", HELD)
+@pytest.mark.parametrize("form", TAGS)
+def test_a_model_is_measured_alike_whatever_its_features_and_tags_are_held_in(rows, form, frame, features):
+    """`cross_val_score` itself refuses sparse tags; `GridSearchCV` takes them."""
+    search = GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=FOLDS, scoring=visterm.scorer("map"))
+    found = search.fit(HELD[rows](features), TAGS[form](frame["tags"])).best_score_
+    assert found == pytest.approx(
+        cross_val_score(Ridge(alpha=1.0), features, matrix_of(frame["tags"]), cv=FOLDS).mean()
+    )
+
+
+def test_settings_of_a_tagger_are_read_set_and_copied():
+    tagger = Tagger(**SMALL, min_count=2)
+    assert tagger.get_params(deep=False) == {**SMALL, "min_count": 2, "model_params": None, "seed": 0}
+    assert tagger.get_params()["model__alpha"] == tagger.model.alpha
+    assert tagger.set_params() is tagger
+    changed = clone(tagger).set_params(model="knn", model__n_neighbors=3, encoder__codebook=8, seed=1)
+    assert (changed.model.n_neighbors, changed.encoder.codebook, changed.seed) == (3, 8, 1)
+    assert (tagger.encoder.codebook, type(tagger.model).__name__) == (12, "Ridge")
+    assert clone(changed).get_params(deep=False) == changed.get_params(deep=False)
+    assert pickle.loads(pickle.dumps(tagger)).get_params(deep=False) == tagger.get_params(deep=False)
+    with pytest.raises(UnknownNameError, match=r"Unknown setting of a Tagger 'modle'|has no setting"):
+        tagger.set_params(model__alfa=1)
+    with pytest.raises(ValueError, match="Unknown setting of a Tagger 'modle'"):
+        tagger.set_params(modle="knn")
+
+
+def test_a_copy_of_a_fitted_or_opened_tagger_has_learned_nothing_and_learns_the_same(frame, tmp_path):
+    fitted = visterm.fit(frame, **SMALL, calibrate=False)
+    fitted.save(tmp_path / "run")
+    for tagger in (fitted, Tagger.load(tmp_path / "run", n_jobs=1)):
+        copy = clone(tagger)
+        with pytest.raises(UserError, match="learned nothing yet"):
+            copy.score(frame)
+        assert copy.fit(frame, calibrate=False).fingerprint == fitted.fingerprint
+    assert fitted.set_params(seed=1).facts == {}
+
+
+def test_words_are_kept_with_a_model_and_asked_for_where_it_has_none(frame, features):
+    lists = list(frame["tags"])
+    model = Ridge().fit(features, lists, valid=(features, lists))
+    matrix = visterm.Vocabulary(model.classes_).encode(lists)
+    assert model.score(features, lists) == model.score(features, matrix)
+    again = Ridge().fit(features, matrix)
+    assert not hasattr(again, "classes_")
+    with pytest.raises(UserError, match="fitted on a matrix, whose columns have none"):
+        again.score(features, lists)
+    assert not hasattr(model.fit(features, matrix), "classes_")
+
+
+def test_a_scorer_refuses_what_it_cannot_measure(frame, features):
+    assert repr(visterm.scorer("P@3")) == "scorer('P@3')"
+    with pytest.raises(UnknownNameError, match=r"Unknown metric 'mapp'. Did you mean 'map'"):
+        visterm.scorer("mapp")
+    with pytest.raises(UserError, match="needs --isa"):
+        visterm.scorer("psib@5")
+    with pytest.raises(UserError, match=r"A MaxAbsScaler has no scores of tags\. scorer\('map'\) measures taggers"):
+        visterm.scorer()(MaxAbsScaler(), features, frame["tags"])
+    with pytest.raises(NotFittedError):
+        visterm.scorer()(Ridge(), features, frame["tags"])
+    with pytest.raises(DataError, match="nothing to average"):
+        visterm.scorer()(Tagger(**SMALL).fit(frame, calibrate=False), frame["path"], [["unheard"]] * 24)
