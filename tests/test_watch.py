@@ -23,12 +23,23 @@ from visterm.core.errors import MissingExtraError, UserError
 from visterm.store.connected import Connection
 
 LONGEST = 120.0  # Seconds until something that must happen counts as never
+TICK = 0.05  # Seconds between two looks, here and in commands: a tenth of what it is
+START = f"""from visterm.connectors import folder_changes, watch
+folder_changes.TICK = watch.LOCKED = {TICK}
+from visterm.cli import main
+main()"""
 N_PHOTOS = 24
 XMP = (
     '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
     '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag><rdf:li>{}</rdf:li></rdf:Bag>'
     "</dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>"
 )
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr("visterm.connectors.folder_changes.TICK", TICK)
+    monkeypatch.setattr("visterm.connectors.watch.LOCKED", TICK)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +67,7 @@ def wait_until(condition, why=""):
     until = time.monotonic() + LONGEST
     while not condition():
         assert time.monotonic() < until, why() if callable(why) else why
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 def paths_of(catalogue):
@@ -91,8 +102,8 @@ def watching(catalogue, folder, **options):
 class Command:
     """`visterm watch` as a process, with what it has printed so far."""
 
-    def __init__(self, *arguments, start="from visterm.cli import main; main()"):
-        command = [sys.executable, "-c", start, "watch", *map(str, arguments), "--settle", "0.2s", "--json"]
+    def __init__(self, *arguments, start=START):
+        command = [sys.executable, "-c", start, "watch", *map(str, arguments), "--settle", "0.1s", "--json"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.rounds, self.lines = [], []
         self._readers = [
@@ -334,10 +345,10 @@ def test_a_kill_at_any_time_loses_nothing(library):
     colours = list(COLOURS)
     for number in range(60):
         draw_photo(photos / "more" / f"{number}.png", colours[number % 4], 1000 + number)
-    for number in range(3):
+    for number in range(2):
         with Command(catalogue.stored.folder) as command:
             wait_until(lambda command=command: command.lines)
-            time.sleep(0.4 * number)
+            time.sleep(0.3 * number)
             command.process.kill()
             assert command.end() == -signal.SIGKILL
         assert catalogue.stored.database.check() == []
@@ -347,7 +358,7 @@ def test_a_kill_at_any_time_loses_nothing(library):
         assert command.end(signal.SIGTERM) == 0
     there = paths_of(catalogue)
     assert there.keys() == {str(path) for path in photos.rglob("*.png")}
-    assert len(catalogue) == len(there) == N_PHOTOS + 63
+    assert len(catalogue) == len(there) == N_PHOTOS + 62
     assert all(job.ended for job in catalogue.stored.jobs.latest(1000))
 
 
@@ -375,7 +386,7 @@ def test_it_ends_between_two_chunks(library, monkeypatch):
     assert catalogue.stored.jobs.latest(1)[0].state == "cancelled"
 
 
-NO_WATCHFILES = "import sys; sys.modules['watchfiles'] = None; from visterm.cli import main; main()"
+NO_WATCHFILES = f"import sys; sys.modules['watchfiles'] = None\n{START}"
 
 
 def test_without_watchfiles_it_names_the_extra_and_polls_all_the_same(library):
