@@ -26,8 +26,8 @@ API = "/api/v1"
 def path(tmp_path_factory):
     folder = tmp_path_factory.mktemp("videos")
     run = fit_run(folder / "photos", draw_photos(folder / "photos", 12, seed=7), folder / "run")
-    draw_video(folder / "photos" / "film.mp4", "red", "green", "blue", size="320x240")
-    draw_video(folder / "photos" / "other.webm", "blue", "grey", size="320x240")
+    draw_video(folder / "photos" / "film.mp4", "red", "green", "blue", size="96x72")
+    draw_video(folder / "photos" / "other.webm", "blue", "grey", size="96x72")
     catalogue = Catalogue.create(folder / "catalogue", Tagger.load(run, n_jobs=1))
     catalogue.index(folder / "photos")
     catalogue.stored.close()
@@ -169,7 +169,7 @@ def test_a_video_that_was_found_plays_from_its_moment_on(page, ids, name, tag, a
     page.locator("video").wait_for()
     until(page, f"{VIDEO}.readyState >= 2")
     assert page.evaluate(f"{VIDEO}.currentTime") == pytest.approx(at, abs=0.5)
-    assert page.evaluate(f"{VIDEO}.videoWidth") == 320
+    assert page.evaluate(f"{VIDEO}.videoWidth") == 96
     page.evaluate(f"{VIDEO}.muted = true")
     page.evaluate(f"{VIDEO}.play()")
     until(page, f"{VIDEO}.currentTime > {at + 0.5}")
