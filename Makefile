@@ -6,7 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 KERNEL_TESTS := $(wildcard tests/test_*kernel.py tests/test_*kernels.py)
 
-# Commands that tests start, and Ray's workers, find visterm compiled; two workers on two cores need no more threads.
+# Commands that tests start, and Ray's workers, find visterm compiled. On two cores a third process works while others
+# wait for servers and processes, and none needs more threads.
 TESTING := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .PHONY: help demo test test-kernels test-slow lint format docs constraints clean
@@ -16,8 +17,8 @@ help:  ## Show the targets
 demo: $(VENV)/.base  ## Draw a photo library, learn its tags, tag and search it, write demo/report.html
 	$(BIN)/visterm demo -o demo
 
-test: $(VENV)/.dev  ## Run the whole test suite in two processes
-	$(TESTING) $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
+test: $(VENV)/.dev  ## Run the whole test suite in three processes
+	$(TESTING) $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
 
 test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and again without compiling
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(PYTEST) -q $(KERNEL_TESTS)

@@ -26,6 +26,10 @@ os.environ["VISTERM_NETWORKS"] = os.path.join(NO_NETWORKS.name, "networks.toml")
 Path(os.environ["VISTERM_NETWORKS"]).touch()
 
 
+LONG = ("test_watch", "test_web_", "test_pages", "test_every_", "test_reproduce", "test_export", "test_photoprism_")
+"""Beginnings of the names of files that take long. Those of Ray, all in one process, take longest."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Send all tests of a file to one worker, and all files that use a Ray engine to the same one: it starts once."""
@@ -33,20 +37,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    @cache
-    def scope_of(file: str) -> str:
-        return "ray" if "ray_engine" in (config.rootpath / file).read_text(encoding="utf-8") else file
-
     class ByEngine(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return scope_of(super()._split_scope(nodeid))
+            file = super()._split_scope(nodeid)
+            return "ray" if uses_ray(config.rootpath / file) else file
 
     return ByEngine(config, log)
 
 
+@cache
+def uses_ray(file: Path) -> bool:
+    return "ray_engine" in file.read_text(encoding="utf-8")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let files of the service, which take long, begin first: short ones at the end let both workers end together."""
-    items.sort(key=lambda item: not item.path.name.startswith(("test_pages", "test_web_")))
+    """Let files that take long begin first: short ones at the end let all workers end together."""
+    items.sort(key=lambda item: (not uses_ray(item.path), not item.path.name.startswith(LONG)))
 
 
 @pytest.hookimpl(wrapper=True)
