@@ -19,7 +19,7 @@ from visterm.core.progress import Silent
 from visterm.library import learn as learning
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.info import describe
-from visterm.library.learn import in_words
+from visterm.library.learned import in_words
 from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
 
@@ -28,7 +28,9 @@ from visterm.metrics import average_precisions
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     tags = draw_photos(folder / "photos", 40, seed=7)
-    return {model: fit_run(folder / "photos", tags, folder / model, model=model) for model in ("wsabie", "ridge")}
+    return {
+        model: fit_run(folder / "photos", tags, folder / model, model=model) for model in ("wsabie", "ridge", "auto")
+    }
 
 
 def made(run, tmp_path, n=60):
@@ -105,6 +107,40 @@ def test_rejected_and_accepted_tags_change_what_is_learned(runs, tmp_path):
     assert "crimson" in [tag.tag for tag in catalogue.image(reds[0]).predicted][:3]
     assert {hit.id for hit in catalogue.search("crimson", 5).hits} <= set(reds)
     assert catalogue.image(reds[0]).tags == ["crimson", "warm"]
+
+
+@pytest.mark.parametrize("model", ["wsabie", "ridge", "auto"])
+@pytest.mark.parametrize("is_out", [True, False])
+def test_a_tag_that_is_given_to_one_photo_is_learned_from_it(model, is_out, runs, tmp_path):
+    catalogue = made(runs[model], tmp_path)
+    out = [record.id for record in held_out(catalogue)]
+    image_id = out[0] if is_out else next(record.id for record in catalogue.records if record.id not in out)
+    catalogue.give(image_id, ["Nebel 霧"])
+    assert [hit.id for hit in catalogue.search("nebel 霧", 1).hits] == [image_id]
+    done = catalogue.learn(full=True, use_even_if_worse=True)
+    assert (done.new_tags, done.new, done.held_out) == (1, ("Nebel 霧",), len(out) - is_out)
+    assert "tags (1 new: Nebel 霧) from" in in_words(done, "catalogue")
+    found = catalogue.search("nebel 霧", 0).hits
+    assert found[0].id == image_id
+    assert len(found) == 60
+
+
+def test_tags_that_are_not_learned_are_named_with_the_reason(runs, tmp_path):
+    catalogue = made(runs["ridge"], tmp_path)
+    out = [record.id for record in held_out(catalogue)]
+    for number, image_id in enumerate(out):  # half of these photos stay what they are for: to compare runs on
+        catalogue.give(image_id, [f"new {number}"])
+    catalogue.give(next(record.id for record in catalogue.records if record.id not in out), ["rare"])
+    catalogue.stored.tags.give(out[0], ["of a file"], "file")
+    done = catalogue.learn(full=True, use_even_if_worse=True)
+    n_new = len(out) // 2
+    assert set(done.new) == {"of a file", "rare", *(f"new {number}" for number in range(n_new))}
+    assert done.held_out == len(out) - n_new
+    assert done.only_held_out == tuple(f"new {number}" for number in range(n_new, len(out)))
+    assert "(all their photos are kept apart to compare runs)" in in_words(done, "catalogue")
+    again = catalogue.learn(full=True, min_count=3, use_even_if_worse=True)
+    assert "rare" in again.too_rare
+    assert "rare (on fewer photos than --min-count)" in in_words(again, "catalogue")
 
 
 def test_a_model_that_learns_all_at_once_is_not_replaced_by_one_of_few_images(runs, tmp_path):

@@ -14,7 +14,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.library import learn as learning
 from visterm.library.comparison import Comparison
 from visterm.library.info import describe
-from visterm.library.learn import HELD_BACK, LEFT, in_words
+from visterm.library.learned import HELD_BACK, LEFT, in_words
 from visterm.library.training import is_held_out
 
 

@@ -36,8 +36,8 @@ def client(path):
 
 def shown(html):
     """Return the tags of a part, in order, with their numbers and whether they can be unfolded."""
-    found = re.findall(r"<li>(<details>)?.*?<a [^>]*>([^<]*)</a> <small>(\d+)</small>", html)
-    return [(tag, int(n), bool(folded)) for folded, tag, n in found]
+    found = re.findall(r"<li><a [^>]*>([^<]*)</a> <small>(\d+)</small>(<details>)?", html)
+    return [(tag, int(n), bool(folded)) for tag, n, folded in found]
 
 
 def test_a_parent_counts_each_photo_of_the_tags_under_it_once(catalogue):

@@ -14,6 +14,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.tag_tree import TagTree, TreeColumns, likely_paths, read_tree, tree_of_paths
 from visterm.evaluation.evaluate import evaluate_taggers
+from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.metrics import measure
 from visterm.models.ranking.base import pass_over_children, positive_tags
 from visterm.models.ranking.wsabie import Wsabie
@@ -171,6 +172,20 @@ def test_judged_photos_are_completed_and_paths_are_understood(tagger):
     assert found.unknown == 0
     assert found.Y.sum() == 4 * (3 + 3 + 2 + 1)
     assert found.mean("map") > 0.9
+
+
+def test_queries_are_measured_on_what_searches_by_confidence_find(tagger, indexed):
+    names = sorted(ids(indexed))
+    images = [indexed.image(ids(indexed)[name]).record.path for name in names]
+    corpus = Corpus.of(images, names, [[PATHS[name[:-5]]] for name in names])
+    found = evaluate_queries([tagger], corpus, min_count=1, combine="confidence")
+    n_relevant = dict(zip(found.texts, found.n_relevant.tolist(), strict=True))
+    assert [n_relevant[word] for word in ("husky", "dog", "animal", "sky")] == [2, 4, 6, 2]
+    for query, text in enumerate(found.texts):
+        [best] = found.best_images([query], 8)
+        hits = indexed.search(text, 0, combine="confidence").hits
+        assert [names[image] for image in best.ids] == [hit.image for hit in hits]
+        np.testing.assert_allclose(np.exp(best.scores), [hit.confidence for hit in hits], rtol=1e-5)
 
 
 def test_a_wrong_tag_under_a_right_parent_counts_in_part():

@@ -140,7 +140,7 @@ def fit_catalogue(context: typer.Context, catalogue: Path) -> None:
         name = {"out": "-o", "images": "IMAGES", "set_": "--set"}.get(given[0], "--" + given[0].replace("_", "-"))
         raise UserError(f"{name} does not go with --catalogue, which keeps its own runs. Leave {name} out.")
     from visterm.library.catalogue import Catalogue
-    from visterm.library.learn import in_words
+    from visterm.library.learned import in_words
 
     typed, bars = context.params, Bars(lines=context.params["verbose"])
     opened = Catalogue.load(catalogue, n_jobs=typed["jobs"])

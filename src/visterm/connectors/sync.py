@@ -17,7 +17,7 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import clean_tag, tag_fault
 from visterm.core.wording import count_of
-from visterm.library.learn import in_words
+from visterm.library.learned import in_words
 from visterm.store.connected import Connection
 from visterm.store.database import as_text, now
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,7 @@ from visterm.data.query_files import QueryRow
 from visterm.data.tag_queries import relevant_images
 from visterm.evaluation.compared_runs import encode_for_all, queries_from_file, queries_from_tags
 from visterm.features.training_rows import HELD_OUT, LEARNED
+from visterm.metrics.blocks import Scores
 from visterm.metrics.comparison import Compared, compare_pairs, interval_of
 from visterm.metrics.queries import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
 from visterm.metrics.significance import Interval
@@ -87,8 +88,7 @@ class Curves(NamedTuple):
 class Searches(NamedTuple):
     """What one tagger ranks images by."""
 
-    tagger: Tagger
-    X: Matrix  # shape (n_images, n_features)
+    scores: Scores  # Yields blocks of what `combine` takes, (n_images, n_tags)
     weights: sp.csr_array  # shape (n_queries, n_tags)
     hidden: sp.csr_array | None  # shape (n_queries, n_images): not 0 where an image is left out of a ranking
     combine: Combine  # "sum", "product" or callable, as `visterm.metrics.queries.rank_queries` takes it
@@ -96,8 +96,7 @@ class Searches(NamedTuple):
     def best(self, queries: NDArray[np.int64], k: int) -> list[Ranking]:
         """Return the best images of a few queries."""
         hidden = None if self.hidden is None else self.hidden[queries]
-        scores = partial(self.tagger.model.score_blocks, self.X)
-        return best_images(scores, self.weights[queries], k, exclude=hidden, combine=self.combine)
+        return best_images(self.scores, self.weights[queries], k, exclude=hidden, combine=self.combine)
 
 
 def evaluate_queries(
@@ -113,7 +112,8 @@ def evaluate_queries(
 ) -> QueryEvaluation:
     """Rank the images of a corpus for queries, and measure the rankings query by query.
 
-    Several taggers are compared on the same queries and images, which they have not learned from. Of images known by
+    Several taggers are compared on the same queries and images, which they have not learned from; if the tags of one
+    have a tree, an image has all tags above its own, and no word is less likely than those under it. Of images known by
     number, those that a tagger learned to have all the words of a query are left out of the rankings for this query.
 
     `queries` are a file (`visterm.data.query_files.read_query_file`) or its lines. None: they are made from the tags of
@@ -124,10 +124,13 @@ def evaluate_queries(
     model's scores are no probabilities, or confidences and a run has none.
     """
     ways = [_way(combine, tagger) for tagger in taggers]
+    tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
     if len(corpus) == 0:
         raise DataError("There are no photos to measure on. Check --split and the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     if queries is None:
+        if tree is not None:
+            read = replace(read, tags=[tree.with_parents(tags) for tags in read.tags])
         requested = queries_from_tags(taggers, read.tags, max_words, min_count)
     else:
         requested = queries_from_file(taggers, read.names, queries)
@@ -144,7 +147,7 @@ def evaluate_queries(
     values, curves, searches = [], [], []
     for tagger, X, words, way in zip(taggers, rows, requested.words, ways, strict=True):
         weights = weigh_words(words, tagger.idf)
-        scores = partial(tagger.model.score_blocks, X)
+        scores = partial(_scores, tagger, X, combine)
         ranks = rank_queries(scores, weights, requested.relevant, exclude=hidden, combine=way)
         if ranks.ranks.size == 0:
             raise DataError(
@@ -153,10 +156,11 @@ def evaluate_queries(
         values.append(measure_queries(ranks, requested.relevant))
         at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
         curves.append(Curves(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0), np.array(at_rank)))
-        searches.append(Searches(tagger, X, weights, hidden, way))
+        searches.append(Searches(scores, weights, hidden, way))
     seen = None
     if learned is not None and queries is None:
-        known = taggers[0].vocabulary.encode(learned.tags)
+        of_learned = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]
+        known = taggers[0].vocabulary.encode(of_learned)
         seen = np.diff(relevant_images(requested.words[0], known).indptr) > 0
     n_words = np.diff(requested.words[0].indptr).astype(np.int64)
     n_relevant = np.diff(requested.relevant.indptr).astype(np.int64)
@@ -191,7 +195,19 @@ def _way(combine: str, tagger: Tagger) -> Combine:
             f"--combine confidence needs a run with confidences, and {tagger.path or 'this run'} has none. Fit it "
             "again with at least 100 tagged photos and without --no-calibration, or use --combine sum."
         )
-    return tagger.calibration.log_confidences
+    if tagger.tree is None:
+        return tagger.calibration.log_confidences
+    of_odds = tagger.calibration.log_of_odds
+    return lambda odds, tags, signs: of_odds(odds, signs)
+
+
+def _scores(tagger: Tagger, X: Matrix, combine: str) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield scores of all tags, or for confidences by a tree log odds, none below those of the tags under it."""
+    for rows, block in tagger.model.score_blocks(X):
+        if combine == CONFIDENCE and tagger.tree is not None and tagger.calibration is not None:
+            yield rows, tagger.tree.raised(tagger.calibration.odds(block))
+        else:
+            yield rows, block
 
 
 def _hidden(taggers: Sequence[Tagger], rows: Sequence[Matrix], words: Sequence[sp.csr_array]) -> sp.csr_array | None:

@@ -29,7 +29,7 @@ from visterm.tagging.tagger import Tagger
 if TYPE_CHECKING:
     from visterm.features.training_rows import Photos
     from visterm.library.index import Indexed
-    from visterm.library.learn import Learned
+    from visterm.library.learned import Learned
     from visterm.library.rows import Filled
     from visterm.tagging.mistakes import Mistake
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +16,12 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import CHUNK, Matrix
 from visterm.core.vocabulary import Vocabulary
-from visterm.core.wording import count_of
 from visterm.data.word_vectors import vectors_of_tags
 from visterm.features.training_rows import TrainingRows
 from visterm.library.comparison import BETTER, FEWEST_COMPARED, TOO_FEW, WORSE, Comparison
 from visterm.library.earlier_runs import FIT, NOT_USED, known_runs, went_back, when_left
 from visterm.library.job import CatalogueJob
+from visterm.library.learned import HELD_BACK, IS_WORSE, LEFT, Learned, in_words
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up
 from visterm.library.training import (
@@ -49,49 +48,8 @@ if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
 
 FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere
-IS_WORSE, LEFT, HELD_BACK = "worse", "left", "held back"  # Why a new run is not used, see `Learned.why_not`
 ENOUGH = 0.5
 """Of the images that a run learned from, the share that the catalogue must have tags of to take their place unasked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """A run that was learned from a catalogue, and what it changed."""
-
-    run: str  # Fingerprint of the run that was learned: of the old one, where nothing was to be learned
-    full: bool
-    """Whether all was learned anew; else only the rows of tags have moved, and those of images are the old ones."""
-    # Learned from, and known
-    images: int
-    tags: int
-    new_tags: int  # Tags that the old run did not know
-    held_out: int  # Images that were not learned from: always the same ones, chosen by their content
-    # Mean average precision (MAP) of the old and of the new run, over the tags that both know, on images held out that
-    # neither of them learned from; None where there are none
-    before: float | None
-    after: float | None
-    compared: int  # How many these are
-    run_before: str  # Fingerprint of the old run
-    interval: tuple[float, float] | None = None
-    """The change of MAP, from - to, in 95 % of resamples of these images; None where they are too few to tell."""
-    in_use: bool = True
-    """Whether the run is the current one now: not if `why_not` says why, and that was not asked for."""
-    why_not: str = ""
-    """Why it is not used: "worse" (significantly), "left" (a person went back from this very run), "held back" (a
-    person went back to the old run, learning began by itself, and the new one is not significantly better)."""
-    # Numbers of the new and of the old run in the catalogue, by which people name them
-    number: int = 0
-    number_before: int = 0
-    cancelled: bool = False  # Whether it was cancelled; then nothing has changed
-
-    @property
-    def comparison(self) -> Comparison | None:
-        """The old and the new run on the same photos; None where there are none."""
-        return Comparison.of(asdict(self))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as it stands in JSON."""
-        return asdict(self) | {"comparison": None if self.comparison is None else self.comparison.as_dict()}
 
 
 def learn(
@@ -135,53 +93,43 @@ def learn(
         compared = _compared(tagger, learned, held_out)
         is_same = learned.fingerprint == run.fingerprint
         why_not = "" if use_even_if_worse or is_same else _why_not(stored, learned, compared, cautious, by_itself)
-        number = run.id
+        found = _what_was_learned(
+            tagger, learned, train, held_out, run_before=run.fingerprint, full=not moves_tags, in_use=not why_not,
+            why_not=why_not, number=run.id, number_before=run.id, **compared,
+        )  # fmt: skip
         if not is_same and not job.cancelled:
             rows_of = run.rows_of if moves_tags or same_rows else None
             facts = {FROM_HERE: True, **compared, "run_before": run.fingerprint}
             if not why_not:
-                number = _make_current(learned, stored, rows_of, job, progress, facts)
+                number = _make_current(learned, stored, rows_of, job, progress, facts, found.in_words)
             else:
                 number = keep_run(learned, stored, rows_of=rows_of, facts=facts)
-                stored.history.note(NOT_USED, run=learned.fingerprint, why=why_not, **compared)
+                stored.history.note(
+                    NOT_USED, run=learned.fingerprint, why=why_not, learned=found.in_words, **compared
+                )  # fmt: skip
+            found = replace(found, number=number)
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
             forget_unfinished(stored)
             return Learned(
                 run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0,
                 run.fingerprint, cancelled=True,
             )  # fmt: skip
-        new_tags = sum(tag not in tagger.vocabulary for tag in learned.vocabulary.tags)
-        found = Learned(
-            run=learned.fingerprint, full=not moves_tags, images=len(train), tags=len(learned.vocabulary),
-            new_tags=new_tags, held_out=len(held_out), run_before=run.fingerprint, in_use=not why_not, why_not=why_not,
-            number=number, number_before=run.id, **compared,
-        )  # fmt: skip
         job.message = in_words(found, stored.folder)
         return found
 
 
-def in_words(learned: Learned, catalogue: Path) -> str:
-    """Return what was learned, what it changed, which run is in use, and how to use the other one."""
-    if learned.cancelled:
-        return "Stopped; nothing has changed."
-    how = "all learned again" if learned.full else "only the tags learned again"
-    said = f"{count_of(learned.tags, 'tag')} ({learned.new_tags:,} new) from {count_of(learned.images, 'photo')}, {how}"
-    found = learned.comparison
-    said += "; too few photos were kept apart to compare the runs." if found is None else f"; {found.in_words()}"
-    new, old = f"run {learned.number}", f"run {learned.number_before}"
-    if learned.run == learned.run_before:
-        return f"{said} Nothing has changed: {catalogue} goes on with its {old}."
-    if learned.in_use:
-        return f"{said} {catalogue} uses the new {new}. To go back: visterm go-back {catalogue}"
-    reasons = {
-        IS_WORSE: f"The new {new} is {'worse' if learned.interval is None else 'significantly worse'}",
-        LEFT: f"The new {new} is the one that a person went back from",
-        HELD_BACK: f"A person went back to {old}, and the new {new} is not clearly better",
-    }
-    return (
-        f"{said} {reasons[learned.why_not]}, so {catalogue} goes on with its {old}. To use the new one all the same: "
-        f"visterm use {catalogue} {learned.number}, or learn with --use-even-if-worse."
+def _what_was_learned(old: Tagger, learned: Tagger, train: Part, held_out: Part, **how: Any) -> Learned:
+    """Return what was learned from the tags of photos, with those that are new, and those that are left out."""
+    new = tuple(tag for tag in learned.vocabulary.tags if tag not in old.vocabulary)
+    of_train, of_others = (
+        tuple(tag for tag in Vocabulary.from_lists(part.tags).tags if tag not in learned.vocabulary)
+        for part in (train, held_out)
     )
+    return Learned(
+        run=learned.fingerprint, images=len(train), tags=len(learned.vocabulary), new_tags=len(new),
+        held_out=len(held_out), new=new, too_rare=of_train,
+        only_held_out=tuple(sorted(set(of_others) - set(of_train))), **how,
+    )  # fmt: skip
 
 
 def _why_not(
@@ -322,10 +270,12 @@ def _make_current(
     job: CatalogueJob,
     progress: Progress,
     facts: dict[str, Any],
+    said: str,
 ) -> int:
     """Write rows and predictions of a new run, then put it in the place of the old one, unless the job is cancelled.
 
-    `facts` are those that the catalogue keeps of the run, with the comparison. Returns the number of the new run.
+    `facts` are those that the catalogue keeps of the run, with the comparison; `said` is for the history. Returns the
+    number of the new run.
     """
     before = stored.origin.fingerprint
     is_new = all(run.fingerprint != learned.fingerprint for run in known_runs(stored))
@@ -339,7 +289,9 @@ def _make_current(
         stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts=facts)
         stored.use_run(run_id)
         compared = {name: facts[name] for name in ("before", "after", "compared", "interval")}
-        stored.history.note(FIT, run=learned.fingerprint, before_run=before, full=rows_of is None, **compared)
+        stored.history.note(
+            FIT, run=learned.fingerprint, before_run=before, full=rows_of is None, learned=said, **compared
+        )
     forget_old_rows(stored)
     speed_up(learned, stored)
     return run_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.types import Matrix
-from visterm.core.vocabulary import Vocabulary
+from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.metrics.ranking import average_precisions
 from visterm.store.catalogue import StoredCatalogue
@@ -66,11 +66,35 @@ class Part:
 def gathered(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
     """Return what is to be learned from, and what is held out: always the same images, by their content.
 
-    Raises what `all_said` raises.
+    But where all photos of a tag that people gave by hand would be held out, it is learned from the first of them, as
+    far as that leaves half of those held out. Raises what `all_said` raises.
     """
     everything = all_said(tagger, stored, features)
     out = np.array([is_held_out(image) for image in everything.images], np.bool_)
+    wanted = _only_held_out(everything, stored.tags.settled(), out, tagger.vocabulary)
+    out[wanted[: np.count_nonzero(out) // 2]] = False
     return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
+
+
+def _only_held_out(
+    part: Part, settled: Mapping[int, Sequence[str]], out: NDArray[np.bool_], vocabulary: Vocabulary
+) -> list[int]:
+    """Return the first place of each tag that people gave by hand and that only images held out have."""
+
+    def meant(tag: str) -> str:
+        column = vocabulary.get(tag)
+        return tag_key(tag if column is None else vocabulary.tags[column])
+
+    there = {meant(tag) for place in np.flatnonzero(~out) for tag in part.tags[place]}
+    found: list[int] = []
+    for place in np.flatnonzero(out).tolist():
+        has, by_hand = (
+            {meant(tag) for tag in tags} for tags in (part.tags[place], settled.get(part.images[place].id, ()))
+        )
+        if (has & by_hand) - there:
+            found.append(place)
+            there |= has
+    return found
 
 
 def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> Part:

@@ -27,6 +27,7 @@ class Outcome(NamedTuple):
     comparison: Comparison | None  # With the run that was in use before; None if no photo could be compared
     old: StoredRun | None  # That run
     why_not: str  # Why it was not used, see `Learned.why_not`; empty if it was
+    learned: str  # From how much it learned and which tags are new, in words; empty in catalogues of an earlier visterm
     latest: bool  # Whether no job has learned since: only then a button changes the run
 
 
@@ -43,7 +44,8 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[Job]) -> dict[str, Any]:
                 run = runs[event.details["run"]]
                 found = Comparison.of(run.facts)
                 old = runs.get(found.run_before) if found else None
-                outcomes[job.id] = Outcome(run, found, old, event.details.get("why", ""), event is events[-1])
+                why, said = (str(event.details.get(name, "")) for name in ("why", "learned"))
+                outcomes[job.id] = Outcome(run, found, old, why, said, event is events[-1])
     return {"outcomes": outcomes, "back": way_back(stored), "kinds": KINDS}
 
 

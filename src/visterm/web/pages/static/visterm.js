@@ -438,12 +438,16 @@
   }
 
   function fold(open) {
-    const tag = focused();
-    const details = tag?.closest("summary")?.parentElement || (open ? null : tag?.closest("details"));
-    if (!details) return;
-    if (details.open !== open) details.open = open;
-    else if (!open) one("a", details.parentElement.closest("details") || details).focus();
-    if (!open && !tag.checkVisibility()) one("a", details).focus();
+    const row = focused()?.closest("li");
+    const below = row && one(":scope > details", row);
+    if (open || below?.open) {
+      if (below) below.open = open;
+      return;
+    }
+    const around = row?.parentElement.closest("details");
+    if (!around) return;
+    around.open = false;
+    one("a", around.parentElement).focus();
   }
 
   const PAGES = { p: "/", r: "/review", t: "/tags", l: "/library" };

@@ -1,0 +1,100 @@
+"""What came of learning from a catalogue: a run, which tags are new, the comparison with the old run, all in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from visterm.core.wording import count_of
+from visterm.library.comparison import Comparison
+
+IS_WORSE, LEFT, HELD_BACK = "worse", "left", "held back"  # Why a new run is not used, see `Learned.why_not`
+MOST_SHOWN = 5  # Tags that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A run that was learned from a catalogue, and what it changed."""
+
+    run: str  # Fingerprint of the run that was learned: of the old one, where nothing was to be learned
+    full: bool
+    """Whether all was learned anew; else only the rows of tags have moved, and those of images are the old ones."""
+    # Learned from, and known
+    images: int
+    tags: int
+    new_tags: int  # Tags that the old run did not know
+    held_out: int  # Images that were not learned from: always the same ones, chosen by their content
+    # Mean average precision (MAP) of the old and of the new run, over the tags that both know, on images held out that
+    # neither of them learned from; None where there are none
+    before: float | None
+    after: float | None
+    compared: int  # How many these are
+    run_before: str  # Fingerprint of the old run
+    interval: tuple[float, float] | None = None
+    """The change of MAP, from - to, in 95 % of resamples of these images; None where they are too few to tell."""
+    in_use: bool = True
+    """Whether the run is the current one now: not if `why_not` says why, and that was not asked for."""
+    why_not: str = ""
+    """Why it is not used: "worse" (significantly), "left" (a person went back from this very run), "held back" (a
+    person went back to the old run, learning began by itself, and the new one is not significantly better)."""
+    new: tuple[str, ...] = ()  # The new tags
+    too_rare: tuple[str, ...] = ()  # Tags of photos that are not learned: of fewer photos than `min_count`
+    only_held_out: tuple[str, ...] = ()  # Tags that are not learned because all their photos are held out
+    # Numbers of the new and of the old run in the catalogue, by which people name them
+    number: int = 0
+    number_before: int = 0
+    cancelled: bool = False  # Whether it was cancelled; then nothing has changed
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The old and the new run on the same photos; None where there are none."""
+        return Comparison.of(asdict(self))
+
+    @property
+    def in_words(self) -> str:
+        """From how much it was learned, which tags are new, and which are not learned, and why."""
+        how = "all learned again" if self.full else "only the tags learned again"
+        new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{_some(self.new)}"
+        said = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}, {how}"
+        for tags, why in (
+            (self.too_rare, "on fewer photos than --min-count"),
+            (self.only_held_out, "all their photos are kept apart to compare runs"),
+        ):
+            if tags:
+                said += f"; not learned: {_some(tags)} ({why})"
+        return said
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it stands in JSON."""
+        return asdict(self) | {"comparison": None if self.comparison is None else self.comparison.as_dict()}
+
+
+def in_words(learned: Learned, catalogue: Path) -> str:
+    """Return what was learned, what it changed, which run is in use, and how to use the other one."""
+    if learned.cancelled:
+        return "Stopped; nothing has changed."
+    said = learned.in_words
+    found = learned.comparison
+    said += "; too few photos were kept apart to compare the runs." if found is None else f"; {found.in_words()}"
+    new, old = f"run {learned.number}", f"run {learned.number_before}"
+    if learned.run == learned.run_before:
+        return f"{said} Nothing has changed: {catalogue} goes on with its {old}."
+    if learned.in_use:
+        return f"{said} {catalogue} uses the new {new}. To go back: visterm go-back {catalogue}"
+    reasons = {
+        IS_WORSE: f"The new {new} is {'worse' if learned.interval is None else 'significantly worse'}",
+        LEFT: f"The new {new} is the one that a person went back from",
+        HELD_BACK: f"A person went back to {old}, and the new {new} is not clearly better",
+    }
+    return (
+        f"{said} {reasons[learned.why_not]}, so {catalogue} goes on with its {old}. To use the new one all the same: "
+        f"visterm use {catalogue} {learned.number}, or learn with --use-even-if-worse."
+    )
+
+
+def _some(tags: Sequence[str]) -> str:
+    """Return the first few of some tags, and how many more there are."""
+    more = f" and {len(tags) - MOST_SHOWN:,} more" if len(tags) > MOST_SHOWN else ""
+    return ", ".join(tags[:MOST_SHOWN]) + more
