@@ -248,7 +248,9 @@ def test_duplicates_are_shown_in_groups_with_thumbnails(client, catalogue):
         if "1 group" in html:
             break
         time.sleep(0.1)
-    assert set(re.findall(r'href="/image/(\d+)"><img src="/api/v1/images/\1/thumbnail', html)) == set(map(str, alike))
+    assert set(re.findall(r'href="/image/(\d+)" data-item><img src="/api/v1/images/\1/thumbnail', html)) == set(
+        map(str, alike)
+    )
     assert 'href="/duplicates"' in client.get("/library").text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -30,6 +30,9 @@ MOST = 12
 
 SAME_SHAPE = math.log(1.05)
 """How far the logarithms of width to height may be apart: copies are scaled, whole pixels aside, never stretched."""
+
+RULES = ("largest", "oldest", "most tags", "folder")
+"""Which picture of a group to keep: that with the most pixels, the earliest date, the most tags, or in a folder."""
 
 CHUNK = 256  # Pictures hashed between two commits: what a kill loses at most
 HASHED_SIDE = 8 * SIDE  # Longest side at which pictures are decoded to be hashed: quick for JPEG, and the same hash
@@ -87,6 +90,20 @@ class Duplicates(NamedTuple):
     alike: list[AlikeGroup]  # Largest first; without the copies in `groups`, but with the pictures to keep
     skipped: list[Skipped]  # Pictures that could not be read (any more); files of the same bytes are found even so
 
+    def kept_by(self, rule: str, tags: Mapping[int, Sequence[str]], folder: str = "") -> list[DuplicateGroup]:
+        """Return the groups with the picture to keep chosen by a rule, without those where it chooses none.
+
+        See `keeper_by`. Distances stay those from the picture that was to be kept before.
+        """
+        groups = []
+        for group in self.groups:
+            kept = keeper_by(rule, [group.keeper, *(copy.image for copy in group.copies)], tags, folder)
+            if kept is not None:
+                first = Copy(group.keeper, 0, any(c.image is kept and c.same_bytes for c in group.copies))
+                others = [copy for copy in group.copies if copy.image is not kept]
+                groups.append(DuplicateGroup(kept, [first, *others] if kept is not group.keeper else others))
+        return groups
+
 
 def find_duplicates(
     stored: StoredCatalogue,
@@ -130,6 +147,27 @@ def find_duplicates(
     copies_of_all = {copy.image.id for group in groups for copy in group.copies}
     alike = _alike(images, contents, {place for place, image in enumerate(images) if image.id not in copies_of_all})
     return Duplicates(sorted(groups, key=lambda group: (-len(group.copies), group.keeper.id)), alike, skipped)
+
+
+def keeper_by(
+    rule: str, images: Sequence[ImageRecord], tags: Mapping[int, Sequence[str]], folder: str = ""
+) -> ImageRecord | None:
+    """Choose the picture to keep of some that look the same, by one of `RULES`; of equal ones the first.
+
+    `tags` are the tags of pictures by id. Of the rule "folder" it is the first in a folder, given by its path in full
+    or as names begin with it; None if none is there. Raises UserError if there is no such rule.
+    """
+    if rule == "folder":
+        inside = folder.rstrip("/") + "/"
+        return next((one for one in images if f"{one.folder}/".startswith(inside) or one.name.startswith(inside)), None)
+    orders: dict[str, Callable[[ImageRecord], Any]] = {
+        "largest": lambda one: (-one.width * one.height, -one.n_bytes),
+        "oldest": lambda one: (one.taken or "9999", one.mtime_ns),
+        "most tags": lambda one: -len(tags.get(one.id, ())),
+    }
+    if rule not in orders:
+        raise UserError(f"The rule is {rule!r}; expected one of {', '.join(RULES)}.")
+    return min(images, key=orders[rule])
 
 
 def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:

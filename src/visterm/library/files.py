@@ -65,6 +65,7 @@ def compare(
     """
     found = Comparison()
     there = stored.images.files()
+    hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in stored.images.hidden()}
     paths = full_paths(items)
     stats = file_states(paths)
     fresh, differ, touched = [], [], []
@@ -77,6 +78,8 @@ def compare(
             continue
         first[path] = place
         known = there.get(path)
+        if known is None and status is not None and hidden.get(path) == status:
+            continue  # a person hid it, and it is as it was
         if known is None:
             fresh.append(place)
         elif status == (known.n_bytes, known.mtime_ns):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import DataError, UserError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
     from visterm.store.catalogue import StoredCatalogue
 
-TAG_PHOTOS, UNDO = "tag photos", "undo"  # What the history calls them
+TAG_PHOTOS, KEEP_ONE, UNDO = "tag photos", "keep one of each", "undo"  # What the history calls them
 MOST_PHOTOS = 5000  # Photos of one step: half a minute, in which nobody else can write
 
 Said = set[tuple[Any, ...]]
@@ -56,8 +56,8 @@ def tag_photos(
     names = [name for tags in spelled.values() for name in tags]
     if not names:
         raise UserError("There is no tag to add, remove or judge. Name at least one.")
-    with stored.database.transaction():
-        before = _said(stored, images, names)
+
+    def change() -> None:
         for image_id in images:
             if spelled["give"]:
                 catalogue.give(image_id, spelled["give"])
@@ -66,20 +66,64 @@ def tag_photos(
             for verdict, tags in ((1, spelled["right"]), (-1, spelled["wrong"])):
                 for tag in tags:
                     catalogue.judge(image_id, tag, verdict)
+
+    told = {kind: ", ".join(tags) for kind, tags in spelled.items() if tags}
+    return _step(stored, TAG_PHOTOS, images, names, change, photos=len(images), **told)
+
+
+class Choice(NamedTuple):
+    """Of photos that look the same, the one to keep, and the others, by their ids."""
+
+    keep: int
+    others: list[int]
+
+
+def keep_one_of_each(catalogue: Catalogue, choices: Sequence[Choice], *, merge_tags: bool = True) -> Step:
+    """Keep one photo of each group and hide the others; with `merge_tags` it gets their tags. All of it or nothing.
+
+    No file is touched. A photo that is hidden is in no search, count or export, and stays hidden when its folder is
+    indexed again, as long as its file stays as it is. Raises DataError if an id is not known; UserError if a photo is
+    both kept and hidden, is gone already, or the catalogue is connected to another program's library.
+    """
+    stored = catalogue.stored
+    if stored.connected.get() is not None:
+        raise UserError("This catalogue shows another program's library, which has its own trash: hide photos there.")
+    keepers = [choice.keep for choice in choices]
+    others = [image_id for choice in choices for image_id in choice.others]
+    if not others or len({*keepers, *others}) < len(keepers) + len(others):
+        raise UserError("Name one photo to keep of each group, and one or more others to hide, each photo once.")
+    for image_id in (*keepers, *others):
+        if feedback.known_image(stored, image_id).state != "here":
+            raise UserError(f"Photo {image_id} is hidden, or its file is gone. Reload the page.")
+    held = stored.tags.held(others) if merge_tags else {}
+
+    def change() -> None:
+        for keep, its in choices:
+            tags = sorted({tag for image_id in its for tag in held.get(image_id, ())})
+            if tags:
+                catalogue.give(keep, tags)
+        stored.mark(others, "gone")
+        stored.images.hide(others)
+
+    names = {tag for tags in held.values() for tag in tags}
+    return _step(stored, KEEP_ONE, keepers, names, change, kept=len(keepers), hidden=len(others), ids=others)
+
+
+def _step(
+    stored: StoredCatalogue, what: str, images: list[int], names: Iterable[str], change: Callable[[], None], **told: Any
+) -> Step:
+    """Make a change in one transaction, and note in the history what differs by it."""
+    names = list(names)
+    with stored.database.transaction():
+        before = _said(stored, images, names)
+        change()
         after = _said(stored, images, names)
-        changes = before ^ after
-        number = stored.history.note(
-            TAG_PHOTOS,
-            photos=len(images),
-            **{kind: ", ".join(tags) for kind, tags in spelled.items() if tags},
-            was=sorted(before - after),
-            now=sorted(after - before),
-        )
-    return Step(number, images, len({change[1] for change in changes if change[0] != "reviewed"}))
+        number = stored.history.note(what, **told, was=sorted(before - after), now=sorted(after - before))
+    return Step(number, images, len({entry[1] for entry in before ^ after if entry[0] != "reviewed"}))
 
 
 def undo_step(catalogue: Catalogue, number: int) -> Step:
-    """Put all that a step changed back as it was; what is undone, and the undoing, stay in the log of feedback.
+    """Put all that a step changed back as it was, hidden photos too; the log of feedback keeps what is undone.
 
     Raises DataError if there is no such step; UserError if it was undone already, or something else has been said of
     the same tags of the same photos since.
@@ -87,15 +131,18 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
     stored = catalogue.stored
     with stored.database.transaction() as connection:
         event = stored.history.get(number)
-        if event is None or event.what != TAG_PHOTOS:
+        if event is None or event.what not in (TAG_PHOTOS, KEEP_ONE):
             raise DataError(f"There is no step {number}.")
+        undone = any(other.details.get("step") == number for other in stored.history.of(UNDO))
         was, now = ({tuple(change) for change in event.details[name]} for name in ("was", "now"))
         there = _said_of(stored, was | now)
-        if not now <= there or any(change in there for change in was if change[0] != "reviewed"):
+        if undone or not now <= there or any(change in there for change in was if change[0] != "reviewed"):
             raise UserError(
                 "This step was undone already, or something else has been said of these photos since. Change them one "
                 "by one."
             )
+        if hidden := event.details.get("ids", []):
+            _show_again(stored, hidden)
         names = dict(connection.execute("SELECT id, name FROM tags").fetchall())
         connection.executemany(
             "DELETE FROM given WHERE image_id = ? AND tag_id = ?", [c[1:3] for c in now if c[0] == "given"]
@@ -113,6 +160,14 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
         images = sorted({change[1] for change in was | now})
         stored.history.note(UNDO, step=number, photos=len(images))
     return Step(number, images, len({change[1] for change in was ^ now if change[0] != "reviewed"}))
+
+
+def _show_again(stored: StoredCatalogue, hidden: Sequence[int]) -> None:
+    """Find photos again that were hidden; those whose file was indexed as another photo since stay hidden."""
+    records = [record for record in stored.images.get_many(hidden) if record.state == "gone"]
+    free = [record.id for record in records if record.path is None or stored.images.by_path(record.path) is None]
+    stored.mark(free, "here")
+    stored.images.hide(free, hidden=False)
 
 
 def _said(stored: StoredCatalogue, images: Sequence[int], names: Iterable[str]) -> Said:

@@ -112,6 +112,19 @@ class Images(Table):
                 (FRAME if state == "here" else state, listed),
             )
 
+    def hide(self, image_ids: Iterable[int], hidden: bool = True) -> None:
+        """Note that images, which are marked as gone, stay so while their files are as they were; or forget it."""
+        with self._database.transaction() as connection:
+            found = connection.execute("SELECT value FROM meta WHERE key = 'hidden'").fetchone()
+            kept, listed = set(json.loads(found[0]) if found else []), set(map(int, image_ids))
+            kept = kept | listed if hidden else kept - listed
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('hidden', ?)", (json.dumps(sorted(kept)),))
+
+    def hidden(self) -> list[ImageRecord]:
+        """Return the images that were hidden, by id."""
+        kept = "SELECT value FROM json_each((SELECT value FROM meta WHERE key = 'hidden'))"
+        return self._select(f"WHERE state = 'gone' AND id IN ({kept}) ORDER BY id")
+
     def mark_seen(self, image_ids: Iterable[int]) -> None:
         """Note that images were found unchanged just now."""
         self._database.write(f"UPDATE images SET seen = ? WHERE {AMONG}", (now(), as_list(image_ids)))

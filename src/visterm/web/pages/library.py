@@ -1,4 +1,4 @@
-"""The page of the library: its photos, skipped files and why, runs with their curves, jobs, and duplicates."""
+"""The page of the library: its photos, skipped files and why, runs with their curves, and jobs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from starlette.responses import Response
 
 from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
-from visterm.library.duplicates import find_duplicates
 from visterm.library.earlier_runs import GO_BACK, USE_RUN
 from visterm.library.info import describe, training_history
 from visterm.store.catalogue import RUNS
-from visterm.store.images import ImageRecord
 from visterm.store.runs import StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options
 from visterm.web.errors import Refused
 from visterm.web.pages.cache import cache_of
 from visterm.web.pages.learned import KINDS, job_values
-from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
+from visterm.web.pages.render import PageRoute, is_for_script, render, send_on
 from visterm.web.pages.search import Shared
 from visterm.web.service import Service
 
@@ -30,7 +28,6 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 SKIPPED = 200
 JOBS = 12
-GROUPS = 30
 STARTED = ("index", "fit", "duplicates", "mistakes")  # Jobs that the page starts
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
@@ -70,29 +67,6 @@ class ShownRun(NamedTuple):
 async def library_page(service: Shared) -> Response:
     """Show what the catalogue holds."""
     return render("library.html", **await service.browsing.run(_values, service))
-
-
-@router.get("/duplicates")
-async def duplicates_page(service: Shared, start: int = 0) -> Response:
-    """Show groups of photos that look the same, among those that the job "duplicates" has compared."""
-    catalogue = service.catalogue
-
-    def find() -> list[list[tuple[ImageRecord, str]]]:
-        copies, alike, _ = find_duplicates(catalogue.stored, look=False)
-        groups = [
-            [
-                (group.keeper, "keep"),
-                *((copy.image, "the same file" if copy.same_bytes else "") for copy in group.copies),
-            ]
-            for group in copies
-        ]
-        return groups + [[(image, "only looks alike") for image in group.images] for group in alike]
-
-    found = await service.browsing.run(catalogue.stored.database.keep, "duplicates", find)
-    start = max(start, 0)
-    end = start + GROUPS
-    more = local("/duplicates", start=end) if end < len(found) else None
-    return render("duplicates.html", groups=found[start:end], n_groups=len(found), start=start, more=more)
 
 
 @router.post("/library/jobs")

@@ -475,6 +475,17 @@
       b: () => (one("[data-back]") ? one("[data-back]").click() : history.back()),
       ArrowUp: () => step(-1), ArrowDown: () => step(1),
     },
+    Duplicates: {
+      y: () => {
+        const keep = focused() && one("[name=keep]", focused().closest("li") || document);
+        if (!keep) return;
+        keep.checked = true;
+        keep.form.requestSubmit();
+      },
+      u: () => (one(".undo-keep", focused()) || one(".undo-keep"))?.click(),
+      ArrowLeft: () => step(-1), ArrowRight: () => step(1),
+      ArrowUp: () => step(-columns()), ArrowDown: () => step(columns()),
+    },
     Tags: {
       ArrowUp: () => step(-1), ArrowDown: () => step(1),
       ArrowRight: () => fold(true), ArrowLeft: () => fold(false),

@@ -1,0 +1,196 @@
+"""Photos that look the same, side by side: which one to keep, by hand or by a rule; the others are hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import Response
+
+from visterm.core.wording import count_of
+from visterm.library.catalogue import Catalogue
+from visterm.library.duplicates import RULES, find_duplicates, keeper_by
+from visterm.library.steps import Choice, Step, keep_one_of_each
+from visterm.store.filters import LARGEST
+from visterm.store.images import ImageRecord
+from visterm.web.api.steps import undone_step
+from visterm.web.body_limit import MEDIUM, takes
+from visterm.web.errors import Refused
+from visterm.web.pages.render import HEADERS, PageRoute, file_size, is_for_script, local, moment, render, send_on
+from visterm.web.pages.search import Shared
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+GROUPS = 30  # Groups of a page
+LARGEST_GROUP = 500  # Photos of one group that a form may name
+KINDS = {"": "", "series": "a series of shots", "screenshots": "screenshots"}
+
+
+class Fact(NamedTuple):
+    """What is known of a photo, and whether the others of its group differ in it."""
+
+    name: str
+    value: str
+    differs: bool
+    note: str  # That it is the largest of its group, and the like; or empty
+
+
+class Photo(NamedTuple):
+    """A photo beside others that look the same."""
+
+    record: ImageRecord
+    keep: bool
+    facts: list[Fact]
+    tags: list[tuple[str, bool]]  # Each with whether another photo of the group doesn't have it
+
+
+class Group(NamedTuple):
+    """Photos beside each other."""
+
+    photos: list[Photo]
+    kind: str  # Empty for copies; a key of `KINDS` for those that only look alike
+
+
+Ids = Annotated[list[Annotated[int, Form(ge=0, le=LARGEST)]], Form(max_length=LARGEST_GROUP)]
+
+
+@router.get("/duplicates")
+async def duplicates_page(service: Shared, start: int = 0, rule: str = "largest", folder: str = "") -> Response:
+    """Show groups of photos that look the same, among those that the job "duplicates" has compared."""
+    catalogue = service.catalogue
+
+    def find() -> dict[str, Any]:
+        found = _groups(catalogue)
+        end = max(start, 0) + GROUPS
+        shown = found[max(start, 0) : end]
+        more = local("/duplicates", start=end, rule=rule, folder=folder) if end < len(found) else None
+        n_copies = sum(not kind for _, kind in found)
+        return {
+            "groups": [_group(catalogue, images, kind, rule, folder) for images, kind in shown],
+            "n_groups": len(found), "n_copies": n_copies, "start": max(start, 0), "more": more,
+            "n_hidden": len(catalogue.stored.images.hidden()),
+        }  # fmt: skip
+
+    values = await service.browsing.run(find)
+    return render("duplicates.html", rule=rule, rules=RULES, folder=folder, kinds=KINDS, **values)
+
+
+@router.post("/duplicates/keep")
+@takes(MEDIUM)
+async def keep(
+    request: Request,
+    service: Shared,
+    image: Ids,
+    keep: Annotated[int, Form(ge=0, le=LARGEST)],
+    merge: Annotated[bool, Form()] = False,
+) -> Response:
+    """Keep one photo of a group, and hide the others."""
+    others = [number for number in image if number != keep]
+    step = await service.writing.run(keep_one_of_each, service.catalogue, [Choice(keep, others)], merge_tags=merge)
+    if not is_for_script(request):
+        return send_on("/duplicates")
+    (kept,) = service.catalogue.stored.images.get_many([keep])
+    said = f"{kept.name.rpartition('/')[2]} kept, {count_of(len(others), 'photo')} hidden"
+    return render("_kept.html", said=said, step=step, images=image, place=min(image))
+
+
+@router.post("/duplicates/keep-all")
+async def keep_all(
+    request: Request,
+    service: Shared,
+    rule: Annotated[str, Form()],
+    folder: Annotated[str, Form()] = "",
+    merge: Annotated[bool, Form()] = False,
+) -> Response:
+    """Keep one photo of each group of copies by a rule, and hide the others."""
+    catalogue = service.catalogue
+
+    def do() -> Step:
+        choices = []
+        for images, kind in _groups(catalogue):
+            kept = (
+                None if kind else keeper_by(rule, images, catalogue.stored.tags.held(one.id for one in images), folder)
+            )
+            if kept is not None:
+                choices.append(Choice(kept.id, [one.id for one in images if one.id != kept.id]))
+        if not choices:
+            raise Refused(422, "There is no group of copies with a photo to keep by this rule.", field="rule")
+        return keep_one_of_each(catalogue, choices, merge_tags=merge)
+
+    step = await service.writing.run(do)
+    if not is_for_script(request):
+        return send_on("/duplicates")
+    said = f"One photo of each of {count_of(len(step.images), 'group')} kept, the others hidden"
+    return render("_kept.html", said=said, step=step, images=[], place="all")
+
+
+@router.post("/duplicates/undo")
+@takes(MEDIUM)
+async def undo(
+    request: Request,
+    service: Shared,
+    step: Annotated[int, Form(ge=0, le=LARGEST)],
+    image: Ids = [],  # noqa: B006
+) -> Response:
+    """Show hidden photos again, and take their tags off the one that was kept."""
+    await undone_step(service, step)
+    if not is_for_script(request):
+        return send_on("/duplicates")
+    if not image:
+        return render("_kept.html", said="Undone. Reload the page to see the groups again", step=None, place="all")
+    images = service.catalogue.stored.images.get_many(image)
+    group = await service.browsing.run(_group, service.catalogue, images, "", "largest", "")
+    return render("_group.html", group=group, number=None, kinds=KINDS, said="Undone: all photos of the group are back")
+
+
+@router.get("/duplicates/files.txt")
+async def hidden_files(service: Shared) -> Response:
+    """Return the paths of the photos that were hidden, one a line, to delete them with another program."""
+    found = await service.browsing.run(service.catalogue.stored.images.hidden)
+    text = "".join(f"{image.path}\n" for image in found if image.path is not None)
+    headers = HEADERS | {"content-disposition": 'attachment; filename="hidden photos.txt"'}
+    return Response(text.encode("utf-8", "surrogateescape"), headers=headers, media_type="text/plain; charset=utf-8")
+
+
+def _groups(catalogue: Catalogue) -> list[tuple[list[ImageRecord], str]]:
+    """Return the groups of copies, best first, then those that only look alike, each with its kind."""
+
+    def find() -> list[tuple[list[ImageRecord], str]]:
+        copies, alike, _ = find_duplicates(catalogue.stored, look=False)
+        groups = [([group.keeper, *(copy.image for copy in group.copies)], "") for group in copies]
+        return groups + [(group.images, group.kind) for group in alike]
+
+    found: list[tuple[list[ImageRecord], str]] = catalogue.stored.database.keep("duplicates", find)
+    return found
+
+
+def _group(catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule: str, folder: str) -> Group:
+    """Return what the page shows of some photos beside each other."""
+    tags = catalogue.stored.tags.held(one.id for one in images)
+    kept = None if kind else keeper_by(rule, images, tags, folder)
+    most = max(one.width * one.height for one in images)
+    largest = max(one.n_bytes for one in images)
+    dates = [one.taken for one in images if one.taken]
+    shared = set.intersection(*(set(tags.get(one.id, ())) for one in images))
+    rows = [
+        [
+            ("Name", one.name.rpartition("/")[2], ""),
+            ("Folder", one.name.rpartition("/")[0] or one.folder, ""),
+            ("Pixels", f"{one.width} × {one.height}", "most" if one.width * one.height == most else ""),
+            ("Size", file_size(one.n_bytes), "largest" if one.n_bytes == largest else ""),
+            ("Taken", moment(one.taken) or "–", "oldest" if dates and one.taken == min(dates) else ""),
+        ]
+        for one in images
+    ]
+    differ = [len({row[place][1] for row in rows}) > 1 for place in range(len(rows[0]))]
+    photos = [
+        Photo(
+            one,
+            kept is not None and one.id == kept.id,
+            [Fact(name, value, d, note if d else "") for (name, value, note), d in zip(row, differ, strict=True)],
+            [(tag, tag not in shared) for tag in tags.get(one.id, ())],
+        )
+        for one, row in zip(images, rows, strict=True)
+    ]
+    return Group(photos, kind)
