@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -36,15 +37,19 @@ def found(words, place, k=0):
 
 def test_the_whole_story(place):
     # Tag by hand: a new word is found from now on
-    code, out, err = visterm(f"correct catalogue {' '.join(FOGGY)} --give fog", place)
+    code, out, err = visterm(f"tag catalogue {' '.join(FOGGY)} --add fog", place)
     assert (code, out.splitlines()[0]) == (0, "003.png: cool, fog, grey")
-    assert err == "30 photos: fog given. To learn from it: visterm fit --catalogue catalogue"
+    said, _, undo = err.partition("; to take it back: visterm ")
+    assert said == "30 photos: fog given. To learn from it: visterm fit --catalogue catalogue"
+    assert visterm(undo, place)[2].endswith("is taken back: 30 photos")
+    assert "Unknown tag 'fog'" in visterm("search catalogue fog", place)[2]
+    assert visterm(f"tag catalogue {' '.join(FOGGY)} --add fog", place)[0] == 0
     assert visterm("search catalogue fog -k 1", place)[1] == "003.png  (tagged by hand)\n"
     assert found("fog", place)[:30] == FOGGY
 
     # Search, and reject what is wrong: it is away from now on, and its photo has a right tag
     first = found("red", place)[0]
-    assert results(f"correct catalogue {first} --reject red --accept crimson", place) == [
+    assert results(f"tag catalogue {first} --wrong red --right crimson", place) == [
         {"image": first, "id": int(first[:3]), "tags": ["crimson", "warm"], "rejected": ["red"]}
     ]
     assert first not in found("red", place)
@@ -67,7 +72,7 @@ def test_the_whole_story(place):
     assert (code, "catalogue is back to run 1" in err) == (0, True)
     assert found("fog", place) == FOGGY
     assert first not in found("red", place)
-    assert results(f"correct catalogue {first}", place)[0]["tags"] == ["crimson", "warm"]
+    assert results(f"tag catalogue {first}", place)[0]["tags"] == ["crimson", "warm"]
 
     # Learning again without another correction makes the run that was not wanted: it is not used
     code, out, err = visterm("fit --catalogue catalogue --jobs 1", place)
@@ -83,25 +88,93 @@ def test_the_whole_story(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("correct catalogue nothing.png --give fog", "There is no file nothing.png, and no image of the catalogue"),
-        ("correct catalogue tags.csv --give fog", "tags.csv is not in catalogue. Put it there first: visterm index"),
-        ("correct catalogue 000.png --give ' '", "there is nothing in it"),
-        ("correct catalogue 000.png 001.png --give mist --accept ''", "there is nothing in it"),
-        ("correct run 000.png", "is a run; expected a catalogue"),
+        ("tag catalogue nothing.png --add fog", "There is no file nothing.png, and no image of the catalogue"),
+        ("tag catalogue tags.csv --add fog", "tags.csv is not in catalogue. Put it there first: visterm index"),
+        ("tag catalogue 000.png --add ' '", "there is nothing in it"),
+        ("tag catalogue 000.png 001.png --add mist --right ''", "there is nothing in it"),
+        ("tag run 000.png", "is a run; expected a catalogue"),
+        ("tag catalogue", "PHOTOS are missing. Name at least one photo"),
+        ("tag catalogue 000.png --undo 1", "Leave the photos and tags out"),
+        ("tag catalogue --undo 999", "There is no step 999"),
     ],
 )
 def test_what_cannot_be_corrected_is_refused_and_nothing_is_changed(line, message, place):
-    before = results("correct catalogue 000.png 001.png", place)
+    before = results("tag catalogue 000.png 001.png", place)
     code, _, err = visterm(line, place)
     assert (code, message in err) == (2, True), err
-    assert results("correct catalogue 000.png 001.png", place) == before
+    assert results("tag catalogue 000.png 001.png", place) == before
 
 
 def test_a_tag_is_taken_off_and_a_verdict_changed(place):
-    assert results("correct catalogue 001.png --give moss --give lichen", place)[0]["tags"] == [
+    assert results("tag catalogue 001.png --add moss --add lichen", place)[0]["tags"] == [
         "cool", "green", "lichen", "moss",
     ]  # fmt: skip
-    assert results("correct catalogue 001.png --take moss --take green", place) == [
+    assert results("tag catalogue 001.png --remove moss --remove green", place) == [
         {"image": "001.png", "id": 1, "tags": ["cool", "lichen"], "rejected": ["green"]}
     ]
-    assert results("correct catalogue photos/001.png --give green", place)[0]["rejected"] == []
+    assert results("tag catalogue photos/001.png --give green", place)[0]["rejected"] == []
+    assert results("correct catalogue 001.png --reject green", place)[0]["rejected"] == ["green"]  # as it was called
+
+
+@pytest.fixture
+def asked(place, tmp_path):
+    """A catalogue of its own, and what visterm asks about it."""
+    visterm(f"index {place / 'run'} {place / 'photos'} -o catalogue --jobs 1", tmp_path)
+    return tmp_path, results("judge catalogue -k 6", tmp_path)
+
+
+def test_questions_are_answered_by_keys_and_undone(asked, monkeypatch):
+    folder, questions = asked
+    assert [question["why"][0] for question in questions] == ["the run has no confidences"] * 6
+    keys = iter("yx" + "nu" + "n" + "su" + "s" + "q")
+    monkeypatch.setattr("visterm.cli.judge.at_a_terminal", lambda: True)
+    monkeypatch.setattr("typer.getchar", lambda: next(keys))
+    code, out, err = visterm("judge catalogue -k 6", folder)
+    assert (code, out.splitlines()[0].split()[:2]) == (0, ["1/6", f"{questions[0]['tag']}?"])
+    assert "1 right, 1 wrong, 4 left open. To learn from it: visterm fit --catalogue" in err
+    first, second, third, *_ = questions
+    assert results(f"tag catalogue {first['image']}", folder)[0]["tags"] == [first["tag"]]
+    assert results(f"tag catalogue {second['image']}", folder)[0]["rejected"] == [second["tag"]]
+    assert results(f"tag catalogue {third['image']}", folder)[0]["tags"] == []
+    left = [(question["image"], question["tag"]) for question in results("judge catalogue -k 100", folder)]
+    assert not {(one["image"], one["tag"]) for one in (first, second)} & set(left)
+
+
+@pytest.mark.parametrize("form", ["csv", "json lines", "standard input"])
+def test_answers_come_from_a_spreadsheet_or_a_program(form, asked, monkeypatch):
+    folder, questions = asked
+    verdicts = ["right", "no", "", "Yes", "-1", ""]
+    lines = [json.dumps(one | {"verdict": verdict}) for one, verdict in zip(questions, verdicts, strict=True)]
+    (folder / "answers.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    if form == "csv":
+        assert visterm("judge catalogue -k 6 --csv answers.csv", folder)[0] == 0
+        header, *rows = (folder / "answers.csv").read_text(encoding="utf-8").splitlines()
+        assert header == "image,tag,verdict,why"
+        filled = [row.replace(",,", f",{verdict},", 1) for row, verdict in zip(rows, verdicts, strict=True)]
+        (folder / "answers.csv").write_text("\n".join([header, *filled]), encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", io.StringIO((folder / "answers.jsonl").read_text(encoding="utf-8")))
+    source = {"csv": "answers.csv", "json lines": "answers.jsonl", "standard input": "-"}[form]
+    assert results(f"judge catalogue --answers {source}", folder) == [{"right": 2, "wrong": 2, "open": 2}]
+    assert results(f"tag catalogue {questions[3]['image']}", folder)[0]["tags"] == [questions[3]["tag"]]
+    assert results(f"tag catalogue {questions[4]['image']}", folder)[0]["rejected"] == [questions[4]["tag"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{image},maybe,{tag}", "line 3: the verdict is 'maybe'; expected right or wrong, or nothing"),
+        ("nothing.png,right,{tag}", "There is no file nothing.png"),
+        ("{image},right,", "there is nothing in it"),
+    ],
+)
+def test_after_an_answer_that_cannot_be_used_none_is_stored(line, message, asked):
+    folder, [first, second, *_] = asked
+    good = "{image},right,{tag}".format(**first)
+    (folder / "bad.csv").write_text(f"image,verdict,tag\n{good}\n{line.format(**second)}\n", encoding="utf-8")
+    code, _, err = visterm("judge catalogue --answers bad.csv", folder)
+    assert (code, message in err) == (2, True), err
+    (folder / "bad.csv").write_text("image,tag\n1.png,red\n", encoding="utf-8")
+    assert "has no column named 'verdict'" in visterm("judge catalogue --answers bad.csv", folder)[2]
+    (folder / "moved.jsonl").write_text(json.dumps(first | {"id": second["id"], "verdict": "right"}), encoding="utf-8")
+    assert "Leave the column id out" in visterm("judge catalogue --answers moved.jsonl", folder)[2]
+    assert results(f"tag catalogue {first['image']}", folder)[0]["tags"] == []

@@ -35,7 +35,7 @@ METAVARS: Final = {
     "set_": "NAME=VALUE", "encoder_set": "NAME=VALUE", "grid": "NAME=VALUES", "model": "NAME", "encoder": "NAME",
     "metric": "NAME", "tags": "SOURCE", "tag_file": "SOURCE", "tag": "TAG", "without": "TAG", "predicted": "TAG",
     "object_tag": "TAG", "part_tag": "TAG", "image_column": "COLUMN", "tags_column": "COLUMN", "user_column": "COLUMN",
-    "give": "TAG", "take": "TAG", "accept": "TAG", "reject": "TAG",
+    "give": "TAG", "take": "TAG", "right": "TAG", "wrong": "TAG",
     "from_": "DATE", "min_size": "SIZE", "max_size": "SIZE", "budget": "TIME", "like": "PHOTO", "folder": "FOLDER",
 }  # fmt: skip
 """What stands for the value of some options in help texts; of others it follows from their type."""
@@ -69,7 +69,8 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Search": {
         "index": ("index", "Put photos into a catalogue, to search them by words."),
         "search": ("search", "Find photos by words, a similar photo, or filters."),
-        "correct": ("correct", "Correct the tags of photos in a catalogue."),
+        "tag": ("tag", "Tag photos of a catalogue by hand, or show their tags."),
+        "judge": ("judge", "Judge which suggested tags are right."),
         "watch": ("watch", "Keep a catalogue up to date while photos come and go."),
         "union": ("index", "Join several catalogues, to search them as one."),
         "use": ("runs", "Search a catalogue with another of its runs."),
@@ -96,6 +97,8 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
 }
 """The file of each command, and the first paragraph of its docstring: listing the commands imports none of them."""
+
+OLDER_NAMES: Final = {"correct": "tag"}  # That commands still have
 
 COMMANDS: Final = {name: entry for panel in PANELS_OF_COMMANDS.values() for name, entry in panel.items()}
 
@@ -159,7 +162,7 @@ class CommandLine(PlainEpilog, TyperGroup):
 
         Raises MissingExtraError if the package that has the command is not installed.
         """
-        name = args[0]
+        name = OLDER_NAMES.get(args[0], args[0])
         if name in COMMANDS:
             module: Any = import_module(f"visterm.cli.{COMMANDS[name][0]}")
             kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)

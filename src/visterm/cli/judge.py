@@ -1,0 +1,162 @@
+"""`visterm judge`: say which suggested tags are right, by keys in a terminal or by a file of answers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visterm.cli import options
+from visterm.cli.output import at_a_terminal, emit, percent, say, show, table
+from visterm.core.errors import DataError, TagFileError
+from visterm.core.wording import count_of
+
+if TYPE_CHECKING:
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.review import ReviewItem
+
+EXAMPLES = (
+    ("visterm judge catalogue", "answer 20 questions by keys"),
+    ("visterm judge catalogue -k 100 --csv questions.csv", "write questions for a spreadsheet"),
+    ("visterm judge catalogue --answers questions.csv", "take in the answers"),
+    ("visterm judge catalogue --json > questions.jsonl", "questions for a program"),
+)
+VERDICTS = {
+    **dict.fromkeys(("right", "yes", "y", "true", "1"), 1),
+    **dict.fromkeys(("wrong", "no", "n", "false", "-1"), -1),
+}
+"""What stands in the column `verdict`; nothing there leaves a question open."""
+
+KEYS = "y right  n wrong  s skip  u undo  q quit"
+
+
+def judge(
+    catalogue: options.CatalogueFolder,
+    k: Annotated[int, typer.Option("-k", min=1, help="Questions, at most.")] = 20,
+    answers: Annotated[
+        Path | None,
+        options.input_option(
+            help="Take in these answers: a CSV or JSON lines with the columns image, tag and verdict (right or wrong); "
+            "- for standard input.",
+            allow_dash=True,
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None, options.output_option(help="Write the questions to this CSV, with an empty column verdict.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Judge which suggested tags are right.
+
+    The questions are those whose answers teach most. In a terminal you answer by keys; otherwise, and with --json,
+    they are listed. Answers count at once in searches and exports; `visterm fit --catalogue` learns from them.
+    """
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.review import review_queue
+
+    opened = Catalogue.load(catalogue)
+    if answers is not None:
+        _finish(opened, _take_in(opened, answers), json=json)
+        return
+    questions = review_queue(opened.stored, k)
+    names = {item.image_id: opened.image(item.image_id).record for item in questions}
+    if csv is not None:
+        from visterm.data.relation_files import write_pairs
+
+        rows = [[names[q.image_id].name, q.tag, "", "; ".join(q.why)] for q in questions]
+        write_pairs(csv, ("image", "tag", "verdict", "why"), rows)
+        say(f"{count_of(len(questions), 'question')} written to {csv}. Fill in the column verdict: right or wrong.")
+    if json:
+        for item in questions:
+            emit({**item.as_dict(), "image": names[item.image_id].name, "id": item.image_id})
+    elif not questions:
+        say("There is nothing to ask: all suggestions are answered.")
+    elif csv is None and at_a_terminal():
+        places = {image_id: record.path or record.name for image_id, record in names.items()}
+        _finish(opened, _ask(opened, questions, places), json=False)
+    elif csv is None:
+        table([[q.tag, names[q.image_id].name, "; ".join(q.why)] for q in questions], ["tag", "photo", "why"])
+
+
+def _ask(catalogue: Catalogue, questions: list[ReviewItem], places: dict[int, str]) -> list[int]:
+    """Ask a person by keys, and store each answer at once; return the verdicts, 0 for what is left open."""
+    from visterm.library.feedback import undo_verdict
+
+    given: list[tuple[int, int]] = []  # Verdict, and its number in the log
+    say(KEYS)
+    while len(given) < len(questions):
+        item = questions[len(given)]
+        sure = "" if item.confidence is None else f", {percent(item.confidence)}"
+        show(f"{len(given) + 1}/{len(questions)}  {item.tag}?  {places[item.image_id]}{sure}")
+        key = typer.getchar().lower()
+        if key in ("y", "n"):
+            verdict = 1 if key == "y" else -1
+            given.append((verdict, catalogue.judge(item.image_id, item.tag, verdict)))
+        elif key == "s":
+            given.append((0, 0))
+        elif key == "u" and given:
+            verdict, number = given.pop()
+            if verdict:
+                undo_verdict(catalogue.stored, number)
+        elif key in ("q", "\x1b", "\x04"):
+            break
+        else:
+            say(KEYS)
+    return [verdict for verdict, _ in given] + [0] * (len(questions) - len(given))
+
+
+def _take_in(catalogue: Catalogue, answers: Path) -> list[int]:
+    """Store the answers of a file, all or after an error none; return the verdicts, 0 for what is left open."""
+    from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
+    from visterm.data.text_files import read_text
+
+    wanted = (("image", "file_name"), ("tag",), ("verdict",))
+    form = TableForm(wanted, '{"image": "1.jpg", "tag": "sea", "verdict": "right"}')
+    text, path = (sys.stdin.read(), Path("standard input")) if answers == Path("-") else (read_text(answers), answers)
+    rows = table_rows(path, text, form)
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    advice = f"Expected lines such as {form.example}, or a CSV with these columns."
+    image, tag, verdict = (
+        required_column(some, names, f"{path} has no column", advice) if rows else "" for some in wanted
+    )
+    number = find_column(("id",), names)
+    found = []
+    with catalogue.stored.database.transaction():
+        for row in rows:
+            place, said = f"{path}, line {row.line}", row.cells.get(verdict)
+            text = str("" if said is None else said).strip().lower()
+            meant = VERDICTS.get(text, 0)
+            if text and not meant:
+                raise TagFileError(
+                    f"{place}: the verdict is {text!r}; expected right or wrong, or nothing to leave it open."
+                )
+            found.append(meant)
+            if meant:
+                image_id = _image_id(catalogue, place, row.cells.get(image), row.cells.get(number or ""))
+                catalogue.judge(image_id, str(row.cells.get(tag) or ""), meant)
+    return found
+
+
+def _image_id(catalogue: Catalogue, place: str, name: Any, number: Any) -> int:
+    """Return the id of the photo that an answer is about."""
+    from visterm.cli.tag import ids_of
+
+    if number in (None, ""):
+        return ids_of(catalogue, [str(name)], catalogue.stored.folder)[0]
+    if not str(number).isdecimal():
+        raise DataError(f"{place}: the id is {number!r}; expected a whole number. Leave the column id out.")
+    there = catalogue.image(int(number)).record.name
+    if there != name:
+        raise DataError(f"{place}: the photo {number} is {there}, and not {name}. Leave the column id out.")
+    return int(number)
+
+
+def _finish(catalogue: Catalogue, verdicts: list[int], *, json: bool) -> None:
+    """Report how many answers there were."""
+    right, wrong, left = (verdicts.count(verdict) for verdict in (1, -1, 0))
+    if json:
+        emit({"right": right, "wrong": wrong, "open": left})
+    learn = f" To learn from it: visterm fit --catalogue {catalogue.stored.folder}" if right or wrong else ""
+    say(f"{right:,} right, {wrong:,} wrong, {left:,} left open.{learn}")
