@@ -106,3 +106,12 @@ def test_images_that_are_gone_are_not_asked_about():
     stored = catalogue([{"sea": 0.5}, {"sea": 0.5}])
     stored.mark([stored.images.all()[0].id], "gone")
     assert [item.image_id for item in review_queue(stored)] == [stored.images.all()[0].id]
+
+
+def test_doubts_about_frequent_tags_come_first_where_these_are_asked_for():
+    stored = catalogue(
+        [{"newt": 0.5}, {"sea": 0.6}, {"sea": 0.45}, {"sky": 0.99}, {}, {}],
+        given=[(4, ["sea", "sky"]), (5, ["sea", "sky"])],
+    )
+    assert asked(stored)[0] == (0, "newt")
+    assert asked(stored, frequent=True) == [(2, "sea"), (1, "sea"), (0, "newt"), (3, "sky")]

@@ -1,4 +1,4 @@
-"""Which answers of a person would teach most: unsure ones, where runs disagree, of tags that few images have."""
+"""Which answers of a person are worth most: unsure ones, where runs disagree, of rare tags or of frequent ones."""
 
 from __future__ import annotations
 
@@ -41,13 +41,18 @@ class ReviewItem:
         }
 
 
-def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple[int, str]] = ()) -> list[ReviewItem]:
+def review_queue(
+    stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple[int, str]] = (), frequent: bool = False
+) -> list[ReviewItem]:
     """Choose k questions whose answers would teach most, best first.
 
     The worth of an answer is its entropy, in bits (uncertainty sampling: Lewis, Gale 1994), and how far the confidences
     of the current run and of the one before are apart (query by committee: Seung, Opper, Sompolinsky 1992), over the
     square root of one more than the images that have the tag already. Each image appears once, and a tag that was
     chosen counts as an image more, so that the questions are of many images and tags.
+
+    With `frequent`, what most searches show comes first: the entropy is multiplied by the root of the images that have
+    the tag or are predicted to, so that doubts about frequent tags are settled before those about rare ones.
 
     Without confidences, as before anything was learned, questions are of predictions drawn by chance, the same at each
     call. Asking for each tag's best images first taught less, though more answers were yes: these are found already.
@@ -61,12 +66,15 @@ def review_queue(stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple
         return []
     images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}
     worth = _worth([item[2] for item in open_questions], [item[3] for item in open_questions])
+    predicted = Counter(tag for _, tag, *_ in open_questions)
     chosen: list[ReviewItem] = []
     seen: set[int] = set()
     times: Counter[str] = Counter()
 
     def value(place: int) -> float:
         tag = open_questions[place][1]
+        if frequent:
+            return float(worth[place]) * math.sqrt((images.get(tag, 0) + predicted[tag]) / (1 + times[tag]))
         return float(worth[place]) / math.sqrt(1 + images.get(tag, 0) + times[tag])
 
     waiting = [(-value(place), place) for place in range(len(open_questions))]

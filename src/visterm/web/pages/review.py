@@ -1,6 +1,7 @@
 """Review: one question after another, is this tag right for this photo; and learning from the answers.
 
-Questions come from one of two queues: those whose answers teach most, and tags that are probably mistakes.
+Questions come from one of three queues: doubts about frequent tags, which come first, as most photos and searches show
+them; those whose answers teach most; and tags that are probably mistakes.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ ROUND = 20  # Answers after which models that learn all tags in a moment learn a
 MOST_MISTAKES = 4000  # Among which one whose answer was undone is looked for
 MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
 
-Queue = Literal["questions", "mistakes"]
-"""Where questions come from: those whose answers teach most, or about tags that are probably mistakes."""
+Queue = Literal["frequent", "questions", "mistakes"]
+"""Where questions come from: doubts about frequent tags, those whose answers teach most, or probable mistakes."""
 
 
 class Answer(NamedTuple):
@@ -73,7 +74,7 @@ class Question(NamedTuple):
 
 
 @router.get("/review")
-async def review_page(service: Shared, queue: Queue = "questions") -> Response:
+async def review_page(service: Shared, queue: Queue = "frequent") -> Response:
     """Show the first question of a queue."""
     values = await service.searching.run(_question, service, queue, [])
     return render("review.html", **values)
@@ -88,7 +89,7 @@ async def answer_question(
     image: Annotated[int, Form()] = -1,
     tag: Annotated[str, Form()] = "",
     trail: Annotated[str, Form()] = "[]",
-    queue: Annotated[Queue, Form()] = "questions",
+    queue: Annotated[Queue, Form()] = "frequent",
 ) -> Response:
     """Store an answer, or undo the last one, and show the next question."""
     try:
@@ -135,7 +136,7 @@ def _question(
         found = _mistakes(catalogue, len(skipped) + 2)
         pairs = [pair for pair in found if pair[:2] not in skipped][:2]
     else:
-        asked = review_queue(stored, 2, skip=skipped)
+        asked = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent")
         pairs = [Pair(each.image_id, each.tag, each.confidence, each.why) for each in asked]
     if again is not None:
         pairs = [_one_more_time(catalogue, queue, again), *(pair for pair in pairs if pair[:2] != again[:2])]
