@@ -2,17 +2,21 @@
 
 As the hub does, ``/REPOSITORY/resolve/REVISION/FILE`` answers with the commit, and for large files (LFS) redirects to a
 signed address of another host, with their size and SHA-256; small ones are redirected on the hub itself. Names of
-headers and errors are those that huggingface_hub 2.4.0 reads (`file_download.py`, `utils/_http.py`).
+headers and errors are those that huggingface_hub 2.4.0 reads (`file_download.py`, `utils/_http.py`). Repositories are
+made and committed to as its `hf_api.py`, `_commit_api.py` and `lfs.py` ask for it, large files through the store.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 LARGE = 1000  # Bytes from which on a file is in the store
@@ -25,13 +29,21 @@ class Repository:
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
     refs: dict[str, str] = field(default_factory=dict)
     gated: bool = False
+    private: bool = False
 
-    def commit(self, files: dict[str, bytes]) -> str:
-        """Add a commit to main, and return its name."""
+    def commit(self, files: dict[str, bytes], gone: Iterable[str] = ()) -> str:
+        """Add a commit to main, with some files new and others gone, and return its name."""
         name = hashlib.sha1(f"{len(self.commits)} {sorted(files)}".encode()).hexdigest()
-        self.commits[name] = {**self.commits.get(self.refs.get("main", ""), {}), **files}
+        self.commits[name] = {**self.files, **files}
+        for each in gone:
+            del self.commits[name][each]
         self.refs["main"] = name
         return name
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Return the newest files."""
+        return self.commits.get(self.refs.get("main", ""), {})
 
 
 class Hub:
@@ -41,6 +53,8 @@ class Hub:
         self.repositories: dict[str, Repository] = {}
         self.requests: list[tuple[str, str, str | None]] = []  # Method, path and Range
         self.tokens: list[str | None] = []  # That came with requests to the hub
+        self.uploaded: dict[str, bytes] = {}  # Contents that came to the store, by their SHA-256
+        self.cards: list[str] = []  # Model cards that were to be checked
         self.replaced: dict[str, bytes] = {}  # What the store serves in place of a content, by its SHA-256
         self.stops_after: int | None = None  # Bytes, after which the store waits for `goes_on`
         self.goes_on = threading.Event()
@@ -80,6 +94,59 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
+    def do_PUT(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.hub.requests.append(("PUT", urlsplit(self.path).path, None))
+        self.hub.uploaded[hashlib.sha256(content).hexdigest()] = content
+        self._send(200, {})
+
+    def do_POST(self) -> None:
+        path, body = urlsplit(self.path).path, self.rfile.read(int(self.headers["Content-Length"]))
+        self.hub.requests.append(("POST", path, None))
+        if self.hub.status:
+            self._send(self.hub.status, {})
+        elif self.headers.get("Authorization") is None:
+            self._error(401, "RepoNotFound", "Invalid username or password.")
+        elif path.endswith("/commit/main"):
+            self._commit(path.removeprefix("/api/models/").removesuffix("/commit/main"), body)
+        else:
+            self._json(self._posted(path, json.loads(body)))
+
+    def _posted(self, path: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return what is answered to JSON."""
+        if path == "/api/repos/create":
+            name = f"{asked['organization']}/{asked['name']}"
+            made = self.hub.repositories.setdefault(name, Repository())
+            made.private = asked.get("visibility") == "private"
+            return {"url": f"{self.hub.url}/{name}", "id": name}
+        if path == "/api/validate-yaml":
+            self.hub.cards.append(asked["content"])
+            return {"errors": [], "warnings": []}
+        if path.endswith("/preupload/main"):
+            modes = [(file["path"], "lfs" if file["size"] >= LARGE else "regular") for file in asked["files"]]
+            return {"files": [{"path": name, "uploadMode": mode, "shouldIgnore": False} for name, mode in modes]}
+        assert path.endswith(".git/info/lfs/objects/batch"), path
+        store = f"{self.hub.store_url}/store/"
+        objects = [{**each, "actions": {"upload": {"href": store + each["oid"]}}} for each in asked["objects"]]
+        return {"transfer": "basic", "objects": objects}
+
+    def _commit(self, name: str, body: bytes) -> None:
+        files, gone = {}, []
+        for line in body.splitlines():
+            entry = json.loads(line)
+            about = entry["value"]
+            if entry["key"] == "file":
+                files[about["path"]] = base64.b64decode(about["content"])
+            elif entry["key"] == "lfsFile":
+                files[about["path"]] = self.hub.uploaded[about["oid"]]
+            elif entry["key"] == "deletedFile":
+                gone.append(about["path"])
+        oid = self.hub.repositories[name].commit(files, gone)
+        self._json({"commitUrl": f"{self.hub.url}/{name}/commit/{oid}", "commitOid": oid})
+
+    def _json(self, value: Any) -> None:
+        self._send(200, {"Content-Type": "application/json"}, json.dumps(value).encode())
+
     def _answer(self) -> None:
         path = urlsplit(self.path).path
         self.hub.requests.append((self.command, path, self.headers.get("Range")))
@@ -89,6 +156,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.tokens.append(self.headers.get("Authorization"))
         if self.hub.status:
             self._send(self.hub.status, {})
+        elif path.startswith("/api/models/") and "/tree/" in path:
+            files = self.hub.repositories[path.removeprefix("/api/models/").partition("/tree/")[0]].files
+            self._json(
+                [
+                    {"type": "file", "path": name, "size": len(files[name]), "oid": _git(files[name])[1:-1]}
+                    for name in files
+                ]
+            )
         elif path.startswith("/api/resolve-cache/models/"):
             owner, name, commit, file = path.removeprefix("/api/resolve-cache/models/").split("/", 3)
             self._file(f"{owner}/{name}", commit, file)

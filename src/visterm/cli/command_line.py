@@ -81,6 +81,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Other programs": {
         "connect": ("connect", "Make a catalogue of a library in Immich or PhotoPrism."),
+        "push": ("push", "Share a run on the Hugging Face hub."),
         "sync": ("sync", "Follow a connected library, and write predictions there."),
     },
     "Look inside": {

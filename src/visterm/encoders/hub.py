@@ -163,6 +163,28 @@ def _refusals(network: Network, file: NetworkFile) -> Iterator[None]:
 
     page = f"https://huggingface.co/{network.repository}"
     what = f"{file.file} of {network.repository} could not be fetched"
+    with hub_errors(what, page, again=": it goes on where it stopped"):
+        try:
+            yield
+        except errors.RevisionNotFoundError as error:
+            raise StorageError(
+                f"{what}: the repository has no revision {revision_of(network)} any more. It was changed: look at "
+                f"{page}. If you trust the new one, remove the repository from {lock_file()}, and fetch again."
+            ) from error
+        except errors.EntryNotFoundError as error:
+            raise StorageError(
+                f"{what}: the repository has no such file. Look at {page}, and add a row of your own."
+            ) from error
+
+
+@contextmanager
+def hub_errors(what: str, page: str, *, again: str = "") -> Iterator[None]:
+    """Turn errors of the hub's client into errors of ours: `what` could not be done, of the repository at `page`.
+
+    `again` ends the advice to run the command once more.
+    """
+    from huggingface_hub import errors
+
     try:
         yield
     except VistermError:
@@ -172,16 +194,11 @@ def _refusals(network: Network, file: NetworkFile) -> Iterator[None]:
             f"{what}: who fetches it must accept its licence first, at {page}, and then log in: hf auth login"
         ) from error
     except errors.RevisionNotFoundError as error:
-        raise StorageError(
-            f"{what}: the repository has no revision {revision_of(network)} any more. It was changed: look at {page}. "
-            f"If you trust the new one, remove the repository from {lock_file()}, and fetch again."
-        ) from error
+        raise StorageError(f"{what}: the repository has no such revision. Look at {page}.") from error
     except errors.RepositoryNotFoundError as error:
         raise StorageError(f"{what}: there is no such repository, or it is private. Log in: hf auth login") from error
     except errors.EntryNotFoundError as error:
-        raise StorageError(
-            f"{what}: the repository has no such file. Look at {page}, and add a row of your own."
-        ) from error
+        raise StorageError(f"{what}: the repository has no such file. Look at {page}.") from error
     except errors.OfflineModeIsEnabled as error:
         raise StorageError(
             f"{what}: the hub's client is in offline mode. Unset HF_HUB_OFFLINE, and run the "
@@ -199,4 +216,4 @@ def _refusals(network: Network, file: NetworkFile) -> Iterator[None]:
             if unreached
             else "Check proxies (HTTPS_PROXY) and the mirror (HF_ENDPOINT), and run the command again"
         )
-        raise StorageError(f"{what}: {reason.rstrip('.')}. {advice}: it goes on where it stopped.") from error
+        raise StorageError(f"{what}: {reason.rstrip('.')}. {advice}{again}.") from error

@@ -15,6 +15,7 @@ from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.models.base import Annotator
 from visterm.tagging.estimator import TaggerEstimator
+from visterm.tagging.on_hub import OnHub
 from visterm.tagging.part_settings import make_model, move_encoder
 from visterm.tagging.run_files import open_run
 from visterm.tagging.typed_queries import typed_query
@@ -32,7 +33,7 @@ _OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "
 """Fields of a request that make the parts of a tagger."""
 
 
-class Tagger(TaggerEstimator):
+class Tagger(OnHub, TaggerEstimator):
     """Learns a library's tags from photos that have them, and tags other photos.
 
     Its attributes are those of `Run`: the parts that it learned, and counts and figures of the last fit. It is an
@@ -332,6 +333,7 @@ class Tagger(TaggerEstimator):
         Parameters
         ----------
         path : path-like
+            A folder, or ``hub:OWNER/NAME``, a repository of the Hugging Face hub (`from_pretrained`).
         n_jobs : int, optional
         device : str, optional
             Where torch networks of the encoder run: "cpu", "cuda" or "auto". None: as when it was fitted.
@@ -345,6 +347,8 @@ class Tagger(TaggerEstimator):
         UserError
             If the encoder has no torch network, or there is no such device here.
         """
+        if os.fspath(path).startswith("hub:"):
+            return cls.from_pretrained(os.fspath(path).removeprefix("hub:"), n_jobs=n_jobs, device=device)
         tagger = open_run(cls, path, n_jobs, whole=whole)
         tagger.path = os.path.abspath(path)
         if device is not None:

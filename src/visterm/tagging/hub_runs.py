@@ -1,0 +1,237 @@
+"""Runs on the Hugging Face hub: pushed without what says which photos they are from, and fetched again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from copy import copy
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError, UserError
+from visterm.core.learned import Array, learned_attributes, learned_kinds
+from visterm.core.persist import HOW_TO_MEND, MANIFEST, new_folder, read_json, write_json
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.encoders.hub import hub_errors
+from visterm.encoders.network import NetworkEncoder
+from visterm.features.learned_images import LearnedImages
+from visterm.tagging.calibrating import RIGHT_OF_5, SURE_TAGS
+from visterm.tagging.run_files import write_run
+
+CARD = "README.md"
+NETWORK = "network"  # The name of the network's file in a repository, before its ending
+ADDRESS = "hub:"  # Before the name of a repository, where a run is asked for
+PAGE = "https://huggingface.co/"
+
+OF_RUNS = ["model.*", "encoder.*", f"{NETWORK}.*", "given.*", "reference.*", "calibration.*", "*words.*", "*.csv"]
+"""Files that an earlier run in a repository may have left, and that another may be without."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # Of a file in a run: none leads out of its folder
+_PLACES = {"path", "weights", "network_path_", "checkpoint"}  # What says in JSON where a file is
+
+
+class Pushed(NamedTuple):
+    """What was pushed, or would be."""
+
+    page: str
+    files: dict[str, int]  # Bytes of each file, by name
+
+
+def push_run(
+    tagger: Any,
+    repository: str,
+    *,
+    public: bool = False,
+    with_photos: bool = False,
+    with_network: bool = False,
+    licence: str | None = None,
+    message: str | None = None,
+    dry_run: bool = False,
+) -> Pushed:
+    """Write a run into a repository of the hub, as `Tagger.push_to_hub` says."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise UserError(f"The repository is '{repository}'; expected OWNER/NAME, for example ann/holidays.")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "run"
+        write_shared(tagger, folder, repository, with_photos=with_photos, with_network=with_network, licence=licence)
+        files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+        page = f"{PAGE}{repository}"
+        if not dry_run:
+            api = _client().HfApi(library_name="visterm", library_version=version("visterm"))
+            with hub_errors(f"The run could not be pushed to {repository}", page):
+                page = str(api.create_repo(repository, private=not public, exist_ok=True))
+                api.upload_folder(
+                    repo_id=repository, folder_path=folder, commit_message=message or "A run of visterm",
+                    delete_patterns=OF_RUNS,
+                )  # fmt: skip
+    return Pushed(page, files)
+
+
+def write_shared(
+    tagger: Any, folder: Path, name: str, *, with_photos: bool, with_network: bool, licence: str | None
+) -> None:
+    """Write a run as it is pushed: without names of photos, their tags and places of files, and with its card.
+
+    Raises UserError if the run cannot do without the names or the tags of photos, or `with_network` is asked for and
+    the encoder has no network in one file.
+    """
+    tagger._refuse_unfitted()
+    shared = copy(tagger)
+    if not with_photos:
+        _refuse_photos(tagger)
+        shared.skipped, shared.learned_images = [], LearnedImages()
+    with new_folder(folder, "run", fingerprint=tagger.fingerprint) as inside:
+        write_run(shared, inside)
+        for file in inside.glob("*.json"):
+            write_json(file, _without_places(read_json(file)))
+        if with_network:
+            _copy_network(tagger.encoder, inside)
+    (folder / CARD).write_text(card_of(tagger, name, licence=licence, with_network=with_network), encoding="utf-8")
+
+
+def fetch_run(repository: str, revision: str | None = None) -> Path:
+    """Fetch a run from the hub into the cache of its client, and return its folder there.
+
+    Files are named by the run's manifest, with their checksums, which are checked when the run is opened. Raises
+    StorageError if there is no such repository, or no run in it; CorruptFileError if it names files outside of it.
+    """
+    client = _client()
+    with hub_errors(f"The run {repository} could not be fetched", f"{PAGE}{repository}"):
+        try:
+            manifest = Path(client.hf_hub_download(repository, MANIFEST, revision=revision, library_name="visterm"))
+        except client.errors.EntryNotFoundError as error:
+            raise StorageError(f"{PAGE}{repository} has no {MANIFEST}, so it is not a run of visterm.") from error
+        names = read_json(manifest).get("sha256", {})
+        if not isinstance(names, dict) or not all(map(_NAME.fullmatch, names)):
+            raise CorruptFileError(f"{manifest} lists files that no run has. {HOW_TO_MEND}")
+        commit = manifest.parent.name
+        for name in names:
+            client.hf_hub_download(repository, name, revision=commit, library_name="visterm")
+    return manifest.parent
+
+
+def network_in(folder: Path) -> Path | None:
+    """Return the network that was pushed with a run, or None."""
+    return next(iter(sorted(folder.glob(f"{NETWORK}.*"))), None)
+
+
+def card_of(tagger: Any, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
+    """Return the model card of a run: metadata that the hub reads, how to use it, and figures that were measured."""
+    facts, encoder, model = tagger.facts, ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
+    n_held = facts.get("calibration images", 0)
+    figures = {
+        "tags": f"{len(tagger.vocabulary):,}",
+        "photos that it learned from": f"{facts.get('images', 0):,}",
+        "tags that these photos have": f"{facts.get('tags given', 0):,}",
+    }
+    if RIGHT_OF_5 in facts:
+        figures[f"of a new photo's 5 best tags right, mean of {n_held:,} held-out photos"] = f"{facts[RIGHT_OF_5]:.2f}"
+        figures["tags a photo at an expected precision of 0.9"] = f"{facts[SURE_TAGS]:.2f}"
+    rows = "\n".join(f"| {what} | {value} |" for what, value in figures.items())
+    network = getattr(tagger.encoder, "network_sha256_", None)
+    needs = (
+        "" if network is None or with_network else
+        f"\nThe network isn't in this repository. Its SHA-256 is `{network}`; `from_pretrained` says where to put it.\n"
+    )  # fmt: skip
+    return f"""---
+library_name: visterm
+pipeline_tag: image-classification
+tags: [visterm, multi-label, photo-tagging]
+{f"license: {json.dumps(licence)}" + chr(10) if licence else ""}{_measured(tagger, name)}---
+
+# {name.partition("/")[2]}
+
+A run of visterm {version("visterm")}: it tags photos with the tags that one photo library has.
+
+    from visterm import Tagger
+
+    tagger = Tagger.from_pretrained("{name}")
+    tagger.annotate("photos")
+
+or `visterm annotate {ADDRESS}{name} photos`. Encoder: `{encoder}`; model: `{model}`.
+{needs}
+| measured when it was fitted | |
+| --- | --- |
+{rows}
+
+The figures are of photos of that library; with others they may be lower. Files are JSON and safetensors, none is
+pickled. Names of photos, and which photo has which tags, are not in this repository unless its owner said so.
+"""
+
+
+def _measured(tagger: Any, name: str) -> str:
+    """Return the figures of a run as the hub's metadata has them; empty where none were measured."""
+    if RIGHT_OF_5 not in tagger.facts:
+        return ""
+    share = tagger.facts[RIGHT_OF_5] / min(5, len(tagger.vocabulary))
+    return f"""model-index:
+- name: {json.dumps(name.partition("/")[2])}
+  results:
+  - task: {{type: image-classification, name: Tagging photos}}
+    dataset: {{type: private, name: Held-out photos of the library}}
+    metrics:
+    - {{type: precision, name: Precision of the 5 best tags, value: {share:.4f}}}
+"""
+
+
+def _refuse_photos(tagger: Any) -> None:
+    """Refuse a run that is nothing without the names of photos or the tags that people gave them."""
+    asked = "Pass with_photos=True (--with-photos) if everybody who can read the repository may see them."
+    if tagger.encoder.reads == "names" or tagger.given is not None:
+        raise UserError(
+            f"The encoder '{ENCODERS.name_of(tagger.encoder)}' of this run knows photos by their names, which would be "
+            f"in the repository. {asked}"
+        )
+    if name := next(_tags_of_photos(tagger.model), None):
+        raise UserError(
+            f"The model '{name}' of this run keeps which training photo has which tags, which would be in the "
+            f"repository. Fit a model that does not (--model ridge or wsabie). {asked}"
+        )
+
+
+def _tags_of_photos(model: Any) -> Iterator[str]:
+    """Yield the names of the models, of a blend its members, that hold tags of training photos or can tell them."""
+    kinds = learned_kinds(model)
+    for name in learned_attributes(model):
+        kind = kinds.get(name)
+        if isinstance(kind, Array) and tuple(kind.shape or ()) == ("n_images", "n_tags_"):
+            yield MODELS.name_of(model)
+    for member in getattr(model, "members_", ()):
+        yield from _tags_of_photos(member)
+
+
+def _without_places(value: Any, key: str = "") -> Any:
+    """Return JSON in which files are named without the folders that they are in."""
+    if isinstance(value, dict):
+        return {name: _without_places(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_places(each, key) for each in value]
+    if isinstance(value, str) and (key in _PLACES or os.path.isabs(value)):
+        return re.split(r"[/\\]", value)[-1]
+    return value
+
+
+def _copy_network(encoder: Any, folder: Path) -> None:
+    """Copy the file of an encoder's network, if all its weights are in it."""
+    if not isinstance(encoder, NetworkEncoder):
+        raise UserError(
+            f"The encoder '{ENCODERS.name_of(encoder)}' has no network in a file. Leave with_network out "
+            "(--with-network)."
+        )
+    place = Path(encoder._found())
+    shutil.copyfile(place, folder / f"{NETWORK}{place.suffix}")
+
+
+def _client() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtraError(
+            "The hub needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
+        ) from error
+    return huggingface_hub
