@@ -10,13 +10,14 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.TiffImagePlugin import IFDRational
 from typer.testing import CliRunner
 
 from tiny_catalogues import draw_photo, draw_photos, fit_run, touch, write_tags
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import DataError, StorageError, TagFileError, UserError
-from visterm.data.contents import taken_of
+from visterm.data.contents import Exif, exif_of
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.store.filters import Filter
 
@@ -240,8 +241,59 @@ def test_the_date_is_that_of_the_camera(tmp_path, catalogue, photos):
     taken = {os.path.basename(record.path): record.taken for record in catalogue.records}
     assert (taken["dated.jpg"], taken["shot.jpg"]) == ("2024-05-31T10:20:30", "2023-01-02T03:04:05")
     assert taken["000.png"] is None
-    assert taken_of(tmp_path / "never.jpg") is None
-    assert taken_of(tmp_path / "nowhere.jpg") is None
+    assert exif_of(tmp_path / "never.jpg").taken is None
+    assert exif_of(tmp_path / "nowhere.jpg") == Exif()
+
+
+def placed(path, latitude=((48, 8, 13.92), "N"), longitude=((11, 34, 31.8), "W"), **camera):
+    """Draw a photo that says where it was taken, and by which camera."""
+    exif = Image.Exif()
+    for number, name in ((271, "make"), (272, "model")):
+        if name in camera:
+            exif[number] = camera[name]
+    gps = exif.get_ifd(0x8825)
+    gps[2], gps[1] = latitude
+    gps[4], gps[3] = longitude
+    Image.new("RGB", (8, 8), (90, 120, len(path.name))).save(path, exif=exif)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "model", "name"),
+    [
+        ("NIKON CORPORATION", "NIKON D90", "NIKON D90"),
+        ("FUJIFILM", "X-T3", "FUJIFILM X-T3"),
+        ("Canon\0\0", " ", "Canon"),
+        ("", "", None),
+    ],
+)
+def test_the_camera_is_named_once(make, model, name, tmp_path):
+    assert exif_of(placed(tmp_path / "a.jpg", make=make, model=model)).camera == name
+
+
+def test_the_place_is_read_in_degrees_north_and_east(tmp_path):
+    assert exif_of(placed(tmp_path / "a.jpg"))[2:] == pytest.approx((48.137200, -11.575500))
+
+
+@pytest.mark.parametrize(
+    "latitude",
+    [((0, 0, 0), "N"), ((91, 0, 0), "N"), ((IFDRational(1, 0), 0, 0), "N"), ((48, 8), "N")],
+    ids=["zeros", "beyond the pole", "no number", "two parts"],
+)
+def test_what_is_no_place_is_left_out(latitude, tmp_path):
+    assert exif_of(placed(tmp_path / "a.jpg", latitude=latitude, longitude=((0, 0, 0), "E")))[2:] == (None, None)
+
+
+def test_photos_that_an_earlier_visterm_took_in_are_asked_where_they_were_taken(catalogue, photos):
+    placed(photos / "placed.jpg", make="FUJIFILM", model="X-T3")
+    catalogue.index(photos)
+    database = catalogue.stored.database
+    database.write("UPDATE images SET camera = NULL, latitude = NULL, longitude = NULL")
+    assert catalogue.index(photos).encoded == 0
+    found = {os.path.basename(record.path): record for record in catalogue.records}
+    placed_one = found["placed.jpg"]
+    assert (placed_one.camera, placed_one.latitude, placed_one.longitude) == ("FUJIFILM X-T3", 48.1372, -11.5755)
+    assert (found["000.png"].camera, found["000.png"].latitude) == ("", None)
 
 
 def test_the_command_makes_and_updates_and_counts(run, photos, tmp_path):

@@ -21,6 +21,7 @@ from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchErro
 from visterm.store.catalogue import Origin
 from visterm.store.filters import Filter
 from visterm.store.images import Record
+from visterm.store.sorting import name_key
 from visterm.tagging.run_files import open_run
 
 
@@ -237,6 +238,65 @@ def test_filters_by_file_folder_and_date(catalogue, tmp_path):
     assert len(catalogue.search("red", 0, among=Filter(min_bytes=size + 1)).hits) == 12
     assert catalogue.search("red", 0, among=Filter(taken_from="2025")).hits == []
     assert [hit.id for hit in catalogue.browse(None, 3, after=4).hits] == [5, 6, 7]
+
+
+DATES = ["2024-05-31T10:00:00", None, "2023-01-02", "2024-05-31T09:00:00", None, "2019-07-01T00:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [("taken", [0, 3, 2, 5, 1, 4]), ("oldest", [5, 2, 3, 0, 1, 4]), ("name", [*range(12)]), ("added", [*range(12)])],
+)
+def test_photos_are_sorted_by_date_name_or_entry_and_those_without_a_date_come_last(sort, first, catalogue):
+    catalogue.stored.database.write_many("UPDATE images SET taken = ? WHERE id = ?", zip(DATES, range(6), strict=True))
+    found = catalogue.browse(k=0, sort=sort)
+    assert [hit.id for hit in found.hits][: len(first)] == first
+    assert found.n_found == 12
+    assert catalogue.browse(k=3, start=2, sort=sort).hits == found.hits[2:5]
+    assert [hit.id for hit in catalogue.browse(Filter(taken_from="2024"), 0, sort=sort).hits] == [
+        i for i in (hit.id for hit in found.hits) if i in (0, 3)
+    ]
+
+
+def test_what_came_in_last_is_first_by_entry(catalogue, tmp_path):
+    draw_photo(tmp_path / "photos" / "late.png", "red", 99)
+    catalogue.index(tmp_path / "photos")
+    assert [hit.id for hit in catalogue.browse(k=0, sort="added").hits] == [12, *range(12)]
+
+
+def test_names_are_sorted_as_people_do():
+    names = ["Äpfel", "b/2", "b/10", "B/1", "apfel", "b 1", "東京", "Zoo"]
+    assert sorted(names, key=name_key) == ["Äpfel", "apfel", "B/1", "b/2", "b/10", "b 1", "Zoo", "東京"]
+
+
+def test_a_sorted_search_lists_the_photos_that_are_likely_to_be_meant(catalogue):
+    ranked = catalogue.search("red", 0)
+    assert ranked.n_found == len(ranked.hits) == 12
+    assert ranked.hits[0].confidence is None  # too few photos for confidences: the best are listed
+    assert {hit.id for hit in catalogue.search("red", 0, sort="name").hits} == {hit.id for hit in ranked.hits}
+    catalogue.judge(4, "red", -1)
+    assert catalogue.search("red", 3).n_found == 11
+    assert [hit.id for hit in catalogue.search("red", 4, sort="name").hits] == [0, 1, 2, 3]
+    assert [hit.id for hit in catalogue.like(3, 4, sort="name").hits] == [0, 1, 2, 4]
+    assert catalogue.like(3, 4).n_found == 12
+
+
+@pytest.mark.parametrize("search", [lambda c: c.browse(sort="size"), lambda c: c.search("red", sort="size")])
+def test_an_unknown_order_is_refused(search, catalogue):
+    with pytest.raises(UserError, match="sort is 'size'"):
+        search(catalogue)
+
+
+def test_the_command_sorts(catalogue, tmp_path):
+    path = tmp_path / "catalogue"
+    catalogue.stored.database.write("UPDATE images SET taken = printf('2024-01-%02d', 28 - id)")
+    assert [hit["id"] for hit in visterm("search", path, "--unreviewed", "--sort", "oldest", "-k", 2, "--json")[1]] == [
+        11,
+        10,
+    ]
+    assert [hit["id"] for hit in visterm("search", path, "red", "--sort", "taken", "-k", 2, "--json")[1]] == [0, 1]
+    assert visterm("search", path, "red", "--sort", "size")[0] != 0
+    assert visterm("search", path, "--unreviewed", "--sort", "chance")[0] != 0
 
 
 def test_the_command_filters_lists_and_finds_alike(catalogue, tmp_path):

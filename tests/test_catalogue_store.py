@@ -9,13 +9,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from PIL import Image
 
-from tiny_catalogue import save_catalogue
+from tiny_catalogue import TO_FORMAT_6, save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.persist import new_folder
 from visterm.core.types import Skipped
@@ -330,12 +331,31 @@ def test_a_catalogue_of_the_first_format_is_read(stored):
     stored.database.write("ALTER TABLE segments DROP COLUMN table_version")
     for change in ("DROP INDEX tags_by_key", "DROP INDEX given_by_hand", "ALTER TABLE tags DROP COLUMN key"):
         stored.database.write(change)
+    for change in TO_FORMAT_6.split(";"):
+        stored.database.write(change)
     stored.database.write("UPDATE meta SET value = '1' WHERE key = 'format'")
     opened = StoredCatalogue.open(stored.folder)
     assert opened.search([1.0, 0.5], 0).ids.tolist() == found
     opened.add(records_of("late.jpeg"), np.full((1, 2), 9.0))
     assert len(opened) == len(found[0]) + 1
     assert opened.connected.get() is None
+
+
+def test_photos_of_format_6_have_no_place_yet(stored):
+    before = stored.images.all()
+    for change in TO_FORMAT_6.split(";"):
+        stored.database.write(change)
+    opened = StoredCatalogue.open(stored.folder)
+    assert opened.database.value("SELECT value FROM meta WHERE key = 'format'") == str(database.FORMAT)
+    assert opened.images.all() == [replace(image, camera=None) for image in before]
+    opened.images.set_exif([(0, None, "FUJIFILM X-T3", 48.1, 11.5)])
+    first = opened.images.get(0)
+    assert (first.camera, first.latitude, first.longitude, first.taken) == (
+        "FUJIFILM X-T3",
+        48.1,
+        11.5,
+        before[0].taken,
+    )
 
 
 def test_a_damaged_database_is_noticed(stored):

@@ -18,7 +18,7 @@ from tiny_catalogue import save_catalogue
 from visterm.cli import main
 from visterm.core.errors import UserError
 from visterm.core.object_stores import only_named_stores
-from visterm.data.contents import taken_of
+from visterm.data.contents import exif_of
 from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
 from visterm.library.duplicates import find_duplicates
 from visterm.store.catalogue import Origin, StoredCatalogue
@@ -202,7 +202,7 @@ def dated(folder):
     """A catalogue of all pictures in a folder, named by their paths inside it, with their dates."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     names = [path.relative_to(folder).as_posix() for path in paths]
-    records = [replace(r, taken=taken_of(r.path)) for r in read_records(paths, names, [[] for _ in paths])]
+    records = [replace(r, taken=exif_of(r.path).taken) for r in read_records(paths, names, [[] for _ in paths])]
     catalogue = StoredCatalogue(Origin("", "made"))
     catalogue.add(records, np.ones((len(records), 2), np.float32))
     return catalogue

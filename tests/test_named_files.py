@@ -10,7 +10,7 @@ import pytest
 from visterm.cli.serve import _read_token
 from visterm.core.errors import VistermError
 from visterm.core.persist import read_json
-from visterm.data.contents import content_hash, taken_of
+from visterm.data.contents import content_hash, exif_of
 from visterm.data.embedded import embedded_keywords
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import read_shard
@@ -102,7 +102,7 @@ def test_what_is_read_part_by_part_must_be_a_regular_file_too(read, make, name, 
 @pytest.mark.parametrize("make", [pipe, endless])
 def test_an_image_that_is_none_has_no_date_no_hash_and_no_keywords(make, tmp_path):
     make(tmp_path / "1.jpg")
-    assert taken_of(tmp_path / "1.jpg") is None
+    assert exif_of(tmp_path / "1.jpg").taken is None
     assert content_hash(tmp_path / "1.jpg") is None
     assert embedded_keywords(tmp_path / "1.jpg") == ([], [], (), ())
 

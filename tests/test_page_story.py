@@ -105,10 +105,10 @@ def test_tag_search_reject_learn_compare_and_go_back(window, path):
 
     page = window.open("/review")
     window.press("l")
-    page.locator("#learned .comparison", has_text=f"New: run {before.id + 1}").wait_for()
+    page.locator("#learned .comparison", has_text=f"New: run {before.id + 1}, learned ").wait_for()
     learned = catalogue.stored.runs.current()
     text = page.inner_text("#learned")
-    assert f"Old: run {before.id}" in text
+    assert f"Old: run {before.id}, learned " in text
     assert f"Run {learned.id} is in use." in text
     assert re.search(r"95 % interval [+−]\d\.\d{3} to [+−]\d\.\d{3}", text)
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections import Counter
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import UserError
 from visterm.library.dictionary import merge_tags
+from visterm.library.earlier_runs import shown_runs
 from visterm.library.search_shares import search_shares
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
@@ -211,11 +213,21 @@ def test_numbers_are_rounded_and_never_minus_zero():
     assert [percent(value) for value in (-0.004, 0.004, 0.996, 0.5)] == [">−1 %", "<1 %", ">99 %", "50 %"]
 
 
-def test_the_history_shows_the_first_letters_of_runs_and_their_whole_names_as_titles(client, catalogue):
-    run, before = "0123456789abcdef", "fedcba9876543210"
-    catalogue.stored.history.note("use run", run=run, before=before)
+HASH = re.compile(r"(?<![0-9a-f])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{8,}(?![0-9a-f])")
+
+
+def test_runs_are_shown_by_number_and_date_and_their_hashes_are_titles_only(client, catalogue):
+    run, gone = catalogue.stored.runs.current(), "fedcba9876543210"
+    catalogue.stored.history.note("use run", run=run.fingerprint, before=gone)
     page = client.get("/library").text
-    assert f'run <span title="{run}">0123456789ab</span>, before <span title="{before}">fedcba987654</span>' in page
+    assert f'run <span title="{run.fingerprint}">{run.id}</span>, ' in page
+    assert f'before <span title="{gone}">that is not here any more</span>' in page
+    at = datetime.fromisoformat(run.added).astimezone()
+    learned = f"learned {at.day} {at:%B %Y, %H:%M}, from {shown_runs(catalogue.stored, [run])[0].images} photos"
+    assert f'<h3 title="{run.fingerprint}">Run {run.id} <small>{learned}' in page
+    for address in PAGES:
+        text = re.sub(r"<[^>]*>", " ", client.get(address).text)
+        assert not HASH.search(text.replace(gone, "")), address
 
 
 def test_the_history_shows_rounded_measures_and_names_them(client, catalogue):

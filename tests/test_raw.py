@@ -18,7 +18,7 @@ from command_line import visterm
 from visterm.core.errors import ImageError
 from visterm.core.types import Skipped
 from visterm.data import file_kinds, raw
-from visterm.data.contents import taken_of
+from visterm.data.contents import exif_of
 from visterm.data.image_folders import count_not_read, find_images
 from visterm.data.image_names import ImageNames
 from visterm.data.images import Decoded, decode_images, image_size, read_image
@@ -155,10 +155,10 @@ def test_a_preview_says_when_the_photo_was_taken_and_which_way_up_it_is_before_t
     exif[274], exif[306] = 8, "2024:05:31 10:20:30"
     path = tmp_path / "a.dng"
     path.write_bytes(dng(np.ascontiguousarray(np.rot90(drawn(), 3)), 6, exif=exif))
-    assert taken_of(path) == "2024-05-31T10:20:30"
+    assert exif_of(path).taken == "2024-05-31T10:20:30"
     assert np.abs(np.array(corners(read_image(path))) - COLOURS).max() < 12
     path.write_bytes(dng(drawn()))
-    assert taken_of(path) is None
+    assert exif_of(path).taken is None
 
 
 @pytest.mark.parametrize("reader", READERS, indirect=True)

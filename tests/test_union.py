@@ -150,6 +150,13 @@ def test_filters_alone_list_catalogue_by_catalogue(union, whole):
         same_hits(union.browse(Filter(tags=("chosen",)), k), whole.browse(Filter(tags=("chosen",)), k))
 
 
+@pytest.mark.parametrize("sort", ["taken", "oldest", "name"])
+def test_photos_of_all_catalogues_are_sorted_together(sort, union, whole):
+    for k in (0, 4):
+        same_hits(union.browse(k=k, sort=sort), whole.browse(k=k, sort=sort))
+        same_hits(union.search("red", k, sort=sort), whole.search("red", k, sort=sort))
+
+
 def test_what_a_catalogue_takes_in_is_found_from_then_on(folder, tmp_path):
     for part in ("part0", "part2"):
         shutil.copytree(folder / part, tmp_path / part)

@@ -16,11 +16,13 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from drawn_videos import draw_video, needs_ffmpeg
+from tiny_catalogue import TO_FORMAT_6
 from tiny_catalogues import draw_photos, fit_run, touch
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import ImageError
 from visterm.data import videos
+from visterm.data.contents import Exif
 from visterm.data.file_kinds import count_by_kind
 from visterm.data.images import read_image
 from visterm.data.sidecars import read_sidecar
@@ -139,7 +141,15 @@ def test_a_frame_is_upright_as_the_film_is(tmp_path):
 
 def test_the_clock_of_the_camera_is_read(tmp_path):
     film = draw_video(tmp_path / "film.mp4", "red", seconds=1, more=("-metadata", "creation_time=2024-05-31T10:20:30Z"))
-    assert video_facts(film).taken == "2024-05-31T10:20:30"
+    assert video_facts(film).exif == Exif("2024-05-31T10:20:30")
+
+
+@pytest.mark.parametrize(
+    ("location", "place"), [("+48.1372-011.5755+519.000/", (48.1372, -11.5755)), ("+99.0+011.5/", (None, None))]
+)
+def test_where_a_video_was_filmed_is_read(location, place, tmp_path):
+    film = draw_video(tmp_path / "film.mp4", "red", seconds=1, more=("-metadata", f"location={location}"))
+    assert video_facts(film).exif[2:] == place
 
 
 @pytest.mark.parametrize(
@@ -368,6 +378,8 @@ def test_an_older_catalogue_takes_videos_when_it_is_opened(tmp_path):
     image = "INSERT INTO images (id, path, name, n_bytes, sha256, width, height, added, seen, state) "
     old.write(f"{image} VALUES (0, '/a.jpg', 'a', 1, 'x', 1, 1, 't', 't', 'here')")
     old.write(f"{image} VALUES (1, '/b.jpg', 'b', 1, 'x', 1, 1, 't', 't', 'gone')")
+    for change in TO_FORMAT_6.split(";"):
+        old.write(change)
     old.write("DROP TABLE frames")
     old.write("UPDATE meta SET value = '5' WHERE key = 'format'")
     old.close()

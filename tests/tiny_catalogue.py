@@ -57,8 +57,12 @@ def save_catalogue(catalogue: StoredCatalogue, path: Path) -> None:
         catalogue.write_into(folder)
 
 
+TO_FORMAT_6 = (
+    "ALTER TABLE images DROP COLUMN camera; ALTER TABLE images DROP COLUMN latitude;"
+    "ALTER TABLE images DROP COLUMN longitude; UPDATE meta SET value = '6' WHERE key = 'format'"
+)
 TO_FORMAT_3 = (
-    "DROP TABLE remote_pairs; DROP TABLE remote_photos; DROP TABLE connection; DROP TABLE frames;"
+    f"{TO_FORMAT_6}; DROP TABLE remote_pairs; DROP TABLE remote_photos; DROP TABLE connection; DROP TABLE frames;"
     "DROP INDEX given_by_hand; DROP INDEX tags_by_key; ALTER TABLE tags DROP COLUMN key;"
     "UPDATE meta SET value = '3' WHERE key = 'format'"
 )

@@ -21,6 +21,7 @@ EXAMPLES = (
     ("visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03", "with filters"),
     ("visterm search catalogue --like photos/7.jpg", "similar photos"),
     ("visterm search catalogue --unreviewed -k 0", "all photos to review"),
+    ("visterm search catalogue snow --sort taken", "likely photos of snow, the newest first"),
 )
 
 
@@ -36,6 +37,7 @@ def search(
     expand: which.Expand = None,
     groups: which.Groups = 5,
     like: which.Like = None,
+    sort: which.Sort = None,
     tag: which.Tags = None,
     without: which.Without = None,
     predicted: which.Predicted = None,
@@ -67,7 +69,7 @@ def search(
     )  # fmt: skip
     request = SearchRequest(
         words=words, like=like, k=k, combine=combine, cutoff=cutoff, min_confidence=min_confidence,
-        expand=expand or (), groups=groups, among=among,
+        expand=expand or (), groups=groups, among=among, sort=sort,
     )  # fmt: skip
     searched = search_run(catalogue, request, executor=options.executor_of(ray, None), say=say)
     _show(request, searched, scores=scores, json=json)
@@ -75,6 +77,8 @@ def search(
 
 def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: bool) -> None:
     """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
+    from visterm.store.sorting import COLUMNS
+
     found = searched.found
     if found.unknown:
         said = "Unknown tag" if len(found.unknown) == 1 else "Unknown tags"
@@ -82,7 +86,8 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
     if found.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
     listed = request.words is None and request.like is None
-    for hit in found.hits if scores or json else likeliest_first(found.hits):
+    as_found = scores or json or request.sort in COLUMNS
+    for hit in found.hits if as_found else likeliest_first(found.hits):
         if listed and json:
             emit({name: value for name, value in hit.as_dict().items() if name != "score"})
         elif json:

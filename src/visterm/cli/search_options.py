@@ -56,6 +56,13 @@ Like = Annotated[
         help="Find photos similar to this one: a file or a name in the catalogue. The number: how similar, at most 1."
     ),
 ]
+Sort = Annotated[
+    str | None,
+    search_option(
+        help="Order: chance, taken, oldest, name or added; other than by chance, only photos with at least 50% "
+        "confidence are shown [default: chance]."
+    ),
+]
 tag_option = partial(among_option, autocompletion=one_tag)
 Tags = Annotated[list[str] | None, tag_option(help="With this tag, given or accepted. Repeat for more.")]
 Without = Annotated[list[str] | None, tag_option(help="Without this tag. Repeat for more.")]

@@ -1,14 +1,15 @@
-"""What is known of an image file without decoding it: size, date, hash, and when the photo was taken."""
+"""What is known of an image file without decoding it: size, date and hash, and when and where it was taken."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
@@ -18,6 +19,7 @@ from visterm.data.fetching import READERS
 
 T = TypeVar("T")
 
+LONGEST_NAME = 100  # Letters of a camera's name
 FIRST_RAW = "1990"  # The year, before which no camera wrote RAW files
 
 _MOMENT = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d))?)?")
@@ -79,26 +81,37 @@ def is_there(path: str | os.PathLike[str]) -> bool:
     return as_path(path).exists()
 
 
-def taken_of(path: str | os.PathLike[str]) -> str | None:
-    """Return when a photo was taken by its camera's clock, from EXIF, in ISO 8601 without a zone; None if not known.
+class Exif(NamedTuple):
+    """When, where and by which camera a photo was taken, as its file says; None: it does not."""
 
-    ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``. Of a RAW file that Pillow cannot open,
-    those of its preview count.
+    taken: str | None = None  # By the camera's clock, in ISO 8601 without a zone
+    camera: str | None = None
+    # Degrees, north and east
+    latitude: float | None = None
+    longitude: float | None = None
+
+
+def exif_of(path: str | os.PathLike[str]) -> Exif:
+    """Return what the EXIF data of a photo say; all None if it has none, or cannot be read.
+
+    ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``. Of a RAW file whose date Pillow cannot
+    read, the data of its preview count.
     """
     from visterm.data.raw import is_raw, raw_preview
 
-    found = _exif_time(path)
-    if found is not None or not is_raw(path):
+    found = _read_exif(path)
+    if found.taken is not None or not is_raw(path):
         return found
     try:
-        found = _exif_time(path, raw_preview(path))
+        found = _read_exif(path, raw_preview(path))
     except (ImageError, OSError):  # that a file cannot be read is told where it is decoded
-        return None
-    return None if found is not None and found < FIRST_RAW else found  # LibRaw writes 1970 where it knows no date
+        return found
+    undated = found.taken is None or found.taken < FIRST_RAW  # LibRaw writes 1970 where it knows no date
+    return found._replace(taken=None) if undated else found
 
 
-def _exif_time(path: str | os.PathLike[str], content: bytes | None = None) -> str | None:
-    """Return when an image file, or the content of one, says that it was taken."""
+def _read_exif(path: str | os.PathLike[str], content: bytes | None = None) -> Exif:
+    """Read the EXIF data of an image file, or of the content of one."""
     from PIL import ExifTags
 
     from visterm.data.pillow import opened_image
@@ -106,15 +119,43 @@ def _exif_time(path: str | os.PathLike[str], content: bytes | None = None) -> st
     try:
         with opened_image(path, content) as image:
             exif = image.getexif()
-            shot = exif.get_ifd(ExifTags.IFD.Exif)
+            shot, gps = exif.get_ifd(ExifTags.IFD.Exif), exif.get_ifd(ExifTags.IFD.GPSInfo)
+            tags = ExifTags.GPS
+            latitude = _degrees(gps.get(tags.GPSLatitude), gps.get(tags.GPSLatitudeRef), "S", 90.0)
+            longitude = _degrees(gps.get(tags.GPSLongitude), gps.get(tags.GPSLongitudeRef), "W", 180.0)
     except Exception:  # whatever hostile bytes lead Pillow to: that a file cannot be read is told where it is decoded
-        return None
+        return Exif()
     times = (
         shot.get(ExifTags.Base.DateTimeOriginal),
         shot.get(ExifTags.Base.DateTimeDigitized),
         exif.get(ExifTags.Base.DateTime),
     )
-    return next((moment for moment in map(_as_iso, times) if moment is not None), None)
+    taken = next((moment for moment in map(_as_iso, times) if moment is not None), None)
+    camera = camera_name(exif.get(ExifTags.Base.Make), exif.get(ExifTags.Base.Model))
+    if latitude is None or longitude is None or latitude == longitude == 0:  # cameras without a fix write zeros
+        return Exif(taken, camera)
+    return Exif(taken, camera, latitude, longitude)
+
+
+def camera_name(make: object, model: object) -> str | None:
+    """Return a camera's name: its model, after its maker where the model does not name it; None if not known."""
+    maker, name = (
+        " ".join(text.replace("\0", " ").split())[:LONGEST_NAME] if isinstance(text, str) else ""
+        for text in (make, model)
+    )
+    if maker and not name.casefold().startswith(maker.split()[0].casefold()):
+        name = f"{maker} {name}"
+    return name.strip() or None
+
+
+def _degrees(parts: Any, side: object, negative: str, most: float) -> float | None:
+    """Return degrees, minutes and seconds of EXIF as degrees, to a tenth of a metre; None if they are no place."""
+    if not isinstance(parts, tuple) or len(parts) != 3:
+        return None
+    degrees = float(parts[0]) + float(parts[1]) / 60 + float(parts[2]) / 3600
+    if not (math.isfinite(degrees) and 0 <= degrees <= most):
+        return None
+    return round(-degrees if side == negative else degrees, 6)
 
 
 def _as_iso(value: object) -> str | None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import ImageError
 from visterm.core.remote import is_remote
+from visterm.data.contents import Exif, camera_name
 from visterm.data.file_kinds import reads_videos
 
 NO_FFMPEG = "a video: install ffmpeg to read it"
@@ -39,6 +40,7 @@ PROBE_SECONDS, SCAN_SECONDS, FRAME_SECONDS = 30.0, 900.0, 60.0  # After which a 
 MOST_BYTES = 2**24  # Of a program's output
 
 _MOMENT = re.compile(rb"pts_time:(\d+(?:\.\d+)?)")
+_PLACE = re.compile(r"([+-]\d{1,2}(?:\.\d+)?)([+-]\d{1,3}(?:\.\d+)?)")  # ISO 6709: +48.1372+011.5755+519/
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
@@ -49,7 +51,7 @@ class VideoFacts(NamedTuple):
     width: int
     height: int
     seconds: float  # 0 where it is not known
-    taken: str | None  # ISO 8601, as the camera's clock said
+    exif: Exif  # When, where and by which camera
 
 
 def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
@@ -76,7 +78,13 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     when = _DATE.match(str(tags.get("com.apple.quicktime.creationdate") or tags.get("creation_time") or ""))
     seconds = length if math.isfinite(length) and length > 0 else 0.0
     width, height = (height, width) if sideways else (width, height)
-    return VideoFacts(width, height, seconds, when[0] if when else None)
+    apple = "com.apple.quicktime."
+    camera = camera_name(tags.get(f"{apple}make"), tags.get(f"{apple}model"))
+    place = _PLACE.match(str(tags.get(f"{apple}location.ISO6709") or tags.get("location") or ""))
+    north, east = map(float, place.groups()) if place else (0.0, 0.0)
+    known = place is not None and abs(north) <= 90 and abs(east) <= 180
+    exif = Exif(when[0] if when else None, camera, *((north, east) if known else ()))
+    return VideoFacts(width, height, seconds, exif)
 
 
 class VideoFrames:

@@ -13,8 +13,9 @@ import numpy as np
 from visterm.core.jsonlines import write_skipped
 from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import is_remote
+from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
-from visterm.data.contents import file_state, is_there
+from visterm.data.contents import exif_of, file_state, is_there
 from visterm.data.file_kinds import is_video
 from visterm.data.image_folders import count_not_read
 from visterm.features.video_rows import AT_ONCE
@@ -91,6 +92,7 @@ class Indexing:
             self._writer.features.sweep()
             self._writer.videos.sweep()
             self._list_links(photos)
+            self._read_exif()
             done = Indexed(
                 moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out), remarks=photos.remarks
             )
@@ -147,6 +149,21 @@ class Indexing:
         if listed:
             skipped.remove(listed.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
         skipped.add(photos.left_out)
+
+    def _read_exif(self) -> None:
+        """Read where and by which camera photos were taken that an earlier visterm took in without asking."""
+        found = self._stored.database.rows(
+            "SELECT id, path FROM images WHERE state = 'here' AND camera IS NULL AND path IS NOT NULL"
+        )
+        files = [(image_id, path) for image_id, path in found if not is_remote(path)]
+        if not files:
+            return
+        with Team(resolve_jobs(self._n_jobs)) as team:
+            read = team.run(lambda i: exif_of(files[i][1]), len(files))
+        self._stored.images.set_exif(
+            (image_id, exif.taken, exif.camera or "", exif.latitude, exif.longitude)
+            for (image_id, _), exif in zip(files, read, strict=True)
+        )
 
     def _take_tags(self, given: dict[int, list[str]]) -> None:
         """Put the tags of files in place of those that they gave before, where they differ."""

@@ -15,7 +15,7 @@ from visterm.core.progress import Progress, Steps, reported
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.contents import file_state, file_states, reading_threads, taken_of
+from visterm.data.contents import exif_of, file_state, file_states, reading_threads
 from visterm.data.file_kinds import is_video
 from visterm.data.tag_tree import TagTree
 from visterm.features.shard_work import CHANGED
@@ -201,11 +201,7 @@ class RowWriter:
         items = [photos.items[place] for place in places]
         read = read_records(items, [photos.names[place] for place in places], given, n_jobs=self._n_jobs)
         with Team(reading_threads(items, self._n_jobs)) as team:
-            taken = team.run(lambda i: _taken(read[i]), len(read))
-        return [
-            record if isinstance(record, Skipped) else replace(record, taken=when)
-            for record, when in zip(read, taken, strict=True)
-        ]
+            return team.run(lambda i: _with_exif(read[i]), len(read))
 
     def _commit(
         self,
@@ -294,8 +290,12 @@ def _is_as_known(image: ImageRecord) -> bool:
     return image.path is not None and file_state(image.path) == (image.n_bytes, image.mtime_ns)
 
 
-def _taken(record: Record | Skipped) -> str | None:
-    return taken_of(record.path) if isinstance(record, Record) and record.path is not None else None
+def _with_exif(record: Record | Skipped) -> Record | Skipped:
+    """Return a record with what its file says of when, where and how it was taken."""
+    if isinstance(record, Skipped) or record.path is None:
+        return record
+    found = exif_of(record.path)
+    return replace(record, **found._replace(camera=found.camera or "")._asdict())
 
 
 def _in_full(item: Skipped) -> Skipped:

@@ -16,7 +16,7 @@ from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
-from visterm.core.wording import count_of
+from visterm.core.wording import count_of, one_of
 from visterm.data.file_kinds import IMAGES
 from visterm.data.frames import Framed, first_of, pictures
 from visterm.kernels.topk import top_k
@@ -26,8 +26,9 @@ from visterm.library.hand_tagged import HandTagged, gained, hand_tagged, places_
 from visterm.library.like import ImageLike, ranked_by_likeness
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
-from visterm.store.filters import Filter
+from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.store.images import file_type_of
+from visterm.store.sorting import COLUMNS, check_sort
 from visterm.tagging.part_settings import check_combination
 from visterm.tagging.typed_queries import typed_query
 
@@ -39,6 +40,8 @@ Ids = NDArray[np.int64]
 
 FEW = 200
 """Rejected images up to which a search finds that many more, and drops them: quicker than a choice of all others."""
+BEST = 200  # Images without confidences that are listed in another order than by how well they match
+MOST_SORTED = 5000  # Images with confidences that are sorted
 
 
 class _Found(NamedTuple):
@@ -47,6 +50,7 @@ class _Found(NamedTuple):
     n_likely: int | None = None  # Images of the catalogue above the cut-off, shown or not; None without a cut-off
     untrained: Sequence[str] = ()
     """Words that count without a training image, by their vectors; with such the hits have no confidence."""
+    n_found: int | None = None  # Images that were listed or ranked in all, shown or not
 
 
 class Found(Framed, _Found):
@@ -97,6 +101,7 @@ class Searchable:
         cutoff: bool = False,
         min_confidence: float | None = None,
         among: Filter | None = None,
+        sort: str | None = None,
     ) -> Found:
         """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
 
@@ -130,6 +135,10 @@ class Searchable:
             Leave out the images that are less likely to be meant; from 0 to below 1.
         among : Filter, optional
             Search only images that pass: by tags, folder, date, size, type and review.
+        sort : {"chance", "taken", "oldest", "name", "added"}, optional
+            None: "chance", the best first. Another order lists images that are at least as likely as `min_confidence`
+            (None: 0.5) to be meant, without confidences the `BEST` best: sorted otherwise, all others would stand
+            between them.
 
         Raises
         ------
@@ -141,11 +150,13 @@ class Searchable:
         StorageError
             If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
+        check_sort(sort)
         self.refresh()
         tagger, limited = self.tagger, cutoff or min_confidence is not None
         if min_confidence is not None:
             check_number(min_confidence, "min_confidence", least=0, below=1)
         check_k(k, 0)
+        shown, k = k, MOST_SORTED if sort in COLUMNS else k
         query = self.query_weights(words)
         learned = query.weights.nnz > 0 or query.outside is not None
         q: Any = None
@@ -161,6 +172,7 @@ class Searchable:
         if n_new and (limited or n_new == hand.n_searched):  # nobody knows how likely new words are elsewhere
             hand = hand.some(hand.n_new == n_new if limited else hand.n_new > 0)
             ids = hand.ids
+        n_found = _count(rows, ids, hand.left_out)
         if learned:
             q = _weighed(query, word_rows)
             if query.outside is not None:
@@ -215,7 +227,20 @@ class Searchable:
             chances = self._chances(calibration, found.ids[0], rows, word_rows, query, hand)
             if n_new:
                 chances[~np.isin(found.ids[0], hand.ids[hand.n_new == n_new])] = np.nan
-        return Found(self._hits(found, chances, sources, q=q), query.unknown, n_likely if limited else None, untrained)
+        if n_likely is not None and limited:
+            n_found = n_likely
+        if sort in COLUMNS:
+            chosen = np.arange(found.ids.shape[1])
+            if not limited:
+                if chances is None or np.isnan(chances).all():
+                    chosen = chosen[:BEST]
+                else:
+                    chosen = np.flatnonzero(chances >= PREDICTED_FROM)
+            n_found, chosen = len(chosen), self._sorted(found, chosen, sort, shown)
+            found, sources = _chosen(found, chosen), [sources[place] for place in chosen]
+            chances = None if chances is None else chances[chosen]
+        hits = self._hits(found, chances, sources, q=q)
+        return Found(hits, query.unknown, n_likely if limited else None, untrained, n_found)
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that photos have here are words, too."""
@@ -224,7 +249,7 @@ class Searchable:
         others = self.tagger.dictionary.not_tags(words)
         return typed_query(self.tagger, words, self.searched.held(others) if others else None)
 
-    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None) -> Found:
+    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:
         """Find photos that look like another: by the cosine of their rows in the run's space.
 
         Parameters
@@ -236,22 +261,31 @@ class Searchable:
             How many images; 0 means all.
         among : Filter, optional
             Search only images that pass.
+        sort : {"chance", "taken", "oldest", "name", "added"}, optional
+            None: "chance", the most similar first. Another order lists the `BEST` most similar.
 
         Raises
         ------
         DataError
             If the catalogue has no such image, and it is no file either; or it cannot be read.
         """
+        check_sort(sort)
         self.refresh()
         check_k(k, 0)
-        tagger, ids = self.tagger, None
+        tagger, ids, rows = self.tagger, None, self.searched.current_rows()
         if among:
-            ids = self._passing(among, self.searched.current_rows())
-        found, row = ranked_by_likeness(tagger, self.searched, image, k, ids)
-        return Found(self._hits(found, q=row), [])
+            ids = self._passing(among, rows)
+        found, row = ranked_by_likeness(tagger, self.searched, image, BEST if sort in COLUMNS else k, ids)
+        n_found = len(rows) if ids is None else len(ids)
+        if sort in COLUMNS:
+            n_found = found.ids.shape[1]
+            found = _chosen(found, self._sorted(found, np.arange(n_found), sort, k))
+        return Found(self._hits(found, q=row), [], n_found=n_found)
 
-    def browse(self, among: Filter | None = None, k: int = 10, *, after: int = -1) -> Found:
-        """List photos that pass a filter, by id, without scores.
+    def browse(
+        self, among: Filter | None = None, k: int = 10, *, after: int = -1, start: int = 0, sort: str | None = None
+    ) -> Found:
+        """List photos that pass a filter, by id or sorted, without scores.
 
         Parameters
         ----------
@@ -260,16 +294,37 @@ class Searchable:
         k : int
             How many images; 0 means all.
         after : int
-            The last id of the page before.
-        """
-        ids = self.ids(among or Filter())
-        ids = ids[np.searchsorted(ids, after, "right") :]
-        ids = ids[: check_k(k, len(ids))]
-        return Found(self._hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32))), [])
+            The last id of the page before, without `sort`.
+        start : int
+            Photos of the pages before, with `sort`.
+        sort : {"taken", "oldest", "name", "added"}, optional
+            Photos without a date come last. None: by id.
 
-    def ids(self, among: Filter) -> Ids:
-        """Return the ids of the photos that pass a filter, in order."""
-        return self.searched.find(self._spelled(among))
+        Raises
+        ------
+        UserError
+            If there is no such order; "chance" is one of searches only.
+        """
+        every = self.ids(among or Filter(), sort)
+        ids = every[start:] if sort else every[np.searchsorted(every, after, "right") :]
+        ids = ids[: check_k(k, len(ids))]
+        return Found(self.hits(ids), [], n_found=len(every))
+
+    def ids(self, among: Filter, sort: str | None = None) -> Ids:
+        """Return the ids of the photos that pass a filter, ascending, or sorted as by `browse`."""
+        if sort is not None and sort not in COLUMNS:
+            raise UserError(f"sort is {sort!r}; a list without a search takes {one_of(list(COLUMNS))}.")
+        return self.searched.find(self._spelled(among), sort)
+
+    def hits(self, ids: Ids) -> list[Hit]:
+        """Return photos by id, in the order of the ids, without scores."""
+        return self._hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32)))
+
+    def _sorted(self, found: Ranking, kept: NDArray[Any], sort: str, k: int) -> NDArray[Any]:
+        """Return the places of the first k of some images of a ranking, by places, once they are sorted."""
+        ids = found.ids[0, kept]
+        place_of = dict(zip(ids.tolist(), kept.tolist(), strict=True))
+        return np.array([place_of[i] for i in self.searched.sorted(ids, sort).tolist()][: k or None], np.int64)
 
     def expand(
         self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
@@ -388,6 +443,19 @@ def _without(ids: Ids | None, rejected: Ids, rows: SearchedRows) -> Ids:
     """Return images (None: all) but for rejected ones."""
     there = rows.ids if ids is None else ids
     return there if len(rejected) == 0 else np.setdiff1d(there, rejected, assume_unique=True)
+
+
+def _chosen(found: Ranking, places: NDArray[Any]) -> Ranking:
+    """Return images of a ranking in another order, by places."""
+    return Ranking(found.ids[:, places], found.scores[:, places])
+
+
+def _count(rows: SearchedRows, ids: Ids | None, left_out: Ids) -> int:
+    """Count images (None: all) but for those that are left out."""
+    if ids is None and len(left_out) == 0:
+        return len(rows)
+    there = rows.ids if ids is None else ids
+    return len(there) - int(np.count_nonzero(places_of(left_out, there) >= 0))
 
 
 def _best(ids: Ids, scores: NDArray[Any], k: int) -> Ranking:

@@ -21,6 +21,7 @@ from visterm.library.expansion import EXPANSIONS, Group
 from visterm.library.search import Found
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.filters import Filter
+from visterm.store.sorting import CHANCE, check_sort
 
 EVERYTHING = Filter()
 SEARCHED_HERE = "--ray ignored: one catalogue is searched in this process."
@@ -40,6 +41,7 @@ class SearchRequest:
     expand: Sequence[str] = ()  # "parts" or "siblings" that are found besides, see `Catalogue.expand`
     groups: int = 5  # Related tags of each kind, at most; 0 for all
     among: Filter = EVERYTHING  # Which images are searched
+    sort: str | None = None  # As `Catalogue.search` takes it; of a list without words as `Catalogue.browse` does
 
     def check(self) -> None:
         """Refuse options that do not go together, before a catalogue is opened.
@@ -53,6 +55,9 @@ class SearchRequest:
             raise UserError(
                 "Missing argument 'WORDS'. Say what to find: words, --like PHOTO, or a filter such as --tag."
             )
+        check_sort(self.sort, "--sort")
+        if self.sort == CHANCE and self.words is None and self.like is None:
+            raise UserError("--sort chance and a search without words do not go together. Leave one of the two out.")
         for how in self.expand:
             if how not in EXPANSIONS:
                 raise UserError(f"--expand is {how!r}; expected {one_of(EXPANSIONS)}.")
@@ -102,9 +107,9 @@ def search_run(
             say(SEARCHED_HERE)
         words, among, k, related = request.words, request.among, request.k, {}
         if request.like is not None:
-            found = opened.like(request.like, k, among=among)
+            found = opened.like(request.like, k, among=among, sort=request.sort)
         elif words is None:
-            found = opened.browse(among, k)
+            found = opened.browse(among, k, sort=request.sort)
         else:
             limits: dict[str, Any] = {
                 "combine": request.combine,
@@ -113,5 +118,5 @@ def search_run(
             }
             for how in dict.fromkeys(request.expand):
                 related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
-            found = opened.search(words, k, among=among, **limits)
+            found = opened.search(words, k, among=among, sort=request.sort, **limits)
         return Searched(found, related, opened.unknown_filters(among) if among and not found.hits else [])

@@ -56,7 +56,8 @@ class CatalogueVideos:
             return Skipped(path, error.strerror or "it cannot be read")
         record = Record(
             name, path, n_bytes, facts.width, facts.height, sha256, tags,
-            mtime_ns=mtime_ns, file_type=file_type_of(path), taken=facts.taken,
+            mtime_ns=mtime_ns, file_type=file_type_of(path),
+            **facts.exif._replace(camera=facts.exif.camera or "")._asdict(),
         )  # fmt: skip
         return ReadVideo(record, moments, files)
 

@@ -19,7 +19,7 @@ from visterm.core.errors import CorruptFileError, DiskError, InUseError, Replace
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import disk_error, why_refused
 
-FORMAT = 6  # Version of the tables, kept in ``meta``
+FORMAT = 7  # Version of the tables, kept in ``meta``
 
 
 def _add_table_versions(connection: sqlite3.Connection) -> None:
@@ -65,12 +65,18 @@ def _add_frames(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _add_places(connection: sqlite3.Connection) -> None:
+    for column in ("camera TEXT", "latitude REAL", "longitude REAL"):
+        connection.execute(f"ALTER TABLE images ADD COLUMN {column}")
+
+
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _add_table_versions,
     2: _add_row_sums,
     3: _add_tag_keys,
     4: _add_connection,
     5: _add_frames,
+    6: _add_places,
 }
 """From version n to n + 1, each run in one transaction with the change of the number."""
 

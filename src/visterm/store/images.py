@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, taken, added, seen, phash, state, "
-    "reviewed"
+    "reviewed, camera, latitude, longitude"
 )
 AMONG = "id IN (SELECT value FROM json_each(?))"
 FRAME = "frame"  # The state of moments of videos, and their type in place of a file's
@@ -50,6 +50,10 @@ class ImageRecord:
     phash: int | None  # Perceptual hash, 64 bits, signed
     state: str  # "here", "gone", or "frame" for a moment of a video
     reviewed: str | None  # When a person last reviewed its tags
+    camera: str | None = None  # Its maker and model; empty if its file names none, None if that was not read yet
+    # Where it was taken, degrees north and east
+    latitude: float | None = None
+    longitude: float | None = None
 
 
 class FileState(NamedTuple):
@@ -72,8 +76,8 @@ class Images(Table):
             values = [(first + i, *_values(record), at, at) for i, record in enumerate(records)]
             connection.executemany(
                 "INSERT INTO images (id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, "
-                "taken, phash, added, seen) VALUES "
-                "(?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "taken, phash, camera, latitude, longitude, added, seen) VALUES "
+                "(?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
         return [value[0] for value in values]
@@ -82,8 +86,8 @@ class Images(Table):
         """Put in what is known of a file whose content or place has changed; id, date of entry and tags stay."""
         self._database.write(
             "UPDATE images SET path = CAST(? AS TEXT), name = CAST(? AS TEXT), folder = CAST(? AS TEXT), n_bytes = ?, "
-            "mtime_ns = ?, sha256 = ?, width = ?, height = ?, file_type = ?, taken = ?, phash = ?, seen = ?, "
-            "state = 'here' WHERE id = ?",
+            "mtime_ns = ?, sha256 = ?, width = ?, height = ?, file_type = ?, taken = ?, phash = ?, camera = ?, "
+            "latitude = ?, longitude = ?, seen = ?, state = 'here' WHERE id = ?",
             (*_values(record), now(), image_id),
         )
 
@@ -138,6 +142,13 @@ class Images(Table):
     def set_phashes(self, phashes: Iterable[tuple[int, int]]) -> None:
         """Keep perceptual hashes, pairs of an image's id and 64 bits as a signed number."""
         self._database.write_many("UPDATE images SET phash = ? WHERE id = ?", ((h, i) for i, h in phashes))
+
+    def set_exif(self, found: Iterable[tuple[int, str | None, str, float | None, float | None]]) -> None:
+        """Keep what files say: id, when (None: as before), camera ("" for none), and degrees north and east."""
+        self._database.write_many(
+            "UPDATE images SET taken = coalesce(?, taken), camera = ?, latitude = ?, longitude = ? WHERE id = ?",
+            ((*exif, image_id) for image_id, *exif in found),
+        )
 
     def get(self, image_id: int) -> ImageRecord | None:
         """Return one image, here or gone; None where the id is not known."""
@@ -201,7 +212,8 @@ def _values(record: Record) -> tuple[Any, ...]:
     path = as_text(record.path) if record.path else None
     return (
         path, as_text(record.name), as_text(folder), record.n_bytes, record.mtime_ns, record.sha256,
-        record.width, record.height, record.file_type, record.taken, record.phash,
+        record.width, record.height, record.file_type, record.taken, record.phash, record.camera, record.latitude,
+        record.longitude,
     )  # fmt: skip
 
 
@@ -247,6 +259,10 @@ class Record:
     file_type: str = ""  # The ending of its name, in small letters; "jpeg" for .jpg. Empty for an array.
     taken: str | None = None  # ISO 8601, as the camera's clock said; None where that is not known
     phash: int | None = None  # Perceptual hash: 64 bits as a signed number
+    camera: str | None = None  # Empty if the file names none; None if that was not read
+    # Degrees north and east
+    latitude: float | None = None
+    longitude: float | None = None
 
 
 def read_records(

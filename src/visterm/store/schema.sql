@@ -1,4 +1,4 @@
--- The tables of a catalogue, version 6. Times are UTC in ISO 8601, so that they sort as text.
+-- The tables of a catalogue, version 7. Times are UTC in ISO 8601, so that they sort as text.
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -30,7 +30,10 @@ CREATE TABLE images (
   seen TEXT NOT NULL,
   phash INTEGER,                           -- 64 bits, signed
   state TEXT NOT NULL DEFAULT 'here' CHECK (state IN ('here', 'gone', 'frame')), -- frame: a moment of a video
-  reviewed TEXT                            -- when; NULL: never
+  reviewed TEXT,                           -- when; NULL: never
+  camera TEXT,                             -- maker and model; empty: the file names none; NULL: not read yet
+  latitude REAL,                           -- degrees north, and east; NULL: not known
+  longitude REAL
 ) STRICT;
 CREATE UNIQUE INDEX images_here_by_path ON images (path) WHERE state = 'here';
 CREATE INDEX images_by_hash ON images (sha256);

@@ -20,8 +20,9 @@ from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
 from visterm.store.filters import Filter, conditions_of, image_ids
 from visterm.store.frames import Frames
-from visterm.store.images import Images, as_list
+from visterm.store.images import AMONG, Images, as_list
 from visterm.store.rows import stack_rows
+from visterm.store.sorting import COLUMNS, in_order
 from visterm.store.stored_rows import VERSION, StoredRows
 from visterm.store.tags import HELD, NOT_REJECTED, Tags
 
@@ -137,11 +138,22 @@ class SearchedCatalogue:
         """Return the ids of the images that can be searched, in order."""
         return self.current_rows().ids
 
-    def find(self, among: Filter) -> Ids:
-        """Return the ids of the images that pass a filter, in order."""
+    def find(self, among: Filter, sort: str | None = None) -> Ids:
+        """Return the ids of the images that pass a filter, ascending, or sorted by one of `COLUMNS`."""
         conditions, values = conditions_of(among)
+        if sort is not None:
+            return self.database.keep(("find", sort, *conditions, *values), lambda: self.sorted(self.find(among), sort))
         key = ("find", *conditions, *values)
         return self.database.keep(key, lambda: image_ids(self.database, conditions, values))
+
+    def sorted(self, ids: Ids, sort: str) -> Ids:
+        """Return ids of images sorted by one of `COLUMNS`."""
+        return in_order(sort, ids, self.column(ids, COLUMNS[sort]))
+
+    def column(self, ids: Ids, column: str) -> list[str | None]:
+        """Return a column of the table of images: "taken", "name" or "added" of each of some images."""
+        found = dict(self.database.rows(f"SELECT id, {column} FROM images WHERE {AMONG}", (as_list(ids),)))
+        return [found.get(int(i)) for i in ids]
 
     def said(self, words: Sequence[Sequence[str]], *, of_files: bool = False) -> list[Said]:
         """Return what people said of some tags, each meant by the keys of all its spellings.
@@ -298,9 +310,18 @@ class SearchedUnion:
         """Return the rows of all catalogues; each looks which ones it has now at each search."""
         return self._rows
 
-    def find(self, among: Filter) -> Ids:
-        """Return the ids of the images that pass a filter."""
-        return self._rows.joined(self._rows.of_all("find", among=among))
+    def find(self, among: Filter, sort: str | None = None) -> Ids:
+        """Return the ids of the images that pass a filter, ascending, or sorted."""
+        found = self._rows.joined(self._rows.of_all("find", among=among))
+        return found if sort is None else self.sorted(found, sort)
+
+    def sorted(self, ids: Ids, sort: str) -> Ids:
+        """Return ids of images sorted by one of `COLUMNS`."""
+        values: list[str | None] = [None] * len(ids)
+        for places, found in self._rows.of_some("column", ids, column=COLUMNS[sort]):
+            for place, value in zip(places.tolist(), found, strict=True):
+                values[place] = value
+        return in_order(sort, ids, values)
 
     def said(self, words: Sequence[Sequence[str]], *, of_files: bool = False) -> list[Said]:
         """Return what people said of some tags."""

@@ -79,6 +79,7 @@ class SearchAnswer(BaseModel):
     unknown: list[str] = Field(description="Words that are not known tags, and were ignored.")
     untrained: list[str] = Field(description="Words that no training photo has, found by their word vectors.")
     n_likely: int | None = Field(description="Number of photos above the cut-off; null without `cutoff`.")
+    n_found: int | None = Field(description="Number of photos that this list goes through, on all its pages.")
     next: Next
 
 
@@ -127,6 +128,9 @@ class ImageFacts(BaseModel):
     height: int = Field(description="Height in pixels.")
     file_type: str = Field(description="Type of the file, such as jpeg.")
     taken: str | None = Field(description="When the photo was taken, by its EXIF data.")
+    camera: str | None = Field(description="The camera, by the EXIF data; empty if they name none.")
+    latitude: float | None = Field(description="Where the photo was taken, in degrees north, by its EXIF data.")
+    longitude: float | None = Field(description="Degrees east.")
     added: str = Field(description="When the photo was added to the catalogue (UTC).")
     state: Literal["here", "gone"] = Field(description="Whether the file was there when it was last looked for.")
     reviewed: str | None = Field(description="When a person last reviewed the photo (UTC).")

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator
 from starlette.responses import FileResponse, Response
 
 from visterm.core.errors import DataError, UserError
+from visterm.core.remote import is_remote
 from visterm.data.file_kinds import suffix_of
 from visterm.library.duplicates import DISTANCE, MOST, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
@@ -55,6 +56,11 @@ VIDEO_TYPES = {
     ".mkv": "video/x-matroska", ".3gp": "video/3gpp", ".avi": "video/x-msvideo", ".mpg": "video/mpeg",
     ".mpeg": "video/mpeg",
 }  # fmt: skip
+SHOWN_TYPES = {
+    ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".jpe": "image/jpeg", ".jfif": "image/jpeg", ".png": "image/png",
+    ".apng": "image/apng", ".gif": "image/gif", ".webp": "image/webp", ".bmp": "image/bmp", ".avif": "image/avif",
+}  # fmt: skip
+"""Formats that all browsers show."""
 LASTING = "private, max-age=3600"
 """A photo can change under its id: after an hour browsers ask again, and get a short answer if it has not."""
 
@@ -101,6 +107,29 @@ async def thumbnail(request: Request, image_id: ImageId, size: Side = 320, at: M
         return Response(status_code=304, headers=headers)
     content = await service.thumbnails.get(path, name, size)
     return Response(content, headers=headers, media_type="image/jpeg")
+
+
+@router.get(
+    "/images/{image_id}/original",
+    tags=["images"],
+    responses={
+        200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
+        304: {"description": "The client already has this picture."},
+        **errors(404),
+    },
+    response_class=Response,
+)
+async def original(request: Request, image_id: ImageId) -> Response:
+    """Return a photo's file, with its metadata.
+
+    Of formats that browsers don't show (RAW, HEIC, TIFF), and of files in object stores, it is a large JPEG.
+    """
+    service = service_of(request)
+    path = await service.searching.run(service.file_of, image_id)
+    media_type = SHOWN_TYPES.get(suffix_of(path))
+    if media_type is None or is_remote(path):
+        return await thumbnail(request, image_id, 2560)
+    return FileResponse(path, media_type=media_type, headers={"cache-control": LASTING})
 
 
 @router.get(

@@ -70,6 +70,11 @@ class SearchQuery(FilterQuery):
     )
     cutoff: bool = Field(False, description="End the list where F1 is expected to be best.")
     min_confidence: float | None = Field(None, ge=0, lt=1, description="Only photos with at least this confidence.")
+    sort: Literal["chance", "taken", "oldest", "name", "added"] | None = Field(
+        None,
+        description="Order. Default: `chance` for searches, else the order of entry. Other than by chance a search "
+        "returns photos with at least 50 % confidence, or the 200 best if there are no confidences.",
+    )
 
 
 @router.get(
@@ -90,19 +95,21 @@ async def search(request: Request) -> Response:
     if words and query.like is not None:
         raise Refused(422, "'q' and 'like' can't be used together. Leave one of them out.", field="like")
     kind = "words" if words else "all" if query.like is None else "like"
+    if query.sort is not None:
+        kind += query.sort
     start = place_of(kind, query.cursor, -1 if kind == "all" else 0)
-    if kind != "all" and start > DEEPEST:
+    if not kind.startswith("all") and start > DEEPEST:
         raise Refused(422, f"A search returns at most {DEEPEST:,} photos. Add a word or a filter.", field="cursor")
 
     def find() -> Found:
         catalogue, among = service.catalogue, query.among()
         if words:
             limits: Any = {"combine": query.combine, "cutoff": query.cutoff, "min_confidence": query.min_confidence}
-            return catalogue.search(words, start + query.limit + 1, among=among, **limits)
+            return catalogue.search(words, start + query.limit + 1, among=among, sort=query.sort, **limits)
         if query.like is not None:
             service.known(query.like)
-            return catalogue.like(query.like, start + query.limit + 1, among=among)
-        return catalogue.browse(among, query.limit + 1, after=start)
+            return catalogue.like(query.like, start + query.limit + 1, among=among, sort=query.sort)
+        return catalogue.browse(among, query.limit + 1, after=start, start=max(start, 0), sort=query.sort)
 
     return _answer(await service.searching.run(find), kind, start, query.limit)
 
@@ -128,9 +135,9 @@ async def similar(request: Request) -> Response:
 def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
     """Return one page of a search, and the cursor of the next page."""
     hits = [_as_dict(hit) for hit in found.hits]
-    if kind == "all":
+    if kind.startswith("all"):
         shown = [hit | {"score": None} for hit in hits[:limit]]
-        following = shown[-1]["id"] if len(hits) > limit else None
+        following = (shown[-1]["id"] if kind == "all" else start + limit) if len(hits) > limit else None
     else:
         shown = hits[start : start + limit]
         following = start + limit if len(hits) > start + limit <= DEEPEST else None
@@ -139,6 +146,7 @@ def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
         "unknown": found.unknown,
         "untrained": list(found.untrained),
         "n_likely": found.n_likely,
+        "n_found": found.n_found,
         "next": None if following is None else cursor_at(kind, following),
     }
     return json_answer(content, headers={"cache-control": "no-store"})

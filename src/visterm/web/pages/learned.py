@@ -7,11 +7,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from visterm.core.errors import StorageError, UserError
+from visterm.core.wording import count_of
 from visterm.library.comparison import Comparison
-from visterm.library.earlier_runs import FIT, NOT_USED, run_to_go_back_to
+from visterm.library.earlier_runs import FIT, NOT_USED, run_to_go_back_to, shown_runs
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.jobs import Job
 from visterm.store.runs import StoredRun
+from visterm.web.pages.render import date_and_time
 
 KINDS = {
     "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
@@ -46,7 +48,19 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[Job]) -> dict[str, Any]:
                 old = runs.get(found.run_before) if found else None
                 why, said = (str(event.details.get(name, "")) for name in ("why", "learned"))
                 outcomes[job.id] = Outcome(run, found, old, why, said, event is events[-1])
-    return {"outcomes": outcomes, "back": way_back(stored), "kinds": KINDS}
+    back = way_back(stored)
+    shown = [back, *(run for outcome in outcomes.values() for run in (outcome.run, outcome.old))]
+    names = named(stored, [run for run in shown if run is not None])
+    return {"outcomes": outcomes, "back": back, "kinds": KINDS, "run_names": names}
+
+
+def named(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> dict[str, str]:
+    """Return what people call runs, by fingerprint: "learned 24 November 2026, 14:05, from 3,120 photos"."""
+    return {
+        found.run.fingerprint: f"learned {date_and_time(found.run.added)}"
+        + ("" if found.images is None else f", from {count_of(found.images, 'photo')}")
+        for found in shown_runs(stored, runs)
+    }
 
 
 def way_back(stored: StoredCatalogue) -> StoredRun | None:

@@ -19,7 +19,7 @@ from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options
 from visterm.web.errors import Refused
 from visterm.web.pages.cache import cache_of
-from visterm.web.pages.learned import KINDS, job_values
+from visterm.web.pages.learned import KINDS, job_values, named
 from visterm.web.pages.render import PageRoute, is_for_script, render, send_on
 from visterm.web.pages.search import Shared
 from visterm.web.service import Service
@@ -84,7 +84,7 @@ async def start_job(
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
     if not is_for_script(request):
         return send_on(f"/library/jobs/{job.id}")
-    return render("_job.html", job=job, outcomes={}, kinds=KINDS)
+    return render("_job.html", job=job, outcomes={}, kinds=KINDS, run_names={})
 
 
 @router.get("/library/jobs/{job_id}")
@@ -123,6 +123,8 @@ def _values(service: Service) -> dict[str, Any]:
         "runs": [_shown_run(catalogue, run) for run in reversed(stored.runs.all())],
         "jobs": [service.jobs.shown(job) for job in jobs],
         **job_values(stored, jobs),
+        "run_names": named(stored, stored.runs.all()),
+        "run_numbers": {run.fingerprint: run.id for run in stored.runs.all()},
         "started": STARTED,
         "history": stored.history.latest(JOBS),
         "names": SHOWN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
 
 from visterm.core.errors import DataError
@@ -18,10 +18,14 @@ from visterm.store.images import ImageRecord
 from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
 from visterm.web.errors import Refused
-from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
+from visterm.web.pages.form import SearchForm
+from visterm.web.pages.found import walk
+from visterm.web.pages.render import PageRoute, is_for_script, local, percent, render, send_on
 from visterm.web.pages.search import Shared, shown
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+Place = Annotated[int, Query(ge=0, le=10**12)]
 
 ALIKE = 12
 MOST_PREDICTED = 20
@@ -46,11 +50,13 @@ class TagOfImage(NamedTuple):
 
 @router.get("/image/{image_id}")
 async def picture_page(
-    image_id: ImageId, request: Request, service: Shared, q: str = "", at: Moment = None
+    image_id: ImageId, request: Request, service: Shared, at: Moment = None, n: Place = 0
 ) -> Response:
-    """Show a photo, or play a video from a moment on."""
+    """Show a photo, or play a video from a moment on; the photos beside it are those of the search in the address."""
+    form = SearchForm.read(request.query_params)
     values = await service.searching.run(_values, service.catalogue, image_id)
-    return render("picture.html", query=q, said="", at=at, **values)
+    beside = await service.searching.run(walk, service.catalogue, form, image_id, n)
+    return render("picture.html", query=form.q, form=form, walk=beside, said="", at=at, **values)
 
 
 @router.post("/image/{image_id}/tags")
@@ -122,6 +128,7 @@ def _values(catalogue: Catalogue, image_id: int) -> dict[str, Any]:
         "likely": likely,
         "unlikely": others[len(likely) :],
         "least": PREDICTED_FROM,
+        "differ": len({percent(found.confidence) for found in others}) != 1 or len(others) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
         "explained_by": explained_by(catalogue.tagger.model),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -15,6 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from visterm.core.wording import count_of, printable
 from visterm.data.file_kinds import is_video
 from visterm.store.frames import moment as clock
+from visterm.store.images import ImageRecord
 from visterm.web.errors import as_refused, json_answer
 from visterm.web.pages.files import address_of
 
@@ -23,6 +25,9 @@ PART = "x-part"
 
 HEADERS = {"cache-control": "no-store", "referrer-policy": "same-origin", "vary": PART}
 """The policy is not "no-referrer", under which browsers send forms with an Origin of "null"."""
+
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+          "November", "December")  # fmt: skip
 
 HEADLINES = {
     403: "Not allowed",
@@ -91,6 +96,11 @@ def thumbnail(image_id: int, side: int, at: float | None = None) -> str:
     return f"/api/v1/images/{image_id}/thumbnail?size={side}{'' if at is None else f'&at={at:.3f}'}"
 
 
+def original(image_id: int) -> str:
+    """Return the address of a photo in full size."""
+    return f"/api/v1/images/{image_id}/original"
+
+
 def video(image_id: int, at: float | None = None) -> str:
     """Return the address of a video that begins at a moment."""
     return f"/api/v1/images/{image_id}/video{f'#t={at:.3f}' if at else ''}"
@@ -143,8 +153,32 @@ def file_size(n: int) -> str:
 
 
 def moment(at: str | None) -> str:
-    """Return a stored time to the minute, such as 2024-07-31 18:05."""
-    return (at or "").replace("T", " ")[:16]
+    """Return a time to the minute, such as 2024-07-31 18:05: one in UTC by the clock of this machine."""
+    at = at or ""
+    if at.endswith("Z"):
+        at = datetime.fromisoformat(at).astimezone().isoformat()
+    return at.replace("T", " ")[:16]
+
+
+def date_and_time(at: str) -> str:
+    """Return a stored time by the clock of this machine as people write it: 24 November 2026, 14:05."""
+    here = datetime.fromisoformat(at).astimezone()
+    return f"{here.day} {MONTHS[here.month - 1]} {here.year}, {here:%H:%M}"
+
+
+def place(record: ImageRecord) -> str:
+    """Return where a photo was taken: 48.1372° N, 11.5755° E."""
+    assert record.latitude is not None
+    assert record.longitude is not None
+    sides = ("S" if record.latitude < 0 else "N", "W" if record.longitude < 0 else "E")
+    degrees = (abs(record.latitude), abs(record.longitude))
+    return ", ".join(f"{value:.4f}° {side}" for value, side in zip(degrees, sides, strict=True))
+
+
+def map_address(record: ImageRecord) -> str:
+    """Return the address of the place on OpenStreetMap; nothing is asked there unless a person follows it."""
+    north, east = record.latitude, record.longitude
+    return f"https://www.openstreetmap.org/?mlat={north}&mlon={east}#map=15/{north}/{east}"
 
 
 _TEMPLATES = Environment(
@@ -155,13 +189,17 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
+_TEMPLATES.globals.update(
+    static=address_of, local=local, thumbnail=thumbnail, original=original, video=video, count_of=count_of
+)
 _TEMPLATES.filters.update(
     percent=percent,
     decimal=decimal,
     signed=signed,
     file_size=file_size,
     moment=moment,
+    place=place,
+    map_address=map_address,
     exact=_Exact,
     file_name=file_name,
     clock=clock,

@@ -22,8 +22,9 @@ from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.errors import Refused
 from visterm.web.pages.cache import cache_of
+from visterm.web.pages.form import SearchForm
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
-from visterm.web.pages.search import SearchForm, Shared, shown
+from visterm.web.pages.search import Shared, shown
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 

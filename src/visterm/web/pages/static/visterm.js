@@ -274,6 +274,36 @@
   heatOnRest("pointerover", "pointerout");
   heatOnRest("focusin", "focusout");
 
+  // ---- A photo in full size, and the photos beside it ------------------------------------------------------------
+
+  const zoom = one("#zoom");
+  if (zoom) {
+    const place = one("[role=region]", zoom);
+    const open = (event) => {
+      event.preventDefault();
+      const photo = new Image();
+      photo.alt = one("#picture-figure img").alt;
+      photo.src = one("[data-zoom]").href;
+      photo.addEventListener("error", () => tell("The photo can't be shown in full size: its file is gone or damaged."));
+      place.replaceChildren(photo);
+      zoom.showModal();
+      place.focus();
+    };
+    all("[data-zoom], .stage .frame > img").forEach((element) => element.addEventListener("click", open));
+    place.addEventListener("click", () => zoom.close());
+    zoom.addEventListener("keydown", (event) => event.key === "z" && zoom.close());
+
+    const stage = one(".stage");
+    let from = null;
+    stage.addEventListener("touchstart", ({ touches }) => (from = touches.length === 1 ? touches[0] : null), { passive: true });
+    stage.addEventListener("touchend", ({ changedTouches }) => {
+      if (!from) return;
+      const [across, down] = [changedTouches[0].clientX - from.clientX, changedTouches[0].clientY - from.clientY];
+      from = null;
+      if (Math.abs(across) > 50 && Math.abs(across) > 2 * Math.abs(down)) one(`[rel=${across < 0 ? "next" : "prev"}]`)?.click();
+    });
+  }
+
   // ---- A picture that is dropped ---------------------------------------------------------------------------------
 
   const byPicture = one("#by-picture");
@@ -450,7 +480,7 @@
     one("a", around.parentElement).focus();
   }
 
-  const PAGES = { p: "/", r: "/review", t: "/tags", l: "/library" };
+  const PAGES = { p: "/", b: "/browse", r: "/review", t: "/tags", l: "/library" };
   const ON = {
     Photos: {
       w: () => {
@@ -463,6 +493,11 @@
       },
       f: () => toggle(one("#filters")),
       t: () => toggle(one("#facets")),
+      o: () => {
+        toggle(one("#sort"));
+        one("#sort[open] [aria-current]")?.focus();
+      },
+      n: () => one("#narrower a")?.focus(),
       ArrowLeft: () => step(-1), ArrowRight: () => step(1),
       ArrowUp: () => step(-columns()), ArrowDown: () => step(columns()),
     },
@@ -486,6 +521,9 @@
       ArrowLeft: () => step(-1), ArrowRight: () => step(1),
       ArrowUp: () => step(-columns()), ArrowDown: () => step(columns()),
     },
+    Browse: {
+      ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowUp: () => step(-1), ArrowDown: () => step(1),
+    },
     Tags: {
       ArrowUp: () => step(-1), ArrowDown: () => step(1),
       ArrowRight: () => fold(true), ArrowLeft: () => fold(false),
@@ -506,7 +544,8 @@
   };
 
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || keys.open) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
+    if (event.target.closest?.("video") && event.key.startsWith("Arrow")) return; // they wind it
     const typing = event.target.closest?.("input:not([type=checkbox], [type=file]), textarea, select");
     if (typing) {
       if (event.key === "Escape") typing.blur();
@@ -530,4 +569,5 @@
 
   window.visterm = { one, all, tell, part, put, fill, focused, step, columns };
   wake(document.body);
+  if (location.hash.startsWith("#photo-")) one(`${location.hash} a`)?.focus(); // back from a photo
 })();

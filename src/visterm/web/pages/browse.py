@@ -1,0 +1,147 @@
+"""Photos by folder, date and tag, with counts: the page of all of them, and the way through them beside a search."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from visterm.library.catalogue import Catalogue
+from visterm.store.images import AMONG, as_list
+from visterm.store.sorting import name_key
+from visterm.web.pages.form import SearchForm
+from visterm.web.pages.render import MONTHS, PageRoute, render
+from visterm.web.service import service_of
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+FOLDERS = 400  # Folders of the list to choose from: with more, the deepest are left to be browsed
+TAGS = 60
+
+_INSIDE = "rtrim(rtrim(name, replace(name, '/', '')), '/')"  # all of a name before its last slash
+
+
+class Entry(NamedTuple):
+    """A folder, a date or a tag to go to."""
+
+    label: str
+    n: int  # Photos, those of subfolders too
+    address: str
+
+
+@router.get("/browse")
+async def browse_page(request: Request) -> Response:
+    """Show the folders, years and tags of all photos."""
+    service = service_of(request)
+    return render("browse.html", **await service.browsing.run(_values, service.catalogue))
+
+
+def crumbs(form: SearchForm) -> list[tuple[str, str]]:
+    """Return the way to a folder or a period: its name and those around it, each with its address."""
+    found = []
+    if form.folder:
+        parts = form.folder.split("/")
+        inside = ["/".join(parts[: i + 1]) for i in range(len(parts))]
+        found += [(part, form.address(folder=path)) for part, path in zip(parts, inside, strict=True) if part]
+    for length in (4, 7, 10):
+        period = form.period[:length]
+        if len(period) == length:
+            found.append((_period_name(period), form.address(taken_from=period, taken_to=period)))
+    return found
+
+
+def narrower(catalogue: Catalogue, form: SearchForm) -> list[Entry]:
+    """Return the folders right in the one of a search, or the months or days of its period; those that have photos.
+
+    Searches by words or a photo rank all photos, so for them there are none.
+    """
+    if form.q or form.like or not (form.folder or form.period):
+        return []
+    if form.folder:
+        return _folders_in(catalogue, form)
+    return _periods_in(catalogue, form) if len(form.period) < len("2024-07-31") else []
+
+
+def folders_to_choose(catalogue: Catalogue) -> list[tuple[str, int]]:
+    """Return the folders of all photos with their counts; the deepest are left out where there are too many."""
+    counts = _by_folder(catalogue, SearchForm())
+    depth = max((name.count("/") for name in counts), default=0)
+    while depth and sum(name.count("/") <= depth for name in counts) > FOLDERS:
+        depth -= 1
+    return [(name, counts[name]) for name in sorted(counts, key=name_key) if name and name.count("/") <= depth]
+
+
+def _values(catalogue: Catalogue) -> dict[str, Any]:
+    """Return the values of the template."""
+    form = SearchForm()
+    tags = catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
+    held = sorted((count for count in tags if count.images), key=lambda count: (-count.images, count.tag))
+    return {
+        "folders": _folders_in(catalogue, form),
+        "years": _periods_in(catalogue, form),
+        "undated": _counts(catalogue, form, "taken").get(None, 0),
+        "tags": [Entry(count.tag, count.images, form.address(tag=count.tag)) for count in held[:TAGS]],
+        "n_tags": len(held),
+        "n_images": len(catalogue),
+    }
+
+
+def _folders_in(catalogue: Catalogue, form: SearchForm) -> list[Entry]:
+    """Return the folders right in the one of a form; through a folder that holds but one other one goes on."""
+    counts = _by_folder(catalogue, form)
+    outer = inside = form.folder.rstrip("/")
+    children = _children(counts, inside)
+    while len(children) == 1 and (others := _children(counts, children[0])):
+        if sum(counts[name] for name in others) < counts[children[0]]:  # photos lie there, too
+            break
+        inside, children = children[0], others
+    return [
+        Entry(name[len(outer) :].removeprefix("/") if outer else name, counts[name], form.address(folder=name))
+        for name in sorted(children, key=name_key)
+    ]
+
+
+def _children(counts: dict[str, int], folder: str) -> list[str]:
+    return [name for name in counts if name and name.rpartition("/")[0] == folder]
+
+
+def _by_folder(catalogue: Catalogue, form: SearchForm) -> dict[str, int]:
+    """Count the photos of each folder, those of folders inside it too; "" is the folder around all."""
+    counts: Counter[str] = Counter()
+    for folder, n in _counts(catalogue, form, _INSIDE).items():
+        counts[""] += n
+        while folder:
+            counts[folder] += n
+            folder = folder.rpartition("/")[0]
+    return counts
+
+
+def _periods_in(catalogue: Catalogue, form: SearchForm) -> list[Entry]:
+    """Return the years, or the months of the year or days of the month of a form."""
+    length = {0: 4, 4: 7, 7: 10}[len(form.period)]
+    counts = _counts(catalogue, form, f"substr(taken, 1, {length})")
+    return [
+        Entry(_period_name(period), counts[period], form.address(taken_from=period, taken_to=period))
+        for period in sorted(filter(None, counts), reverse=length == 4)
+        if len(period) == length
+    ]
+
+
+def _period_name(period: str) -> str:
+    """Return the last part of a year, month or day as people say it: 2024, July, 31."""
+    last = period.rpartition("-")[2]
+    return MONTHS[int(last) - 1] if len(period) == len("2024-07") else last.lstrip("0")
+
+
+def _counts(catalogue: Catalogue, form: SearchForm, part: str) -> dict[Any, int]:
+    """Count the photos that pass the filters of a form by an expression of SQL."""
+    among = form.among
+
+    def count() -> dict[Any, int]:
+        where, values = ("", ()) if among is None else (f"AND {AMONG} ", (as_list(catalogue.ids(among)),))
+        statement = f"SELECT {part} AS part, count(*) FROM images WHERE state = 'here' {where}GROUP BY part"
+        return dict(catalogue.stored.database.rows(statement, values))
+
+    return catalogue.stored.database.keep((part, *form.filters.items()), count)
