@@ -73,7 +73,7 @@ LIKELY = {
     "tag": ("dots", "rare one"),
     "into": ("stripes", "dots"),
     "name": ("dots", "rare one"),
-    "kind": ("index", "fit", "duplicates"),
+    "kind": ("index", "fit", "duplicates", "mistakes", "wrong", "missing"),
     "trail": ("[]", '[[1, "dots", "skip"]]', '[[2, "dots", "right"]]'),
     "view": ("tree", "list"),
     "under": ("dots", "rare one"),

@@ -142,6 +142,11 @@ def test_the_command_lists_mistakes_of_a_catalogue_and_of_a_run(catalogue, tmp_p
     lines = (tmp_path / "wrong.csv").read_text().splitlines()
     assert lines[0] == "image,tag,kind,chance,low,high"
     assert lines[1].split(",")[0] in {"006.jpg", "021.jpg", "040.jpg", "075.jpg", "090.jpg"}
+    for arguments in ([folder], command[1:]):
+        assert run_command(["mistakes", *arguments, "--sheet", tmp_path / "sheet.html", "--limit", "3"]).returncode == 0
+        page = (tmp_path / "sheet.html").read_text()
+        assert page.count("<figure>") == page.count('src="data:image/jpeg') == 3
+        assert page.count("Probably wrong: ") + page.count("Probably missing: ") == 3
     refused = run_command(["mistakes", folder, folder.parent / "photos"])
     assert refused.returncode != 0
     assert "A catalogue has its photos" in refused.stderr

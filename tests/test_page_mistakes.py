@@ -25,11 +25,21 @@ def test_probable_mistakes_are_looked_for_and_answered(tmp_path):
     folder = make_tiny_catalogue(tmp_path, "ridge", n_images=60).folder
     with served(folder) as address, httpx.Client(base_url=address, timeout=600, follow_redirects=True) as client:
         assert "No more probable mistakes" in client.get("/review?queue=mistakes").text
+        assert client.get("/api/v1/mistakes").json() == {"mistakes": [], "n_mistakes": None, "next": None}
         client.post("/library/jobs", data={"kind": "mistakes"}).raise_for_status()
         while (job := client.get("/api/v1/jobs").json()["jobs"][0])["state"] not in ("done", "failed"):
             time.sleep(0.05)
         assert (job["kind"], job["state"]) == ("mistakes", "done"), job["error"]
+        assert (job["done"], job["total"]) == (5, 5)
         catalogue = Catalogue.load(folder, n_jobs=1)
+        listed = client.get("/api/v1/mistakes?limit=2").json()
+        assert listed["mistakes"] == [mistake.as_dict() for mistake in catalogue.mistakes(2)]
+        page = client.get("/api/v1/mistakes", params={"limit": 2, "cursor": listed["next"]}).json()
+        assert page["mistakes"] == [mistake.as_dict() for mistake in catalogue.mistakes(4)[2:]]
+        wrong = client.get("/api/v1/mistakes?kind=wrong&limit=200&tag=DOTS").json()
+        assert {(each["kind"], each["tag"]) for each in wrong["mistakes"]} == {("wrong", "dots")}
+        assert wrong["n_mistakes"] == len(catalogue.mistakes(200, kind="wrong", tag="dots"))
+        assert client.get("/api/v1/mistakes?kind=odd").status_code == 422
         first = client.get("/review?queue=mistakes").text
         pair, kind = asked(first), re.search(r'class="mistake (\w+)"', first)[1]
         image, tag = pair
@@ -47,3 +57,4 @@ def test_probable_mistakes_are_looked_for_and_answered(tmp_path):
         assert asked(again) == pair
         assert tag not in catalogue.image(image).verdicts
         assert client.get("/review?queue=odd").status_code == 422
+        assert client.post("/api/v1/jobs", json={"kind": "mistakes"}).json()["kind"] == "mistakes"

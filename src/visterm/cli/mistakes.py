@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,17 @@ from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from visterm.data.images import ImageLike
+    from visterm.library.catalogue import Catalogue
+    from visterm.tagging.mistakes import Mistake
+
 EXAMPLES = (
     ("visterm mistakes catalogue", "list the likeliest mistakes"),
     ("visterm mistakes catalogue --only wrong --csv wrong.csv", "write the wrong tags for a spreadsheet"),
+    ("visterm mistakes catalogue --sheet mistakes.html", "look at them: a page with the photos"),
     ("visterm mistakes run photos --tags tags.csv --tag dog", "check one tag of tagged photos"),
 )
 
@@ -33,6 +41,9 @@ def mistakes(
     tag: Annotated[str | None, typer.Option(help="List mistakes of this tag only.", show_default=False)] = None,
     limit: Annotated[int, typer.Option(min=1, help="Mistakes to list.")] = 50,
     csv: Annotated[Path | None, options.output_option(help="Write the list to this CSV.")] = None,
+    sheet: Annotated[
+        Path | None, options.output_option(help="Write a page to this HTML file: the photo of each mistake.")
+    ] = None,
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
@@ -52,6 +63,8 @@ def mistakes(
         catalogue = Catalogue.load(run, n_jobs=jobs)
         catalogue.look_for_mistakes(progress=Bars())
         found = catalogue.mistakes(limit, kind=only, tag=tag) or []
+        if sheet is not None:
+            _write_sheet(sheet, run, found, _catalogue_photos(catalogue, found))
     else:
         from visterm.features.training_rows import read_corpus
         from visterm.tagging.tagger import Tagger
@@ -62,6 +75,8 @@ def mistakes(
         )
         check_tags_read(corpus, separator)
         found = mistakes_of(tagger, corpus, limit, kind=only, tag=tag, progress=Bars())
+        if sheet is not None:
+            _write_sheet(sheet, run, found, zip(corpus.names, corpus.images, corpus.tags, strict=True))
     if csv is not None:
         from visterm.data.relation_files import write_pairs
 
@@ -71,8 +86,43 @@ def mistakes(
     if json:
         for mistake in found:
             emit(mistake.as_dict())
-    elif csv is None and found:
+    elif csv is None and sheet is None and found:
         cells = [[percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, m.tag, m.image] for m in found]
         table(cells, ["chance", "95 % interval", "the tag is", "tag", "photo"])
     elif not found:
         say("No mistakes were found.")
+
+
+def _catalogue_photos(catalogue: Catalogue, found: Sequence[Mistake]) -> list[tuple[str, ImageLike, list[str]]]:
+    """Return the photos of mistakes: names, pictures, and the tags that they have."""
+    from visterm.library.videos import CatalogueVideos
+
+    stored, videos = catalogue.stored, CatalogueVideos(catalogue.stored)
+    ids = sorted({mistake.image_id for mistake in found if mistake.image_id is not None})
+    held = stored.tags.held(ids)
+    records = stored.images.get_many(ids)
+    return [(image.name, videos.picture_of(image) or image.name, held.get(image.id, [])) for image in records]
+
+
+def _write_sheet(
+    file: Path, run: Path, found: Sequence[Mistake], photos: Iterable[tuple[str, ImageLike, Sequence[str]]]
+) -> None:
+    """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
+    from visterm.core.types import Tag
+    from visterm.evaluation.html_report import Report, Shown
+
+    named = {name: (picture, tags) for name, picture, tags in photos}
+    report = Report(
+        "Probable mistakes", f"{count_of(len(found), 'tag')} of {run.name} probably wrong or missing, likeliest first."
+    )
+    cards = []
+    for m in found:
+        picture, tags = named[m.image]
+        note = f"Probably {m.kind}: {percent(m.chance)} ({percent(m.low)} to {percent(m.high)})"
+        cards.append(
+            (Shown(picture, name=m.image), note, [Tag(m.tag, m.chance)], {0} if m.kind == "missing" else (), tags)
+        )
+    report.legend("missing", "wrong")
+    report.tagged(cards)
+    report.write(file)
+    say(f"{count_of(len(found), 'probable mistake')} written to {file}")

@@ -19,6 +19,7 @@ from visterm.library.duplicates import find_duplicates
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.library.job import CatalogueJob
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.jobs import Jobs
 
 NICE = 10  # Requests of the service come first
 CHUNK = 128  # Images between two commits, after which it can be stopped
@@ -29,8 +30,8 @@ NOT_NOTED = 4  # Exit status of a job that failed and could not store the reason
 class NotedProgress:
     """Progress of a job, stored now and then."""
 
-    def __init__(self, job: CatalogueJob) -> None:
-        self._job = job
+    def __init__(self, jobs: Jobs, job_id: int) -> None:
+        self._jobs, self._job_id = jobs, job_id
         self._done, self._total, self._noted = 0, 0, 0.0
 
     def start(self, task: str, total: int | None = None) -> None:
@@ -42,11 +43,11 @@ class NotedProgress:
         self._done += steps
         if time.monotonic() - self._noted > SECONDS:
             self._noted = time.monotonic()
-            self._job.advance(self._done, self._total, note or None)
+            self._jobs.progress(self._job_id, self._done, self._total, note or None)
 
     def finish(self) -> None:
         """Store the last steps."""
-        self._job.advance(self._done, self._total)
+        self._jobs.progress(self._job_id, self._done, self._total)
 
 
 def main() -> int:
@@ -70,7 +71,7 @@ def main() -> int:
         elif kind in (USE_RUN, GO_BACK):
             catalogue.use(catalogue.tagger, kind=kind, job_id=job_id)
         elif kind == "mistakes":
-            catalogue.look_for_mistakes(job_id=job_id)
+            catalogue.look_for_mistakes(job_id=job_id, progress=NotedProgress(catalogue.stored.jobs, job_id))
         else:
             _look_for_duplicates(catalogue, job_id)
     except Exception as error:
@@ -88,7 +89,8 @@ def main() -> int:
 def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
     """Compare the photos that were not compared yet."""
     with CatalogueJob(catalogue.stored, "duplicates", job_id) as job:
-        groups, _, skipped = find_duplicates(catalogue.stored, progress=NotedProgress(job), stop=lambda: job.cancelled)
+        progress = NotedProgress(catalogue.stored.jobs, job.id)
+        groups, _, skipped = find_duplicates(catalogue.stored, progress=progress, stop=lambda: job.cancelled)
         if not job.cancelled:
             job.message = f"{count_of(len(groups), 'group')} of photos that look the same" + (
                 f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""

@@ -1,10 +1,12 @@
-"""The JSON of runs, as OpenAPI describes it: each beside the run that was in use before it."""
+"""The JSON of runs and of probable mistakes, as OpenAPI describes it."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from pydantic import BaseModel, Field
+
+from visterm.web.schemas import Id, ImageName, Next, Tag
 
 
 class ComparisonAnswer(BaseModel):
@@ -26,7 +28,7 @@ class ComparisonAnswer(BaseModel):
 
 
 class RunAnswer(BaseModel):
-    """A run of the catalogue."""
+    """A run of the catalogue, beside the one that was in use before."""
 
     number: int = Field(description="Number of the run in the catalogue.")
     run: str = Field(description="Fingerprint of the run.")
@@ -44,3 +46,23 @@ class RunsAnswer(BaseModel):
 
     runs: list[RunAnswer] = Field(description="The runs, newest first.")
     back: int | None = Field(description="Number of the run that the job go back leads to; null if there is none.")
+
+
+class MistakeAnswer(BaseModel):
+    """A tag that a photo has and probably should not have, or one that it probably should have."""
+
+    image_id: Id
+    image: ImageName
+    tag: Tag
+    kind: Literal["wrong", "missing"] = Field(description="What is probably the matter: the tag is wrong, or missing.")
+    chance: float = Field(description="Probability that it is a mistake (0-1).")
+    low: float = Field(description="The chance in a 95 % interval, from; wide for tags of few photos.")
+    high: float = Field(description="The chance in a 95 % interval, to.")
+
+
+class MistakesAnswer(BaseModel):
+    """One page of the probable mistakes."""
+
+    mistakes: list[MistakeAnswer] = Field(description="The mistakes, most probable first.")
+    n_mistakes: int | None = Field(description="Number of mistakes on all pages; null before anyone looked for some.")
+    next: Next

@@ -1,4 +1,4 @@
-"""The tags: their counts, completion, similar tags, and the map."""
+"""The tags: their counts, completion, similar tags, the map, and probable mistakes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
+from visterm.library.mistakes import KEPT
 from visterm.library.tag_photos import tree_level
 from visterm.web.errors import json_answer
-from visterm.web.query import Cursor, OneTag, cursor_at, place_of
+from visterm.web.query import Cursor, Limit, OneTag, cursor_at, place_of
+from visterm.web.run_schemas import MistakesAnswer
 from visterm.web.schemas import CompletionsAnswer, NeighboursAnswer, TagMapAnswer, TagsAnswer, TreeAnswer, errors
 from visterm.web.service import service_of
 
@@ -89,3 +91,29 @@ async def tag_map(request: Request) -> Response:
     return json_answer(
         {"tags": [placed._asdict() for placed in found], "from": service.catalogue.tagger.tags_compared_by}
     )
+
+
+@router.get("/mistakes", response_model=MistakesAnswer, responses=errors())
+async def mistakes(
+    request: Request,
+    kind: Annotated[
+        Literal["wrong", "missing"] | None, Query(description="List only wrong or only missing tags.")
+    ] = None,
+    tag: Annotated[str | None, Query(max_length=MOST_LETTERS, description="List mistakes of this tag only.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """List tags that are probably wrong or missing, most probable first.
+
+    The job "mistakes" looks for them; what people answered since isn't listed.
+    """
+    service = service_of(request)
+    start = place_of("mistakes", cursor)
+    found = await service.browsing.run(service.catalogue.mistakes, 2 * KEPT, kind=kind, tag=tag)
+    end = start + limit
+    content = {
+        "mistakes": [mistake.as_dict() for mistake in (found or [])[start:end]],
+        "n_mistakes": None if found is None else len(found),
+        "next": cursor_at("mistakes", end) if end < len(found or []) else None,
+    }
+    return json_answer(content, headers={"cache-control": "no-store"})
