@@ -493,7 +493,7 @@ def test_an_export_replaces_an_earlier_export_and_no_other_table(command, run, t
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--to pdf", "--to is 'pdf'; expected xmp, embed, txt, csv or jsonl."),
+        ("--to pdf", "--to is 'pdf'; expected xmp, embed, txt, csv, jsonl, fiftyone, imagefolder or onnx."),
         ("--to csv", "say where by -o FILE"),
         ("--to csv --undo --dry-run", "--undo is for"),
         ("--to xmp -o x", "-o is for --to csv and jsonl"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +25,7 @@ EXAMPLES = (
     ("visterm export catalogue --to xmp --undo", "remove them again"),
     ("visterm export catalogue --for immich", "write what Immich reads"),
     ("visterm export run photos --to csv -o tags.csv -k 3", "a table, without a catalogue"),
+    ("visterm export catalogue --to imagefolder -o tagged", "for Hugging Face datasets"),
     ("visterm export run --to onnx -o model", "the run itself, as one ONNX graph"),
 )
 
@@ -41,7 +42,8 @@ def export(
         str | None,
         options.output_option(
             help="xmp: a file beside each photo; embed: into the photos, with exiftool; txt: a text file beside each; "
-            "csv or jsonl: one table, -o FILE; onnx: a run as one graph, -o FOLDER [default: xmp]."
+            "csv or jsonl: one table, -o FILE; fiftyone or imagefolder: a data set, -o FOLDER; onnx: a run as one "
+            "graph, -o FOLDER [default: xmp]."
         ),
     ] = None,
     program: Annotated[
@@ -54,7 +56,9 @@ def export(
     ] = None,
     out: Annotated[
         Path | None,
-        options.output_option("-o", "--out", help="With csv or jsonl: the file to write; with onnx: the folder."),
+        options.output_option(
+            "-o", "--out", help="The file of csv or jsonl; the folder of fiftyone, imagefolder or onnx."
+        ),
     ] = None,
     min_confidence: Annotated[
         float | None,
@@ -91,6 +95,10 @@ def export(
             show_default=True,
         ),
     ] = True,
+    copy: Annotated[
+        bool,
+        options.output_option("--copy", help="With --to fiftyone or imagefolder: copy the photos instead of linking."),
+    ] = False,
     follow_links: Annotated[
         bool, options.output_option("--follow-links", help="Also write to links that lead out of a photo's folder.")
     ] = False,
@@ -107,6 +115,7 @@ def export(
     if to == "onnx":
         _export_model(source, images, program, out, json=json)
         return
+    from visterm.library.export.datasets import DATASETS, export_dataset, only_pictures
     from visterm.library.export.items import Parents
     from visterm.library.export.profiles import profile_of
     from visterm.library.export.sources import Limits, open_source
@@ -117,9 +126,11 @@ def export(
         profile = profile_of(program, to=to, keep_originals=keep_originals)
         to = profile.to
     to = to or XMP
-    _check(to, TARGETS, TABLES, out, undo=undo, dry_run=dry_run)
+    _check(to, TARGETS, (*TABLES, *DATASETS), out, undo=undo, dry_run=dry_run)
+    if copy and to not in DATASETS:
+        raise UserError(f"--copy is for --to {' and '.join(DATASETS)}. Leave it out.")
     target = None
-    if to not in TABLES:
+    if to in TARGETS:
         target = make_target(to, program=program, keep_originals=keep_originals, follow_links=follow_links)
     opened = open_source(source, images, jobs, into_files=target is not None and not undo)
     run = opened.tagger.fingerprint
@@ -131,8 +142,15 @@ def export(
         changes = undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
         _show_changes(changes, bad, counts, json=json, dry_run=dry_run, undo=True)
     else:
-        items = _counted(opened.items(Limits(k, min_confidence, precision), Bars()), bad, counts, tags=target is None)
-        if target is None:
+        found = opened.items(Limits(k, min_confidence, precision), Bars())
+        items = _counted(only_pictures(found) if to in DATASETS else found, bad, counts, tags=target is None)
+        if to in DATASETS:
+            if dry_run or out is None:
+                deque(items, maxlen=0)
+            else:
+                export_dataset(items, to, out, copy=copy)
+            _say_table(None if dry_run else out, counts)
+        elif target is None:
             _put_table(
                 table_of(items, to, run=run, guard=guard), None if dry_run else out, counts, shown=to != CSV or not json
             )
@@ -171,13 +189,12 @@ def _check(
 ) -> None:
     """Refuse options that do not go together, before anything is read."""
     if to not in (*targets, *tables):
-        raise UserError(f"--to is '{to}'; expected {one_of((*targets, *tables))}.")
+        raise UserError(f"--to is '{to}'; expected {one_of((*targets, *tables, 'onnx'))}.")
     if to in tables and undo:
-        raise UserError(
-            f"--undo is for tags in files of photos; a table is one file that you can delete. Leave {to} out."
-        )
+        raise UserError(f"--undo is for tags in files of photos; what {to} writes is by itself, and you can delete it.")
     if to in tables and out is None and not dry_run:
-        raise UserError(f"--to {to} writes one table: say where by -o FILE, or look at it with --dry-run.")
+        what, where = ("one table", "FILE") if to in ("csv", "jsonl") else ("a folder", "FOLDER")
+        raise UserError(f"--to {to} writes {what}: say where by -o {where}, or look at it with --dry-run.")
     if to in targets and out is not None:
         raise UserError(f"-o is for --to {' and '.join(tables)}; {to} writes beside or into the photos. Leave it out.")
 
@@ -210,6 +227,10 @@ def _put_table(text: str, out: Path | None, counts: Counter[str], *, shown: bool
     elif shown:
         for line in text.splitlines():
             show(line)
+    _say_table(out, counts)
+
+
+def _say_table(out: Path | None, counts: Counter[str]) -> None:
     photos, tags = count_of(counts["photos"], "photo"), count_of(counts["tags"], "tag")
     predicted = count_of(counts["predicted"], "prediction")
     say(f"{'Would write' if out is None else f'Wrote {out}'}: {photos}, {tags} of people, {predicted}.")

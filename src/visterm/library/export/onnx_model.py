@@ -146,11 +146,11 @@ def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: boo
 def export_model(tagger: Tagger, out: Path) -> Graph:
     """Write a folder with a run as one graph: `MODEL`, `LABELS`, and how to prepare photos.
 
-    Raises what `graph_of` and `new_model_folder` raise.
+    Raises what `graph_of` and `export_folder` raise.
     """
     graph = graph_of(tagger)
     encoder: Any = tagger.encoder
-    with new_model_folder(out) as folder:
+    with export_folder(out) as folder:
         write_graph(graph, folder / MODEL)
         write_labels(folder / LABELS, tagger.vocabulary.tags)
         facts = {
@@ -168,7 +168,7 @@ def export_model(tagger: Tagger, out: Path) -> Graph:
 
 
 @contextmanager
-def new_model_folder(out: Path) -> Iterator[Path]:
+def export_folder(out: Path) -> Iterator[Path]:
     """Yield a folder to write into that is at `out` in the end, whole; refuse a place where something is."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise StorageError(f"{out} is there already, and nothing is replaced. Choose another folder with -o.")

@@ -17,8 +17,8 @@ from visterm.library.export.onnx_model import (
     PICTURES,
     README,
     Graph,
+    export_folder,
     graph_of,
-    new_model_folder,
     write_graph,
     write_labels,
 )
@@ -39,7 +39,7 @@ def export_photoprism_model(tagger: Tagger, out: Path) -> Graph:
     """
     graph = graph_of(tagger, for_photoprism=True)
     tags = len(tagger.vocabulary)
-    with new_model_folder(out) as folder:
+    with export_folder(out) as folder:
         (folder / NAME).mkdir()
         write_graph(graph, folder / NAME / f"{NAME}.onnx")
         write_labels(folder / NAME / LABELS, [*tagger.vocabulary.tags, REST])

@@ -36,7 +36,7 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, gu
     if to == CSV:
         writer.writerow(COLUMNS)
     for item in items:
-        given, predicted = _parts(item, run)
+        given, predicted = given_and_predicted(item, run)
         name = item.name or str(item.path)
         if to == JSONL:
             guesses = [
@@ -62,7 +62,7 @@ def write_table(path: Path, text: str) -> None:
     replace_file(path, before, text.encode("utf-8", "replace"))
 
 
-def _parts(item: ExportItem, run: str | None) -> tuple[list[Mark], list[Mark]]:
+def given_and_predicted(item: ExportItem, run: str | None = None) -> tuple[list[Mark], list[Mark]]:
     """Part the tags to write into those of people and predictions."""
     wanted = item.wanted(run, Parents())
     return [m for m in wanted if m.source == GIVEN], [m for m in wanted if m.source != GIVEN]
