@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from visterm.store import lance_rows, lance_table, row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
 
-pytest.importorskip("lancedb", reason="the extra lance is not installed")
+pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra lance is not installed")
 
 N, WIDTH = 1200, 13
 ORIGIN = Origin("", "f00d")

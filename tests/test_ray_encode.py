@@ -100,6 +100,7 @@ def fail_oddly(place):
     raise UnpicklableError("one", "two")
 
 
+@pytest.mark.slow  # workers that encode from a store into a store ask the same of the same code
 def test_the_folder_has_the_same_bytes_as_without_ray(reached, encode, tmp_path):
     alone = encode(tmp_path / "alone", executor=LocalExecutor(2))
     shared = encode(tmp_path / "shared")

@@ -23,6 +23,7 @@ from visterm.tagging.tuning.tune import tune
 
 ANIMALS = [("husky", "dog"), ("poodle", "dog"), ("dog", "animal"), ("cat", "animal")]
 COLOURS = {"husky": (0, 0, 255), "poodle": (0, 90, 200), "cat": (0, 200, 0), "sky": (230, 230, 230)}
+FEW_COLOURS = {"encoder": "histograms", "encoder_params": {"colours": 16, "textons": 0, "levels": 1}}
 PATHS = {"husky": "animal/dog/husky", "poodle": "Animal/dog/poodle", "cat": "animal/cat", "sky": "sky"}
 
 
@@ -115,7 +116,7 @@ def photos(n=160, seed=0):
 def tagger():
     images, tags = photos()
     lines = []
-    run = Tagger(encoder="histograms", model="ridge").fit(
+    run = Tagger(**FEW_COLOURS, model="ridge").fit(
         images, [[PATHS[tag] for tag in those] for those in tags], tree="paths", say=lines.append
     )
     assert "Tree: 4 tags under 2 others." in lines
@@ -131,7 +132,7 @@ def test_a_photo_of_a_child_has_its_parents(tagger):
 
 def test_paths_and_a_table_of_the_same_tree_learn_the_same(tagger):
     images, tags = photos()
-    other = Tagger(encoder="histograms", model="ridge").fit(images, tags, tree=ANIMALS)
+    other = Tagger(**FEW_COLOURS, model="ridge").fit(images, tags, tree=ANIMALS)
     assert other.vocabulary.tags == tagger.vocabulary.tags
     X = np.ones((1, other.model.n_features_in_), np.float32)
     assert np.array_equal(other.model.decision_function(X), tagger.model.decision_function(X))
@@ -217,13 +218,13 @@ def test_a_wrong_tag_under_a_right_parent_counts_in_part():
 def test_trees_that_cannot_be_used_are_refused(request_, message):
     images, tags = photos(8)
     with pytest.raises((DataError, UserError), match=message):
-        Tagger(encoder="histograms", model="ridge").fit(images, tags, **request_)
+        Tagger(**FEW_COLOURS, model="ridge").fit(images, tags, **request_)
 
 
 def test_without_a_tree_slashes_are_letters_and_likely_paths_are_pointed_out():
     images, tags = photos(8)
     lines = []
-    run = Tagger(encoder="histograms", model="ridge").fit(
+    run = Tagger(**FEW_COLOURS, model="ridge").fit(
         images, [[PATHS[tag] for tag in those] for those in tags], say=lines.append
     )
     assert "animal/dog/husky" in run.vocabulary.tags
@@ -321,7 +322,7 @@ def test_wsabie_draws_no_tag_as_wrong_under_one_that_was_given_alone():
 def test_models_are_given_the_tree_and_save_without_it(model, tmp_path):
     images, tags = photos(64)
     params = {"candidates": [("wsabie", {"dim": 4, "epochs": 2}), ("ridge", {})]} if model == "auto" else {"epochs": 2}
-    run = Tagger(encoder="histograms", model=model, model_params=params).fit(images, tags, tree=ANIMALS)
+    run = Tagger(**FEW_COLOURS, model=model, model_params=params).fit(images, tags, tree=ANIMALS)
     assert len(run.model.tree) == 6  # husky and poodle under dog and animal, dog and cat under animal
     run.save(tmp_path / "run")
     assert Tagger.load(tmp_path / "run").model.tree is None
@@ -330,7 +331,7 @@ def test_models_are_given_the_tree_and_save_without_it(model, tmp_path):
 def test_settings_are_tuned_with_the_tree(tmp_path):
     images, tags = photos(64)
     tuned = tune(
-        images, tags, tree=ANIMALS, encoder="histograms", model="wsabie", grid={"dim": [2, 4]}, out=tmp_path / "run",
+        images, tags, tree=ANIMALS, **FEW_COLOURS, model="wsabie", grid={"dim": [2, 4]}, out=tmp_path / "run",
         model_params={"epochs": 2}, n_jobs=1,
     )  # fmt: skip
     assert len(tuned.tagger.model.tree) == 6

@@ -20,6 +20,8 @@ from pathlib import Path
 import pytest
 
 from soak import Client, _log, workers_of
+from test_photoprism_vision import ADDRESS as VISION
+from test_photoprism_vision import as_photoprism_asks, pictures  # noqa: F401  # a fixture
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.web import workers
@@ -102,7 +104,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def service(tiny):
-    with served(tiny.folder) as service:
+    with served(tiny.folder, "--vision-host", "127.0.0.1") as service:
         yield service
 
 
@@ -157,6 +159,15 @@ def zombie(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+def test_all_processes_know_the_hosts_that_pictures_may_be_fetched_from(both, pictures):  # noqa: F811
+    for connection in both:
+        for url, status in ((f"{pictures}/photo", 200), ("http://localhost:1/photo", 422)):
+            connection.request("POST", VISION, as_photoprism_asks(url), {"content-type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == status
 
 
 def test_figures_of_all_processes_are_added(service, both):

@@ -268,17 +268,18 @@ def test_a_part_that_fails_in_a_thread_is_heard():
             team.run(part, 6)
 
 
-@pytest.mark.parametrize("form", FORMS)
+MOVING = [{"sampler": "pool"}, {"step": "adagrad", "learning_rate": 0.02}, {"l2": 0.01}]
+"""Variants that move image vectors otherwise, and so are tried on sparse features, too."""
+OTHERS = [
+    {"schedule": "cosine", "learning_rate": 0.004},
+    {"weight": "truncated", "truncate": 3},
+    {"weight": "top", "learning_rate": 0.003},
+]
+
+
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"sampler": "pool"},
-        {"step": "adagrad", "learning_rate": 0.02},
-        {"schedule": "cosine", "learning_rate": 0.004},
-        {"l2": 0.01},
-        {"weight": "truncated", "truncate": 3},
-        {"weight": "top", "learning_rate": 0.003},
-    ],
+    ("form", "settings"),
+    [*((form, settings) for form in FORMS for settings in MOVING), *(("dense", settings) for settings in OTHERS)],
     ids=str,
 )
 def test_every_variant_learns_with_the_same_bytes_for_any_number_of_threads(settings, form, planted, plain_map):
