@@ -20,8 +20,10 @@ from visterm.library import learn as learning
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.info import describe
 from visterm.library.learned import in_words
+from visterm.library.tag_photos import photos_of_tags, tree_level
 from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
+from visterm.store.filters import Filter
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +125,28 @@ def test_a_tag_that_is_given_to_one_photo_is_learned_from_it(model, is_out, runs
     found = catalogue.search("nebel 霧", 0).hits
     assert found[0].id == image_id
     assert len(found) == 60
+
+
+@pytest.mark.parametrize("model", ["wsabie", "ridge"])
+def test_a_new_path_in_the_tree_lies_there_at_once_and_is_called_by_its_end_once_learned(model, tmp_path):
+    tags = draw_photos(tmp_path / "photos", 60)
+    params = {"dim": 4, "epochs": 2} if model == "wsabie" else {}
+    tagger = Tagger(model=model, model_params=params, encoder="histograms", n_jobs=1)
+    tree = [("red", "colour"), ("blue", "colour")]
+    tagger.fit([tmp_path / "photos" / name for name in tags], list(tags.values()), tree=tree, calibrate=False)
+    catalogue = Catalogue.create(tmp_path / "catalogue", tagger)
+    catalogue.index(tmp_path / "photos", tags=write_tags(tmp_path / "tags.csv", tags))
+    image_id = next(record.id for record in catalogue.records if not is_held_out(record) and record.id % 4 == 3)  # grey
+    catalogue.give(image_id, ["colour/red/Röte"])
+    for _ in range(2):
+        for word in ("colour/red/röte", "röte", "red"):
+            assert catalogue.search(word, 1).hits[0].id == image_id, word
+            assert image_id in catalogue.ids(Filter(tags=(word,)))
+        assert photos_of_tags(catalogue)["red"] == 16
+        catalogue.learn(use_even_if_worse=True, full=model == "ridge")
+    assert "Röte" in catalogue.tagger.vocabulary.tags
+    assert catalogue.tagger.tree.words.path("röte") == ["colour", "red", "Röte"]
+    assert [item.tag for item in tree_level(catalogue, "red")] == ["Röte"]
 
 
 def test_tags_that_are_not_learned_are_named_with_the_reason(runs, tmp_path):

@@ -62,6 +62,19 @@ def test_spellings_and_aliases_fold_in_a_tree():
     assert TagTree().above("dog") == []
 
 
+def test_new_paths_grow_at_their_places_and_are_called_by_their_ends():
+    tree = TagTree(ANIMALS, {"animal/dog": "dog"}, grows=True)
+    paths = ["animal/dog/Pug/Möpschen", "animal/dog/cat", "plants/oak", "AC/DC", "animal/鳥"]
+    assert tree.grown(paths) == {
+        "animal/dog/Pug": ("Pug", "dog"), "animal/dog/Pug/Möpschen": ("Möpschen", "Pug"),
+        "animal/dog/cat": ("dog/cat", "dog"), "animal/鳥": ("鳥", "animal"),
+    }  # fmt: skip
+    grown = tree.with_paths(paths)
+    assert "animal/dog/Pug/Möpschen" in grown.below("dog")
+    assert grown.paths_of("pug") == ["animal/dog/Pug"]
+    assert (tree.with_paths(["AC/DC"]), tree.paths_of("pug")) == (tree, [])
+
+
 def test_a_tag_under_two_others_has_both_and_the_first_leads_its_path():
     tree = TagTree([("dog", "pet"), ("dog", "animal"), ("pet", "friend")])
     assert tree.with_parents(["dog"]) == ["friend", "animal", "pet", "dog"]

@@ -61,6 +61,7 @@ class TagTree:
         once = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(named)}
         self.pairs: list[tuple[str, str]] = list(reversed(once.values()))
         self._shown: dict[str, str] = {}
+        self._paths_of: dict[str, list[str]] = {}
         self._parents: defaultdict[str, list[str]] = defaultdict(list)
         for child, parent in self.pairs:
             self._parents[self._key(child)].append(self._key(parent))
@@ -119,9 +120,12 @@ class TagTree:
         """Return all tags under a tag, the nearest first."""
         return self._reached(tag, lambda key: self._children.get(key, ()))
 
+    def _is_new(self, key: str) -> bool:
+        return key not in self._parents and key not in self._children
+
     def _over(self, key: str) -> Sequence[str]:
         """Return the keys of the tags right above one."""
-        if self._grows and SLASH in key and key not in self._parents and key not in self._children:
+        if self._grows and SLASH in key and self._is_new(key):
             over = self._key(self._shown[key].rpartition(SLASH)[0])
             return [over] if over in self._parents or over in self._children or self._over(over) else ()
         return self._parents.get(key, ())
@@ -141,6 +145,36 @@ class TagTree:
         while parents := self._over(way[-1]):
             way.append(parents[0])
         return [self._shown[key] for key in reversed(way)]
+
+    def grown(self, tags: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Return what new tags that are paths in the tree are called, and the tag above each; those above them first.
+
+        ``animals/dog/pug`` is called pug, under dog; if the tree has another pug, ``dog/pug``. Tags on the way there
+        that are new, too, are among them.
+        """
+        new = dict.fromkeys(each for tag in tags if SLASH in tag for each in self.with_parents([tag]))
+        found: dict[str, tuple[str, str]] = {}
+        taken = self._parents.keys() | self._children.keys() | self._meant.keys()
+        for tag in (each for each in new if self._is_new(self._key(each)) and self._over(self._key(each))):
+            above, own = self.parents(tag)[0], tag.rpartition(SLASH)[2].replace(WRITTEN_SLASH, SLASH)
+            parent = found[above][0] if above in found else above
+            name = own if tag_key(own) not in taken else SLASH.join((parent, own))
+            found[tag] = (name if tag_key(name) not in taken else tag), parent
+            taken |= {tag_key(name)}
+        return found
+
+    def with_paths(self, tags: Iterable[str]) -> TagTree:
+        """Return the tree with new tags that are paths in it, under what these say; itself if there is none."""
+        if not (grown := self.grown(tags)):
+            return self
+        found = TagTree([*self.pairs, *((tag, self.parents(tag)[0]) for tag in grown)], self._meant, grows=True)
+        for tag, (name, _) in grown.items():
+            found._paths_of.setdefault(tag_key(name), []).append(tag)
+        return found
+
+    def paths_of(self, name: str) -> list[str]:
+        """Return the new tags (`with_paths`) that are called so, as they are written."""
+        return self._paths_of.get(tag_key(name), [])
 
     def paths(self) -> dict[str, str]:
         """Return the paths of all tags that lie under others, as texts, and what each is called."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.queries import Query
 from visterm.core.types import Matrix, Ranking
 from visterm.core.vocabulary import Vocabulary, tag_key
-from visterm.data.tag_tree import TreeColumns
+from visterm.data.tag_tree import TagTree
 
 if TYPE_CHECKING:
     from visterm.store.searched import Said, Searched, SearchedRows
@@ -108,9 +108,7 @@ class HandTagged(NamedTuple):
         return found
 
 
-def hand_tagged(
-    searched: Searched, vocabulary: Vocabulary, query: Query, tree: TreeColumns | None = None
-) -> HandTagged:
+def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query, tree: TagTree | None = None) -> HandTagged:
     """Look up what people said of the words of a search: by an index of each tag, without a scan of the catalogue.
 
     With a tree, a photo that was tagged with a child by hand has its parents, and one of which a parent was rejected
@@ -148,7 +146,7 @@ def hand_tagged(
 
 
 def _said(
-    searched: Searched, vocabulary: Vocabulary, tags: Sequence[str], tree: TreeColumns | None, *, of_files: bool = False
+    searched: Searched, vocabulary: Vocabulary, tags: Sequence[str], tree: TagTree | None, *, of_files: bool = False
 ) -> list[Said]:
     """Return what people said of some tags, and by a tree of those above and under them; see `Searched.said`."""
 
@@ -160,8 +158,7 @@ def _said(
     found = []
     for tag in tags:
         has, *lacks = searched.said(
-            [keys([tag, *tree.words.below(tag)]), *(keys([each]) for each in (tag, *tree.words.above(tag)))],
-            of_files=of_files,
+            [keys([tag, *tree.below(tag)]), *(keys([each]) for each in (tag, *tree.above(tag)))], of_files=of_files
         )
         rejected = reduce(np.union1d, [said.rejected for said in lacks])
         has_by_hand = np.union1d(has.given, has.accepted)

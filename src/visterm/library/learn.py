@@ -16,6 +16,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import CHUNK, Matrix
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.tag_tree import TagTree
 from visterm.data.word_vectors import vectors_of_tags
 from visterm.features.training_rows import TrainingRows
 from visterm.library.comparison import BETTER, FEWEST_COMPARED, TOO_FEW, WORSE, Comparison
@@ -46,6 +47,7 @@ from visterm.tagging.word_sources import LEARNED
 
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
+    from visterm.tagging.relations import WordRelations
 
 FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere
 ENOUGH = 0.5
@@ -147,23 +149,26 @@ def _why_not(
 
 def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
     """Move a copy's rows of tags once over the images, and add rows for new tags."""
-    names = [tag for tag in Vocabulary.from_lists(train.tags).tags if tagger.vocabulary.get(tag) is None]
+    grown, aliases = _grown(tagger, train)
+    seen = Vocabulary.from_lists(train.tags, aliases=aliases)
+    names = [tag for tag in seen.tags if tagger.vocabulary.get(tag) is None]
     source, vectors = tagger.words.source, {}
     model = deepcopy(tagger.model)  # the one that searches stays as it is
     old = tagger.vocabulary
     vocabulary = old
     if names:
-        new = Vocabulary(names)
+        new = seen.subset(seen.index(tag) for tag in names)
         Y_new = new.encode(train.tags)
         if isinstance(model, RelearnsTags) and source is not None and source.gives_others:
             vectors = {SETTING: vectors_of_tags(source.read(names), names)[0]}
         model.add_tags(train.X, Y_new, **vectors)
         counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
-        vocabulary = Vocabulary([*old.tags, *names], [*old.counts.tolist(), *counts.tolist()], old.aliases)
-    Y = train.encode(vocabulary)
-    set_tree(model, tagger.relations.tree, vocabulary)
+        counts = np.concatenate([old.counts, counts])
+        vocabulary = Vocabulary([*old.tags, *names], counts, old.aliases | seen.aliases)
+    Y, relations = train.encode(vocabulary), _related(tagger, grown, vocabulary)
+    set_tree(model, relations.tree, vocabulary)
     model.partial_fit(train.X, Y, images=False)
-    learned = _with_all_but_the_model(tagger, model, vocabulary)
+    learned = _with_all_but_the_model(tagger, model, vocabulary, relations)
     learned.learned_images = tagger.learned_images.with_names(names_learned(train.images))
     if tagger.calibration is not None:
         _find_confidences(learned, train, held_out, tagger.calibration)
@@ -183,13 +188,14 @@ def _anew(
 
     `others` are rows of images of which nothing was said.
     """
-    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=tagger.vocabulary.aliases)
+    grown, aliases = _grown(tagger, train)
+    vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases)
     if isinstance(tagger.model, RelearnsTags):  # tags without photos stay: words found by their vectors
         old = tagger.vocabulary
         vocabulary = vocabulary.with_words(old.tags[tag] for tag in np.flatnonzero(old.counts == 0))
     if len(vocabulary) == 0:
         raise DataError(f"No tag has {min_count} images to learn from. Lower --min-count, or give more tags.")
-    learned = _with_all_but_the_model(tagger, clone(tagger.model), vocabulary)
+    learned = _with_all_but_the_model(tagger, clone(tagger.model), vocabulary, _related(tagger, grown, vocabulary))
     rows = _rows(vocabulary, train, held_out)
     if others is not None:
         nothing = sp.csr_array((others.shape[0], len(vocabulary)), dtype=rows.Y.dtype)
@@ -207,10 +213,26 @@ def _anew(
     return learned
 
 
-def _with_all_but_the_model(tagger: Tagger, model: Any, vocabulary: Vocabulary) -> Tagger:
-    """Make a tagger of another model and vocabulary; all else is as it was."""
+def _grown(tagger: Tagger, train: Part) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """Return new tags that are paths in the run's tree, see `TagTree.grown`, and aliases with what they are called."""
+    aliases, tree = tagger.vocabulary.aliases, tagger.tree
+    found = {} if tree is None else tree.words.grown(dict.fromkeys(tag for tags in train.tags for tag in tags))
+    return found, aliases | {path: name for path, (name, _) in found.items() if path != name}
+
+
+def _related(tagger: Tagger, grown: dict[str, tuple[str, str]], vocabulary: Vocabulary) -> WordRelations:
+    """Return the relations of a run, with new tags in its tree that were learned."""
+    relations = tagger.relations
+    if not (pairs := [pair for pair in grown.values() if pair[0] in vocabulary]):
+        return relations
+    tree = TagTree([*relations.tree, *pairs], vocabulary.aliases).pairs
+    return relations._replace(tree=tree, is_a=tree if relations.is_a == relations.tree else relations.is_a)
+
+
+def _with_all_but_the_model(tagger: Tagger, model: Any, vocabulary: Vocabulary, relations: WordRelations) -> Tagger:
+    """Make a tagger of another model, vocabulary and relations; all else is as it was."""
     learned = Tagger.from_parts(tagger.encoder, model, vocabulary, tagger.facts)
-    learned.relations = tagger.relations
+    learned.relations = relations
     learned.words = tagger.words
     learned.facts["tags"] = len(vocabulary)
     same_tags = vocabulary.tags == tagger.vocabulary.tags

@@ -16,6 +16,7 @@ from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
+from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of, one_of
 from visterm.data.file_kinds import IMAGES
 from visterm.data.frames import Framed, first_of, pictures
@@ -33,6 +34,7 @@ from visterm.tagging.part_settings import check_combination
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
+    from visterm.data.tag_tree import TagTree
     from visterm.store.searched import Searched, SearchedRows
     from visterm.tagging.tagger import Tagger
 
@@ -87,6 +89,18 @@ class Searchable:
 
     tagger: Tagger
     searched: Searched
+    _grown: tuple[TagTree | None, tuple[str, ...], TagTree | None] = None, (), None
+
+    @property
+    def tree(self) -> TagTree | None:
+        """The tree of the run's tags, with new tags of photos that are paths in it; None where they have no tree."""
+        words = None if self.tagger.tree is None else self.tagger.tree.words
+        if words is None:
+            return None
+        paths = self.searched.paths()
+        if self._grown[0] is not words or self._grown[1] != paths:
+            self._grown = words, paths, words.with_paths(paths)
+        return self._grown[2]
 
     def refresh(self) -> bool:
         """Look whether the run is still the one that made the rows; return whether another one was opened."""
@@ -165,7 +179,7 @@ class Searchable:
         meant = query.weights.indices, query.weights.data  # the tags; above 0 those that images should show
         word_rows = tagger.tag_rows(meant[0])
         ids = None if not among else self._passing(among, rows)
-        hand = hand_tagged(self.searched, tagger.vocabulary, query, tagger.tree)
+        hand = hand_tagged(self.searched, tagger.vocabulary, query, self.tree)
         if len(hand.ids):
             hand = hand.among(rows.ids if ids is None else ids)
         n_new = sum(sign > 0 for sign in query.not_learned.values())
@@ -247,7 +261,11 @@ class Searchable:
         if not isinstance(words, Iterable):
             raise UserError(f"words is {words!r}; expected a text such as 'snow tree -people', or one tag an entry.")
         others = self.tagger.dictionary.not_tags(words)
-        return typed_query(self.tagger, words, self.searched.held(others) if others else None)
+        held = self.searched.held(others) if others else {}
+        if others and (tree := self.tree):
+            for key in others:
+                held = {named: path for path in tree.paths_of(key) for named in (key, tag_key(path))} | held
+        return typed_query(self.tagger, words, held)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:
         """Find photos that look like another: by the cosine of their rows in the run's space.
@@ -404,10 +422,10 @@ class Searchable:
 
     def _meant_by(self, tag: str) -> list[str]:
         """Return the spellings of a tag and of those under it: an image of a child has its parents."""
-        vocabulary, tree = self.tagger.vocabulary, self.tagger.tree
+        vocabulary, tree = self.tagger.vocabulary, self.tree
         known = as_known(vocabulary, tag)
-        under = [] if tree is None else tree.words.below(known)
-        return [spelling for each in (known, *under) for spelling in vocabulary.spellings(each)]
+        others = [] if tree is None else [*tree.paths_of(known), *tree.below(known)]
+        return [spelling for each in (known, *others) for spelling in vocabulary.spellings(each)]
 
 
 def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calibration | None:

@@ -30,7 +30,7 @@ def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = Non
     """
     run = catalogue.tagger.fingerprint
     photos = catalogue.stored.database.keep(("photos of tags", run, among), lambda: photos_of_tags(catalogue, among))
-    tree = None if catalogue.tagger.tree is None else catalogue.tagger.tree.words
+    tree = catalogue.tree
     if tree is None:
         found = [] if under else [TagPhotos(tag, n, 0) for tag, n in photos.items()]
     else:
@@ -50,7 +50,7 @@ def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[st
     With a filter only photos that pass count, and tags without such a photo are left out; else the tags of the run are
     there, too. Spellings and aliases of a tag are one.
     """
-    vocabulary, tree = catalogue.tagger.vocabulary, catalogue.tagger.tree
+    vocabulary, tree = catalogue.tagger.vocabulary, catalogue.tree
     held = catalogue.stored.tags.held(catalogue.ids(among) if among else None)
     numbers = {tag: i for i, tag in enumerate(dict.fromkeys(tag for tags in held.values() for tag in tags))}
     shown: dict[str, str] = {}  # Tags that are counted, by their keys
@@ -59,7 +59,7 @@ def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[st
     for number, tag in enumerate([*numbers, *(() if among else vocabulary.tags)]):
         known = vocabulary.get(tag)
         name = tag if known is None else vocabulary.tags[known]
-        for each in (name, *(tree.words.above(name) if tree else ())):
+        for each in (name, *(tree.above(name) if tree else ())):
             shown.setdefault(tag_key(each), each)
             pairs.append((number, columns.setdefault(tag_key(each), len(columns))))
     if not pairs:

@@ -177,6 +177,11 @@ class SearchedCatalogue:
         statement = f"SELECT key, name FROM tags WHERE {which}{HELD} ORDER BY id DESC"
         return dict(self.database.rows(statement, () if keys is None else (json.dumps(keys),)))
 
+    def paths(self) -> tuple[str, ...]:
+        """Return the tags with a ``/`` that images have here."""
+        statement = f"SELECT name FROM tags WHERE instr(name, '/') AND {HELD} ORDER BY id"
+        return self.database.keep("paths", lambda: tuple(row[0] for row in self.database.rows(statement)))
+
     def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:
         """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
         there = self.database.kept()
@@ -332,6 +337,11 @@ class SearchedUnion:
         """Return those of some tags that images have: as the first catalogue spells them."""
         found: list[dict[str, str]] = self._rows.of_all("held", keys=keys)
         return {key: name for names in reversed(found) for key, name in names.items()}
+
+    def paths(self) -> tuple[str, ...]:
+        """Return the tags with a ``/`` that images have."""
+        found: list[tuple[str, ...]] = self._rows.of_all("paths")
+        return tuple(dict.fromkeys(path for paths in found for path in paths))
 
     def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:
         """Return which images some ids are."""

@@ -107,10 +107,8 @@ class Cleaning(NamedTuple):
                 )
             tree = TagTree(of_paths.pairs, aliases)
             aliases = {path: tag for path, tag in called.items() if path not in aliases} | aliases
-        elif self.tree is not None:
-            tree = TagTree(self.tree, aliases)
-        elif corpus.tree:  # of keywords, which are called by their names
-            tree = TagTree(corpus.tree, aliases)
+        elif self.tree is not None or corpus.tree:  # of a table, or of keywords, which are called by their names
+            tree = TagTree(corpus.tree if self.tree is None else self.tree, aliases)
             there = {tag_key(tag) for tags in (*corpus.tags, *corpus.negatives) for tag in tags}
             aliases = {path: tag for path, tag in tree.paths().items() if tag_key(path) not in there} | aliases
         else:
