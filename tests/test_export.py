@@ -9,12 +9,12 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F401  # a fixture
 from visterm.cli import main
 from visterm.core.errors import MissingExtraError, StorageError
 from visterm.core.types import Skipped
@@ -287,12 +287,7 @@ def test_tables_keep_tags_of_people_and_predictions_apart(tmp_path):
 def exiftool():
     if shutil.which("exiftool") is None:
         pytest.skip("wants exiftool (Debian: libimage-exiftool-perl)")
-
-    def read(path, *fields):
-        done = subprocess.run(["exiftool", "-j", *fields, path], capture_output=True, check=True)
-        return json.loads(done.stdout)[0]
-
-    return read
+    return lambda path, *fields: json.loads(run_exiftool("-j", *fields, path))[0]
 
 
 def pixels(path):
@@ -324,9 +319,7 @@ def test_tags_are_embedded_beside_what_is_there_and_pixels_stay(exiftool, name, 
 
 
 def set_iptc(image, *words):
-    command = ["exiftool", "-q", "-overwrite_original", *(f"-IPTC:Keywords+={word}" for word in words), image]
-    subprocess.run(command, check=True)
-    return image
+    return set_fields(image, *(f"-IPTC:Keywords+={word}" for word in words))
 
 
 def test_a_new_list_of_keywords_in_xmp_has_those_of_iptc_too(exiftool, tmp_path):
@@ -366,7 +359,7 @@ def test_undo_keeps_the_original_of_a_photo_that_another_program_has_changed_sin
     image = photo(tmp_path / "1.jpg")
     same = image.read_bytes()
     export(ExportItem(image, (), (SEA,)), to="embed")
-    subprocess.run(["exiftool", "-q", "-overwrite_original", "-EXIF:Artist=Ann", image], check=True)
+    set_fields(image, "-EXIF:Artist=Ann")
     undo(image, to="embed")
     assert (tmp_path / "1.jpg_original").read_bytes() == same
     assert exiftool(image, "-EXIF:Artist", "-XMP-dc:Subject")["Artist"] == "Ann"

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from drawn_videos import draw_video, needs_ffmpeg
+from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F401  # a fixture
 from visterm.core.errors import UserError
 from visterm.core.types import Skipped
 from visterm.data.embedded import embedded_keywords, read_iptc
@@ -52,20 +53,13 @@ def photo(path, **how):
     return path
 
 
-def set_iptc(image, *arguments):
-    command = ["exiftool", "-q", "-overwrite_original", "-charset", "utf8", *arguments, image]
-    subprocess.run(command, check=True)
-    return image
-
-
 def contents(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def shown(path):
     """The keywords of a file by exiftool's names of the fields, after a comparison with what exiv2 shows."""
-    command = ["exiftool", "-j", "-charset", "utf8", *(f"-{name}" for name in FIELDS), "-G1", path]
-    found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)[0]
+    found = json.loads(run_exiftool("-j", *(f"-{name}" for name in FIELDS), "-G1", path))[0]
     lists = {}
     for name, key in FIELDS.items():
         if name.startswith("IPTC") and path.suffix == ".xmp":  # exiv2 makes it up from dc:subject
@@ -157,7 +151,7 @@ def test_a_tag_that_a_program_took_out_of_the_one_field_that_it_knows_is_gone_an
     item = ExportItem(image, ("Rome",), (Predicted("sea", 0.9),))
     export("immich", item)
     for tag in ("sea", "Rome", "Italy|Rome", "Italy/Rome"):
-        set_iptc(target, f"-{field}-={tag}")
+        set_fields(target, f"-{field}-={tag}")
     of_others = "TagsList" not in field  # visterm copied Rome to that field only, and Lightroom wrote it into two
     assert Sidecars().keywords(image).tags == ["Italy", "Rome"] if of_others else ["Italy"]
     after = shown(target)
@@ -171,7 +165,7 @@ def test_a_program_that_leaves_flat_tags_out_of_paths_takes_none_away(tmp_path):
     image, target = photo(tmp_path / "1.jpg"), tmp_path / "1.jpg.xmp"
     item = ExportItem(image, ("Ann",), (Predicted("sea", 0.9),))
     export("immich", item)
-    set_iptc(target, "-XMP-lr:HierarchicalSubject=")
+    set_fields(target, "-XMP-lr:HierarchicalSubject=")
     assert Sidecars().keywords(image).tags == ["Ann", "sea"]
     assert export("immich", item) == []
     assert [set(one.removed) for one in undo("immich", image)] == [{"Ann", "sea"}]
@@ -256,8 +250,8 @@ def test_of_two_names_that_one_is_written_which_the_program_reads(program, there
 @pytest.mark.parametrize("charset", [(), ("-IPTC:CodedCharacterSet=UTF8",)], ids=["ascii", "utf8"])
 def test_embedding_joins_iptc_and_xmp_both_ways_and_undo_restores_both(suffix, charset, tmp_path):
     image = photo(tmp_path / f"1.{suffix}")
-    set_iptc(image, "-XMP:Subject=Italy", "-XMP:Subject=Rome", "-XMP:HierarchicalSubject=Italy|Rome")
-    set_iptc(image, *charset, "-IPTC:Keywords=beach", "-IPTC:City=Rome")
+    set_fields(image, "-XMP:Subject=Italy", "-XMP:Subject=Rome", "-XMP:HierarchicalSubject=Italy|Rome")
+    set_fields(image, *charset, "-IPTC:Keywords=beach", "-IPTC:City=Rome")
     before = contents(tmp_path)
     item = ExportItem(image, ("beach",), (Predicted("Zoë, sea", 0.9), Predicted("x" * 65, 0.8)))
     list(export_tags([item], make_target("embed"), run="run1"))
@@ -271,7 +265,7 @@ def test_embedding_joins_iptc_and_xmp_both_ways_and_undo_restores_both(suffix, c
 
 def test_without_a_backup_undo_leaves_the_keywords_of_people_in_iptc_and_xmp(tmp_path):
     image = photo(tmp_path / "1.jpg", xmp=LIGHTROOM_FIELDS)
-    set_iptc(image, "-IPTC:Keywords=beach", "-IPTC:City=Rome")
+    set_fields(image, "-IPTC:Keywords=beach", "-IPTC:City=Rome")
     before = shown(image)
     target = {"keep_originals": False}
     list(export_tags([ExportItem(image, (), (Predicted("sea", 0.9),))], make_target("embed", **target), run="run1"))
@@ -287,10 +281,10 @@ def test_without_a_backup_undo_leaves_the_keywords_of_people_in_iptc_and_xmp(tmp
 
 
 def test_iptc_in_another_encoding_stays_as_it_is_and_xmp_has_its_words(tmp_path):
-    image = set_iptc(photo(tmp_path / "1.jpg"), "-IPTC:Keywords=Söhne")  # Latin 1, where nothing is said
-    before = subprocess.run(["exiftool", "-b", "-IPTC:Keywords", image], capture_output=True, check=True).stdout
+    image = set_fields(photo(tmp_path / "1.jpg"), "-IPTC:Keywords=Söhne")  # Latin 1, where nothing is said
+    before = run_exiftool("-b", "-IPTC:Keywords", image)
     list(export_tags([ExportItem(image, (), (Predicted("sea", 0.9),))], make_target("embed"), run="run1"))
-    after = subprocess.run(["exiftool", "-b", "-IPTC:Keywords", image], capture_output=True, check=True).stdout
+    after = run_exiftool("-b", "-IPTC:Keywords", image)
     assert after == before
     assert set(embedded_keywords(image).tags) == {"Söhne", "sea"}
 
