@@ -116,6 +116,14 @@ def test_what_no_table_can_hold_is_refused_with_its_place(table, message):
         visterm.fit(table, **FIT)
 
 
+def test_numbers_and_their_tags_come_from_a_frame_of_pairs():
+    pairs = pd.DataFrame({"image": [1, 1, 2, 3, 3, 4], "tag": ["a", "b", "a", "b", "c", "c"]})
+    tagger = visterm.fit(tags=pl.from_pandas(pairs), encoder="ids", model="knn", n_jobs=1)
+    assert tagger.vocabulary.tags == ["a", "b", "c"]
+    found = tagger.annotate(pd.Series([2, 4]), k=1, new_only=True).to_pandas()
+    assert (found["image"].tolist(), found.loc[0, "tag"]) == (["2", "4"], "b")
+
+
 def test_a_frame_without_images_cannot_be_tagged(tagger, frame):
     with pytest.raises(TagFileError, match=r"no column of file names .*image_column=NAME"):
         tagger.annotate(frame.drop(columns="path"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -50,6 +52,7 @@ def test_cross_val_score_of_a_tagger_over_a_frame(frame):
     assert (scores > cross_val_score(Tagger(**{**SMALL, "model": "prior"}), frame, cv=FOLDS)).all()
     assert np.array_equal(cross_val_score(tagger, frame, cv=FOLDS), scores)
     assert np.array_equal(cross_val_score(tagger, list(frame["path"]), list(frame["tags"]), cv=FOLDS), scores)
+    assert np.array_equal(cross_val_score(tagger, frame, cv=FOLDS, params={"calibrate": False}), scores)
     half, rest = next(FOLDS.split(frame))
     assert scores[0] == Tagger(**SMALL).fit(frame.iloc[half], calibrate=False).score(frame.iloc[rest])
 
@@ -164,3 +167,20 @@ def test_a_scorer_refuses_what_it_cannot_measure(frame, features):
         visterm.scorer()(Ridge(), features, frame["tags"])
     with pytest.raises(DataError, match="nothing to average"):
         visterm.scorer()(Tagger(**SMALL).fit(frame, calibrate=False), frame["path"], [["unheard"]] * 24)
+
+
+def test_the_blocks_of_the_page_for_python_run_one_after_another_in_ten_lines_each(tmp_path, monkeypatch, capsys):
+    text = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert [len(block.splitlines()) <= 10 for block in blocks] == [True] * 4
+    tags = draw_photos(tmp_path / "photos")
+    (tmp_path / "tags.csv").write_text(
+        "file_name,tags\n" + "".join(f"{n},{';'.join(own)}\n" for n, own in tags.items())
+    )
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks:
+        exec(block, names)
+    assert names["search"].best_score_ > 0.5
+    assert names["tags"].iloc[0] == ["red", "warm"]
+    assert "photos/000.png" in capsys.readouterr().out

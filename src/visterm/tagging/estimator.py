@@ -42,8 +42,9 @@ class TaggerEstimator(Estimator, Run):
             found = dict(self._made_with)
         else:  # a run that was opened
             names = {"encoder": ENCODERS.name_of(self.encoder), "model": MODELS.name_of(self.model)}
+            n_jobs = None if self.unread is None else self.unread.n_jobs
             params = {f"{part}_params": getattr(self, part).get_params(deep=False) for part in _PARTS}
-            found = {**names, **params, "min_count": self.min_count, "seed": self.seed, "n_jobs": self.unread_jobs}
+            found = {**names, **params, "min_count": self.min_count, "seed": self.seed, "n_jobs": n_jobs}
         if deep:
             for part in _PARTS:
                 inner = getattr(self, part).get_params(deep=False)
