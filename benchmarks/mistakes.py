@@ -5,14 +5,20 @@ them. An ensemble of ridge and k-NN predicts each image from four fifths of the 
 ``1 - p`` and tags that were not given by ``p``, p the calibrated chance, and both as `visterm mistakes` ranks them.
 Only what was planted counts as right, so that real mistakes of the data count against both. Ratios have 95 %
 intervals of resampled images. The method was chosen with seed 0; other seeds judge it. With
-``uniform`` wrong tags are drawn from all pairs alike, so that most are of rare tags.
+``uniform`` wrong tags are drawn from all pairs alike, so that most are of rare tags. ``people's own`` plants nothing:
+the drawn scenes know which of the tags that people gave are wrong, and which they left out.
+
+``steps`` compares the chances promised with how many are right, ``rare`` those of 0.05 or more of tags of up to ten
+images. ``60 photos`` are ten libraries of 60 drawn scenes, together.
 
     python benchmarks/mistakes.py ../shared --cache CACHE --json docs/figures/mistakes.json
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +29,34 @@ from harness.runs import machine, options, parse, say, write
 
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.models.confidence.mistakes import find_mistakes
+from visterm.models.confidence.mistakes import RARE, find_mistakes
 from visterm.tagging.mistakes import cross_chances
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.comparison.sources import Source
 from visterm_research.data.mulan import read_mulan
 
 RATES = (0.02, 0.05, 0.1)
+STEPS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # Chances that are looked at together
+LIKELY, FEWEST = 0.05, 8  # The least chance that counts for rare tags, and the pairs of a step that is listed
+SMALL, LIBRARIES = 60, 10
+TRUE, OWN = "drawn scenes, true tags", "people's own"
 MOST_IMAGES = 6000
 RESAMPLES = 100
 
 
-def data_sets(shared: Path, cache: Path) -> Iterator[tuple[str, Any, sp.csr_array]]:
+def data_sets(shared: Path, cache: Path, library: Any) -> Iterator[tuple[str, Any, sp.csr_array]]:
     """Yield names, features and tags of all images."""
     from visterm.data.corpus import Corpus
-    from visterm.demo.drawn import draw_library
-    from visterm_research.data.drawn_library import read_drawn_library
 
     network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
     source = Source(cache, n_jobs=1)
-    library = read_drawn_library(source.drawn("scenes", draw_library, 3000))
     corpora = [Corpus.read(library.images, library.tags_file).select(part) for part in ("train", "valid", "test")]
     vocabulary = Vocabulary.from_lists(corpora[0].tags)
     parts = source.encode(corpora, vocabulary, network, {"output": "features"})
-    yield "drawn scenes, network", *stacked([matrix for part in parts for matrix in (part.X, part.Y)])
+    X, Y = stacked([matrix for part in parts for matrix in (part.X, part.Y)])
+    true = [picture.tags for picture in pictures_of(library)]
+    yield TRUE, X, sp.csr_array(Vocabulary.from_lists(true).encode(true))
+    yield "drawn scenes, network", X, Y
     corel = shared / "data" / "corel5k"
     for name, encoder, params in (("network", network, {"output": "features"}), ("visterms", "visterms", {})):
         yield f"Corel5k, {name}", *stacked(encoded(corel, encoder, params, cache / name))
@@ -94,55 +104,115 @@ def judged(ours: Any, by_chance: Any, right: Any, n_images: int, rng: np.random.
         found = [average_precision(hit, times[images]) for images, hit in rankings]
         ratios.append(found[0] / max(found[1], 1e-9))
     low, high = np.quantile(ratios, [0.025, 0.975])
+    ratio = values[0] / values[1]
+    return {"ours": values[0], "by chance": values[1], "ratio": ratio, "low": float(low), "high": float(high)}
+
+
+def reliability(chance: Any, right: Any, counts: Any) -> dict[str, Any]:
+    """Return, for steps of the chance and for rare tags, how many are promised to be mistakes and how many are."""
+
+    def shares(chosen: Any) -> dict[str, Any]:
+        return {
+            "pairs": int(chosen.sum()), "promised": float(chance[chosen].mean()), "right": float(right[chosen].mean())
+        }  # fmt: skip
+
+    steps = [(low, high, (chance >= low) & (chance < high)) for low, high in pairwise(STEPS)]
+    rare = (counts <= RARE) & (chance >= LIKELY)
     return {
-        "planted": int(right.sum()), "ours": values[0], "by chance": values[1], "ratio": values[0] / values[1],
-        "low": float(low), "high": float(high),
-    }  # fmt: skip
+        "steps": [{"from": low, "to": high, **shares(of)} for low, high, of in steps if of.sum() >= FEWEST],
+        "rare": shares(rare) if rare.sum() >= FEWEST else None,
+    }
 
 
-def measure(X: Any, Y: sp.csr_array, rate: float, seed: int, *, uniform: bool) -> dict[str, Any]:
-    """Plant, predict, and judge both rankings."""
-    rng = np.random.default_rng(seed)
-    rows = np.sort(rng.permutation(Y.shape[0])[:MOST_IMAGES])
-    true = Y[rows].toarray() > 0
-    true = true[:, true.any(axis=0)]
-    wrong, missing = planted(true, rate, rng, uniform=uniform)
-    given = (true & ~missing) | wrong
+def measure(
+    X: Any, given: Any, mistakes: tuple[Any, Any], seed: int, rng: np.random.Generator
+) -> dict[str, tuple[dict[str, Any], tuple[Any, Any, Any]]]:
+    """Predict, judge both rankings, and return for each kind figures, and chances, right ones and counts of tags."""
     tags = sp.csr_array(given.astype(np.float32))
+    counts = given.sum(axis=0)
     model = MODELS.create("ensemble", members=[["ridge", {}], ["knn", {}]], n_jobs=1, random_state=seed)
-    model.fit(X[rows], tags)
-    entry = {}
-    with cross_chances(model, X[rows], tags, seed=seed) as (p, folds):
+    model.fit(X, tags)
+    measured = {}
+    with cross_chances(model, X, tags, seed=seed) as (p, folds):
         found = find_mistakes(p, tags, folds, limit=given.size, seed=seed)
-        for kind, right, listed, score in (("wrong", wrong, given, p), ("missing", missing, ~given, -p)):
+        for pairs, right, listed, score, kind in zip(
+            found, mistakes, (given, ~given), (p, -p), ("wrong", "missing"), strict=True
+        ):
             images, columns = np.nonzero(listed)
             order = np.argsort(score[images, columns], kind="stable")
-            pairs = getattr(found, kind)
             ours, chance = (pairs.images, pairs.tags), (images[order], columns[order])
-            entry[kind] = judged(ours, chance, right, len(rows), rng)
-            likely = pairs.chance >= 0.5
-            entry[kind]["of half or more"] = {
-                "pairs": int(likely.sum()), "promised": float(pairs.chance[likely].mean()) if likely.any() else None,
-                "planted": float(right[pairs.images, pairs.tags][likely].mean()) if likely.any() else None,
-            }  # fmt: skip
+            figures = judged(ours, chance, right, len(given), rng) if len(given) > SMALL else {}
+            measured[kind] = figures, (pairs.chance, right[ours], counts[pairs.tags])
+    return measured
+
+
+def planted_in(X: Any, Y: sp.csr_array, rate: float, seed: int, n_images: int, *, uniform: bool) -> dict[str, Any]:
+    """Plant in some of the images, and measure."""
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.permutation(Y.shape[0])[:n_images])
+    true = Y[rows].toarray() > 0
+    true = true[:, true.sum(axis=0) >= (2 if n_images == SMALL else 1)]
+    wrong, missing = planted(true, rate, rng, uniform=uniform)
+    given = (true & ~missing) | wrong
+    kept = given.any(axis=0)
+    return measure(X[rows], given[:, kept], (wrong[:, kept], missing[:, kept]), seed, rng)
+
+
+def own_mistakes(library: Any, X: Any, seed: int) -> dict[str, Any]:
+    """Measure what people got wrong and left out in drawn scenes, whose spellings are put right first."""
+    with open(library.folder / "groups.csv", encoding="utf-8", newline="") as file:
+        spellings = {row["spelling"]: row["tag"] for row in csv.DictReader(file)}
+    pictures = pictures_of(library)
+    vocabulary = Vocabulary.from_lists([picture.tags for picture in pictures])
+    written = [
+        sorted({spellings.get(tag.lower(), spellings.get(tag, tag)) for tag in picture.given}) for picture in pictures
+    ]
+    given, true, seen = (
+        vocabulary.encode([[tag for tag in tags if tag in vocabulary] for tags in lists]).toarray() > 0
+        for lists in (written, [picture.tags for picture in pictures], [picture.seen for picture in pictures])
+    )
+    return measure(X, given, (given & ~(true | seen), true & ~given), seed, np.random.default_rng(seed))
+
+
+def pictures_of(library: Any) -> list[Any]:
+    """Return the pictures of a drawn library in the order of their features."""
+    return [picture for part in ("train", "valid", "test") for picture in library.pictures if picture.split == part]
+
+
+def written(measured: list[dict[str, Any]], name: str, label: str) -> dict[str, Any]:
+    """Return the figures of each kind, of one measurement or of several together, and print them."""
+    entry = {}
+    for kind in measured[0]:
+        chance, right, counts = (np.concatenate(parts) for parts in zip(*(of[kind][1] for of in measured), strict=True))
+        entry[kind] = of = {"planted": int(right.sum()), **measured[0][kind][0], **reliability(chance, right, counts)}
+        ratio = f"{of['ratio']:.2f} [{of['low']:.2f}, {of['high']:.2f}]" if "ratio" in of else ""
+        steps = ", ".join(f"{step['promised']:.2f}: {step['right']:.2f}" for step in of["steps"])
+        say(f"{name:22} {label:12} {kind:8} {ratio} promised: right {steps}")
     return entry
 
 
 def main() -> None:
+    from visterm.demo.drawn import draw_library
+    from visterm_research.data.drawn_library import read_drawn_library
+
     parser = options(__doc__)
     parser.add_argument("shared", type=Path, metavar="FOLDER", help="where data and models lie")
     parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parse(parser)
-    result: dict[str, Any] = {"machine": machine(), "seed": chosen.seed, "data": {}}
-    for name, X, Y in data_sets(chosen.shared, chosen.cache):
+    seed = chosen.seed
+    library = read_drawn_library(Source(chosen.cache, n_jobs=1).drawn("scenes", draw_library, 3000))
+    result: dict[str, Any] = {"machine": machine(), "seed": seed, "data": {}}
+    for name, X, Y in data_sets(chosen.shared, chosen.cache, library):
         entries = result["data"][name] = {}
-        for rate, uniform in [(rate, False) for rate in RATES] + ([(0.05, True)] if name.endswith("network") else []):
+        if name == TRUE:
+            entries[OWN] = written([own_mistakes(library, X, seed)], name, OWN)
+            small = [planted_in(X, Y, 0.05, seed + n, SMALL, uniform=False) for n in range(LIBRARIES)]
+            entries["5%, 60 photos"] = written(small, name, "5%, 60 photos")
+        for rate, uniform in [(rate, False) for rate in RATES] + [(0.05, True)] * name.endswith(("network", "tags")):
             label = f"{rate:.0%}" + (", uniform" if uniform else "")
-            entries[label] = entry = measure(X, Y, rate, chosen.seed, uniform=uniform)
-            for kind, of in entry.items():
-                ratio = f"{of['ratio']:.2f} [{of['low']:.2f}, {of['high']:.2f}]"
-                say(f"{name:22} {label:12} {kind:8} {of['ours']:.3f} beside {of['by chance']:.3f}: {ratio}")
+            measured = planted_in(X, Y, rate, seed, MOST_IMAGES, uniform=uniform)
+            entries[label] = written([measured], name, label)
         write(result, chosen.json)
 
 

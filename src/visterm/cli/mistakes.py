@@ -39,7 +39,7 @@ def mistakes(
         str | None, typer.Option(help="List only 'wrong' or only 'missing' tags.", show_default=False)
     ] = None,
     tag: Annotated[str | None, typer.Option(help="List mistakes of this tag only.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Mistakes to list.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Mistakes to list, half of them wrong, half missing.")] = 50,
     csv: Annotated[Path | None, options.output_option(help="Write the list to this CSV.")] = None,
     sheet: Annotated[
         Path | None, options.output_option(help="Write a page to this HTML file: the photo of each mistake.")
@@ -63,8 +63,9 @@ def mistakes(
         catalogue = Catalogue.load(run, n_jobs=jobs)
         catalogue.look_for_mistakes(progress=Bars())
         found = catalogue.mistakes(limit, kind=only, tag=tag) or []
+        photos: Iterable[tuple[str, ImageLike, Sequence[str]]] = ()
         if sheet is not None:
-            _write_sheet(sheet, run, found, _catalogue_photos(catalogue, found))
+            photos = _catalogue_photos(catalogue, found)
     else:
         from visterm.features.training_rows import read_corpus
         from visterm.tagging.tagger import Tagger
@@ -75,8 +76,10 @@ def mistakes(
         )
         check_tags_read(corpus, separator)
         found = mistakes_of(tagger, corpus, limit, kind=only, tag=tag, progress=Bars())
-        if sheet is not None:
-            _write_sheet(sheet, run, found, zip(corpus.names, corpus.images, corpus.tags, strict=True))
+        photos = zip(corpus.names, corpus.images, corpus.tags, strict=True)
+    found = sorted(found, key=lambda mistake: -mistake.chance)
+    if sheet is not None:
+        _write_sheet(sheet, run, found, photos)
     if csv is not None:
         from visterm.data.relation_files import write_pairs
 

@@ -367,9 +367,9 @@ class Catalogue(Searchable):
         return look_for_mistakes(self.tagger, self.stored, job_id=job_id, progress=progress)
 
     def mistakes(self, limit: int = 100, *, kind: str | None = None, tag: str | None = None) -> list[Mistake] | None:
-        """List the most probable mistakes that `look_for_mistakes` found, without those that were answered since.
+        """List the most probable mistakes that `look_for_mistakes` found, without those answered since.
 
-        Returns `limit` at most, of one `kind` ("wrong" or "missing") or both, and of one `tag` or all; None if nobody
+        Returns `limit` at most, of one `kind` ("wrong" or "missing") or both in turn, and of one `tag` or all; None if nobody
         has looked for mistakes yet.
         """
         from visterm.library.mistakes import kept_mistakes

@@ -54,7 +54,7 @@ def look_for_mistakes(
 def kept_mistakes(
     stored: StoredCatalogue, limit: int = 100, *, kind: str | None = None, tag: str | None = None
 ) -> list[Mistake] | None:
-    """List what is kept and not answered yet, the most probable first; see `Catalogue.mistakes`."""
+    """List what is kept and not answered yet, wrong and missing in turn; see `Catalogue.mistakes`."""
     check_kind(kind)
     if stored.folder is None or not (stored.folder / FILE).is_file():
         return None

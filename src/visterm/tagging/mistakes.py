@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,10 @@ def mistakes_among(
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Mistake]:
-    """List the most probable mistakes among the tags of images, the most probable first.
+    """List the most probable mistakes among the tags of images: wrong and missing in turn, the most probable first.
+
+    In turn because their chances rest on different things: how often tags are wrong is seen where they are unlikely,
+    how often they are missing where they are sure, and people leave out most of what is neither.
 
     The model is fitted five times, each time without a fifth of the images, which it then judges. See `find_mistakes`
     for how chances become mistakes.
@@ -115,12 +119,14 @@ def mistakes_among(
         if stop():
             return []
         found = find_mistakes(chances, Y, folds, settled=settled, tags=columns, limit=limit, seed=seed)
-    listed = [
-        Mistake(names[image], vocabulary.tags[column], name, float(chance), float(low), float(high))
+    lists = [
+        [
+            Mistake(names[image], vocabulary.tags[column], name, float(chance), float(low), float(high))
+            for image, column, chance, low, high in zip(*getattr(found, name), strict=True)
+        ]
         for name in (KINDS if kind is None else (kind,))
-        for image, column, chance, low, high in zip(*getattr(found, name), strict=True)
     ]
-    return sorted(listed, key=lambda mistake: -mistake.chance)
+    return [mistake for in_turn in zip_longest(*lists) for mistake in in_turn if mistake is not None]
 
 
 def mistakes_of(

@@ -63,6 +63,6 @@ class MistakeAnswer(BaseModel):
 class MistakesAnswer(BaseModel):
     """One page of the probable mistakes."""
 
-    mistakes: list[MistakeAnswer] = Field(description="The mistakes, most probable first.")
+    mistakes: list[MistakeAnswer] = Field(description="The mistakes: wrong and missing in turn, most probable first.")
     n_mistakes: int | None = Field(description="Number of mistakes on all pages; null before anyone looked for some.")
     next: Next

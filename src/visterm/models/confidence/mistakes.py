@@ -27,18 +27,17 @@ MOST_CASES = 400_000  # Entries of tags that images lack from which it is learne
 LOW_SHARE = 0.1  # Of the images without a tag, in which the tag is least likely: tags given there are wrong ones
 SURE_SHARE = 0.05  # Of all given tags: so many pairs, the surest ones, tell how often a tag is left out
 PRIOR = 100.0  # Images with which the noise of all tags counts beside that of a tag
+EXPECTED = 0.03  # Of the given tags are wrong, and of the true ones missing, where a library is too small to tell
+EXPECTED_IMAGES = 50.0  # Images with which that counts
+EXPECTED_WRONG = 2.0  # Wrong tags with which it counts
+POWERS = np.linspace(1, 0, 11)  # Of a tag's share of images, to which wrong tags of it are in proportion
 LEAST, MOST = 1e-6, 0.9  # Of the noise of a tag
+STEPS = np.arange(-8, 8.1, 0.5)  # Log odds between which it is counted how many planted mistakes would lie
+CASES_OF_STEP = 5.0  # Pairs with which the curve expected counts in each step
+RARE, CASES_OF_RARE = 10, 20.0  # Images of a rare tag, and pairs with which the curve of all tags counts for these
+SUREST = 0.98  # Of a chance: nothing is certain
 SPREAD = 1.96  # Deviations from the middle to the ends of an interval of 95 %
-FLOOR = 0.05  # Of the chance that a tag was given: so much of it is always believed, so that nothing is certain
 TINY = 1e-9
-
-
-class Noise(NamedTuple):
-    """Per tag the share of given tags that are wrong, or of true tags that were not given, and its 95 % interval."""
-
-    share: Doubles  # shape (n_tags,)
-    low: Doubles
-    high: Doubles
 
 
 class Pairs(NamedTuple):
@@ -53,12 +52,75 @@ class Pairs(NamedTuple):
 
 
 class Mistakes(NamedTuple):
-    """Given tags that are probably wrong, tags that are probably missing, and how often each happens to each tag."""
+    """Given tags that are probably wrong, and tags that are probably missing."""
 
     wrong: Pairs
     missing: Pairs
-    wrong_share: Noise
-    missing_share: Noise
+
+
+class Noise(NamedTuple):
+    """How often mistakes happen to each tag, both of shape (n_tags,)."""
+
+    untrue: Doubles  # The share of the images without the tag to which it is given by mistake
+    missing: Doubles  # The share of the images with the tag to which it was not given
+    n_wrong: float  # Given tags from which the first is known
+
+    def wrong_odds(self, q: Doubles, tags: Any = slice(None)) -> Doubles:
+        """Return the log odds that given tags are wrong, by the chances q that they were given."""
+        odds: Doubles = np.log(self.untrue[tags]) - np.log(np.maximum(q, TINY))
+        return odds
+
+    def missing_odds(self, q: Doubles, tags: Any = slice(None)) -> Doubles:
+        """Return the log odds that tags that were not given are missing."""
+        odds: Doubles = _log_odds(self.missing[tags]) + _log_odds(q)
+        return odds
+
+
+class Curve:
+    """How many of the pairs with some log odds are mistakes: as many as planted ones would lie there, of all that do.
+
+    An image is judged without what is known of the pair itself. So a tag planted on an image that lacks it has the log
+    odds that are known of this pair already, and nothing needs to be planted: the expected number of wrong tags in a
+    step is the sum of `untrue` over the pairs without the tag, and that of missing tags is the sum of
+    ``missing / (1 - missing)`` over those with it. The curve rises (isotonic regression); rare tags have their own,
+    drawn to that of all.
+    """
+
+    def __init__(self) -> None:
+        self._expected, self._observed = np.zeros((2, 2, STEPS.size + 1))  # rare or not, step
+
+    def add(self, odds: Doubles, rare: Any, planted: Doubles, entries: NDArray[np.bool_]) -> None:
+        """Count a block: mistakes planted where there is no entry, and the entries, of shape (n_rows, n_tags)."""
+        steps, groups = np.searchsorted(STEPS, odds), np.broadcast_to(rare, odds.shape).astype(int)
+        places, size = groups * (STEPS.size + 1) + steps, 2 * (STEPS.size + 1)
+        counts = np.bincount(places[~entries], np.broadcast_to(planted, odds.shape)[~entries], size)
+        self._expected += counts.reshape(2, -1)
+        self._observed += np.bincount(places[entries], minlength=size).reshape(2, -1)
+
+    def fit(self) -> Self:
+        """Compute the curves of tags that are not rare, and of those that are."""
+        self._middles = np.concatenate([STEPS - 0.25, [STEPS[-1] + 0.25]])
+        usual = np.exp(-np.logaddexp(0, -self._middles))
+        expected, observed = self._expected.sum(axis=0), self._observed.sum(axis=0)
+        common = self._rising(expected, observed, usual, CASES_OF_STEP)
+        self._weights = np.stack([expected, self._expected[1]]) + 1
+        rare = self._rising(self._expected[1], self._observed[1], common, CASES_OF_RARE)
+        self._chances = np.stack([common, rare])
+        return self
+
+    def chances(self, odds: Doubles, rare: NDArray[np.bool_]) -> tuple[Doubles, Doubles]:
+        """Return the chances of pairs, and the variances of their log odds."""
+        found = np.where(rare, *(np.interp(odds, self._middles, chances) for chances in self._chances[::-1]))
+        weights = self._weights[rare.astype(int), np.searchsorted(STEPS, odds)]
+        return found, 1 / weights
+
+    @staticmethod
+    def _rising(expected: Doubles, observed: Doubles, usual: Doubles, cases: float) -> Doubles:
+        from sklearn.isotonic import isotonic_regression
+
+        share = (expected + cases * usual) / (observed + cases)
+        rising: Doubles = isotonic_regression(np.minimum(share, SUREST), sample_weight=observed + cases)
+        return rising
 
 
 class Company(NamedTuple):
@@ -188,7 +250,12 @@ def find_mistakes(
     if folds.max(initial=0) < 1 or given.nnz == 0:
         raise DataError("Mistakes are found by comparing images that have tags, in two folds or more; there are none.")
     evidence = Evidence(chances, given, folds, seed)
-    shares = _shares(evidence, seed)
+    noise = _noise(evidence, seed)
+    rare = evidence.counts <= RARE
+    curves = Curve(), Curve()
+    for _, q, has in evidence.blocks():
+        curves[0].add(noise.wrong_odds(q), rare, noise.untrue, has)
+        curves[1].add(noise.missing_odds(q), rare, noise.missing / (1 - noise.missing), ~has)
     skip = None if settled is None else as_csr(as_csr(settled) != 0)
     listed = evidence.counts < given.shape[0]  # of a tag that all images have, nothing shows where it would be wrong
     if tags is not None:
@@ -197,19 +264,16 @@ def find_mistakes(
     for rows, q, has in evidence.blocks():
         free = np.ones_like(has) if skip is None else skip[rows].toarray() == 0
         free &= listed
-        wrong.add(rows.start, q, _wrong_odds(q, evidence.common, *(noise.share for noise in shares)), has & free)
-        missing.add(rows.start, q, _missing_odds(q, evidence.common, *(noise.share for noise in shares)), ~has & free)
-    ends = SPREAD / np.sqrt(evidence.counts + 1)  # a tag's share of images is known as well as its images are many
+        wrong.add(rows.start, noise.wrong_odds(q), has & free)
+        missing.add(rows.start, noise.missing_odds(q), ~has & free)
     found = []
-    for best, odds_of, place in ((wrong, _wrong_odds, 0), (missing, _missing_odds, 1)):
-        images, tags, q, odds = best.pairs()
-        bounds = []
-        for end, sign in (("low", -1), ("high", 1)):
-            used = [noise.share[tags] for noise in shares]
-            used[place] = getattr(shares[place], end)[tags]
-            bounds.append(_chance(odds_of(q, evidence.common[tags], *used) + sign * ends[tags]))
-        found.append(Pairs(images, tags, _chance(odds), *bounds))
-    return Mistakes(found[0], found[1], *shares)
+    for best, curve in zip((wrong, missing), curves, strict=True):
+        images, columns, odds = best.pairs()
+        chance, variance = curve.fit().chances(odds, rare[columns])
+        variance += 1 / (noise.n_wrong + 1) + 1 / (evidence.counts[columns] + 1)
+        ends = (_chance(_log_odds(chance) + sign * SPREAD * np.sqrt(variance)) for sign in (-1, 1))
+        found.append(Pairs(images, columns, chance, *ends))
+    return Mistakes(*found)
 
 
 def _blocks_of(shape: tuple[int, int]) -> Iterator[slice]:
@@ -230,74 +294,55 @@ def _company(chances: Any, given: sp.csr_array, frequent: NDArray[np.int64]) -> 
     return np.concatenate([given[:, frequent].toarray(), _log_odds(chances[:, frequent]) * ODDS_SCALE], axis=1)
 
 
-def _shares(evidence: Evidence, seed: int) -> tuple[Noise, Noise]:
-    """Return how many of each tag's given tags are wrong, and how many of its true tags are missing.
+def _noise(evidence: Evidence, seed: int) -> Noise:
+    """Return how often tags are given by mistake, and how often they are left out.
 
     Confident learning counts given tags below the mean chance of images without the tag, and tags that were not given
     above the mean chance of images that have it. Where a model sees a tag poorly most of these are no mistakes. So both
-    bars are set further out: at the same fraction of the mean chance of all tags without, below which a tenth of the
-    images without a tag lie, wherein wrong tags are a tenth of all wrong ones, and right ones next to none; and at the
-    surest pairs of all.
+    bars are set further out: at the same multiple of the root of the mean chance of images without the tag, below which
+    a tenth of these images lie; and at the surest pairs of all.
+
+    Wrong tags of a tag are in proportion to a power of its share of images, the most likely one by what lies below the
+    bars (Poisson): 1 where people mistake tags that they give often, 0 where wrong tags fall on all tags alike.
     """
-    n_tags = evidence.counts.size
+    n, n_tags = evidence.given.shape
     rng = np.random.default_rng(seed)
     n_sure = max(1, round(SURE_SHARE * evidence.given.nnz))
-    sums, n_absent = np.zeros(n_tags), evidence.given.shape[0] - evidence.counts
+    sums, n_absent = np.zeros(n_tags), n - evidence.counts
     top, drawn = np.zeros(0), []
-    rate = min(1.0, MOST_CASES / evidence.given.shape[0] / n_tags)
+    rate = min(1.0, MOST_CASES / n / n_tags)
     for _, q, has in evidence.blocks():
         sums += np.where(has, 0, q).sum(axis=0)
         top = np.sort(np.concatenate([top, q[q > (top[0] if top.size == n_sure else 0)]]))[-n_sure:]
         places, tags = np.nonzero((rng.random(q.shape) < rate) & ~has)
         drawn.append((q[places, tags], tags))
-    bar = sums / np.maximum(n_absent, 1)
-    ratios = np.concatenate([q / bar[tags] for q, tags in drawn])
-    low, sure = np.quantile(ratios, LOW_SHARE) * bar, top[0]
+    root = np.sqrt(sums / np.maximum(n_absent, 1))
+    low = np.quantile(np.concatenate([q / root[tags] for q, tags in drawn]), LOW_SHARE) * root
     given_low, absent_low, n_above, above_absent = np.zeros((4, n_tags))
     for _, q, has in evidence.blocks():
-        is_low, is_sure = q <= low, q >= sure
+        is_low, is_sure = q <= low, q >= top[0]
         given_low += (is_low & has).sum(axis=0)
         absent_low += (is_low & ~has).sum(axis=0)
         n_above += is_sure.sum(axis=0)
         above_absent += (is_sure & ~has).sum(axis=0)
-    seen = evidence.counts * absent_low / np.maximum(n_absent, 1)
-    groups = groups_of(evidence.counts)
-    return _shrunk(given_low, seen, groups), _shrunk(above_absent, n_above, groups)
+    n_wrong, best, untrue = given_low.sum(), -np.inf, np.zeros(n_tags)
+    for power in POWERS:
+        share = evidence.common**power
+        usual = EXPECTED * evidence.given.nnz / max(share @ n_absent, TINY)
+        scale = (n_wrong + EXPECTED_WRONG) / (share @ absent_low + EXPECTED_WRONG / usual)
+        mean = scale * share * absent_low + TINY
+        if (likely := given_low @ np.log(mean) - mean.sum()) > best + TINY:
+            best, untrue = likely, np.clip(scale * share, TINY, MOST)
+    return Noise(untrue, _shrunk(above_absent, n_above, groups_of(evidence.counts)), n_wrong)
 
 
-def _shrunk(found: Doubles, of: Doubles, groups: NDArray[np.int8]) -> Noise:
-    """Return found / of for each tag, drawn by a Beta prior to that of tags about as frequent, and these to all."""
-    from scipy.stats import beta
-
-    common = found.sum() / max(of.sum(), 1)
+def _shrunk(found: Doubles, of: Doubles, groups: NDArray[np.int8]) -> Doubles:
+    """Return found / of for each tag, drawn to that of tags about as frequent, these to all, all to what is usual."""
+    common = (found.sum() + EXPECTED_IMAGES * EXPECTED) / (of.sum() + EXPECTED_IMAGES)
     of_group = [np.bincount(groups, values) for values in (found, of)]
-    share = np.clip((PRIOR * common + of_group[0]) / (PRIOR + of_group[1]), LEAST, MOST)[groups]
-    a, b = PRIOR * share + found, PRIOR * (1 - share) + np.maximum(of - found, 0)
-    low, high = (np.clip(beta.ppf(end, a, b), LEAST, MOST) for end in (0.025, 0.975))
-    return Noise(np.clip(a / (a + b), LEAST, MOST), low, high)
-
-
-def _true_chance(q: Doubles, common: Doubles, wrong: Doubles, missing: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Return, up to one factor, how likely a tag is true and is not true, and how often an untrue tag is given."""
-    untrue = wrong * common / np.maximum(1 - common * (1 - wrong) / (1 - missing), TINY)
-    untrue = np.minimum(untrue, (1 - missing) / 2)
-    true = np.maximum(q - untrue, FLOOR * q)
-    not_true = np.maximum(1 - missing - q, FLOOR * (1 - q))
-    return true, not_true, untrue
-
-
-def _wrong_odds(q: Doubles, common: Doubles, wrong: Doubles, missing: Doubles) -> Doubles:
-    """Return the log odds that a given tag is wrong."""
-    true, not_true, untrue = _true_chance(q, common, wrong, missing)
-    odds: Doubles = np.log(untrue * not_true) - np.log((1 - missing) * true)
-    return odds
-
-
-def _missing_odds(q: Doubles, common: Doubles, wrong: Doubles, missing: Doubles) -> Doubles:
-    """Return the log odds that a tag that was not given is missing."""
-    true, not_true, untrue = _true_chance(q, common, wrong, missing)
-    odds: Doubles = np.log(missing * true) - np.log((1 - untrue) * not_true)
-    return odds
+    share = ((PRIOR * common + of_group[0]) / (PRIOR + of_group[1]))[groups]
+    drawn: Doubles = np.clip((PRIOR * share + found) / (PRIOR + of), LEAST, MOST)
+    return drawn
 
 
 def _chance(odds: Doubles) -> Doubles:
@@ -310,18 +355,18 @@ class _Best:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept = np.zeros((4, 0))  # image, tag, q, odds
+        self._kept = np.zeros((3, 0))  # image, tag, odds
 
-    def add(self, start: int, q: Doubles, odds: Doubles, entries: NDArray[np.bool_]) -> None:
+    def add(self, start: int, odds: Doubles, entries: NDArray[np.bool_]) -> None:
         """Take the entries of a block that are among the best."""
         if self._limit == self._kept.shape[1]:
-            entries = entries & (odds > self._kept[3].min(initial=np.inf))
+            entries = entries & (odds > self._kept[2].min(initial=np.inf))
         places, tags = np.nonzero(entries)
-        block = np.stack([start + places, tags, q[places, tags], odds[places, tags]])
+        block = np.stack([start + places, tags, odds[places, tags]])
         kept = np.concatenate([self._kept, block], axis=1)
-        self._kept = kept[:, np.lexsort((kept[1], kept[0], -kept[3]))[: self._limit]]
+        self._kept = kept[:, np.lexsort((kept[1], kept[0], -kept[2]))[: self._limit]]
 
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Doubles, Doubles]:
-        """Return images, tags, q and odds."""
-        images, tags, q, odds = self._kept
-        return images.astype(np.int64), tags.astype(np.int64), q, odds
+    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Doubles]:
+        """Return images, tags and odds."""
+        images, tags, odds = self._kept
+        return images.astype(np.int64), tags.astype(np.int64), odds

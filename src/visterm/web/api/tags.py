@@ -103,7 +103,7 @@ async def mistakes(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """List tags that are probably wrong or missing, most probable first.
+    """List tags that are probably wrong or missing: both in turn, most probable first.
 
     The job "mistakes" looks for them; what people answered since isn't listed.
     """
