@@ -369,8 +369,8 @@ class Catalogue(Searchable):
     def mistakes(self, limit: int = 100, *, kind: str | None = None, tag: str | None = None) -> list[Mistake] | None:
         """List the most probable mistakes that `look_for_mistakes` found, without those answered since.
 
-        Returns `limit` at most, of one `kind` ("wrong" or "missing") or both in turn, and of one `tag` or all; None if nobody
-        has looked for mistakes yet.
+        Returns `limit` at most, of one `kind` ("wrong" or "missing") or both in turn, of one `tag` or all; None if
+        nobody has looked for mistakes yet.
         """
         from visterm.library.mistakes import kept_mistakes
 
