@@ -15,11 +15,11 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.expansion import EXPANSIONS, Group
 from visterm.library.search_shares import Share, search_shares
 from visterm.store.images import ImageRecord
-from visterm.store.sorting import SORTS
+from visterm.store.sorting import CHANCE, SORTS
 from visterm.web.body_limit import takes_pictures
 from visterm.web.pages.browse import crumbs, folders_to_choose, narrower
 from visterm.web.pages.form import UPLOAD, SearchForm, tags_in
-from visterm.web.pages.found import PAGE, found_by
+from visterm.web.pages.found import PAGE, FoundPhotos, found_by
 from visterm.web.pages.render import PageRoute, is_for_script, local, percent, render
 from visterm.web.service import Service, service_of
 from visterm.web.uploads import read_uploads
@@ -47,8 +47,7 @@ class Results(NamedTuple):
     more: str | None  # Address of the next page
     differ: bool = False  # Whether confidences tell the photos apart
     earlier: str | None = None  # Address of the page before
-    n_found: int | None = None  # Photos of all pages
-    n_likely: int | None = None  # Those that are likely to be meant; None without confidences
+    count: str = ""  # How many photos all pages have
 
 
 @router.get("/")
@@ -111,11 +110,18 @@ def _results(catalogue: Catalogue, form: SearchForm, afresh: bool) -> Results:
     if not items and len(found.ids):
         notes = [*notes, f"This search shows {count_of(len(found.ids), 'photo')}, and this page is after the last one."]
     end = form.start + PAGE
-    return Results(
-        items, notes, form.address(start=end) if end < len(found.ids) else None, differ(items),
-        form.address(start=max(form.start - PAGE, 0)) if form.start and items else None,
-        found.n_found, found.n_likely,
-    )  # fmt: skip
+    more = form.address(start=end) if end < len(found.ids) else None
+    earlier = form.address(start=max(form.start - PAGE, 0)) if form.start and items else None
+    return Results(items, notes, more, differ(items), earlier, _count(form, found))
+
+
+def _count(form: SearchForm, found: FoundPhotos) -> str:
+    """Return how many photos a search found, and of one by words how many are likely to match."""
+    if form.q and form.sorted_by == CHANCE and found.n_likely is not None:
+        return f"{found.n_likely:,} likely to match, of {count_of(found.n_found, 'photo')}"
+    sure = found.n_likely is not None
+    of_search = f", {'those likely to match' if sure else 'the best matches'}" if form.q or form.like else ""
+    return count_of(found.n_found, "photo") + ("" if form.sorted_by == CHANCE else of_search)
 
 
 def differ(items: Sequence[Shown]) -> bool:

@@ -569,5 +569,4 @@
 
   window.visterm = { one, all, tell, part, put, fill, focused, step, columns };
   wake(document.body);
-  if (location.hash.startsWith("#photo-")) one(`${location.hash} a`)?.focus(); // back from a photo
 })();
