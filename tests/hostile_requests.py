@@ -13,12 +13,12 @@ from fuzzed_files import case
 from visterm.web import app, label_studio
 from visterm.web.api import about, images, jobs, steps, tags, vision
 from visterm.web.api import search as searches
-from visterm.web.pages import chosen, duplicates, files, library, picture, review, search
+from visterm.web.pages import browse, chosen, duplicates, files, library, picture, review, search
 from visterm.web.pages import tags as tag_pages
 
 API = "/api/v1"
 OF_API = (about, images, steps, jobs, tags, searches, vision)
-OTHERS = (label_studio, app, chosen, duplicates, files, library, picture, review, search, tag_pages)
+OTHERS = (label_studio, app, browse, chosen, duplicates, files, library, picture, review, search, tag_pages)
 ROUTES = [
     (method, API * (part in OF_API) + route.path, tuple(each.alias for each in route.dependant.query_params),
      tuple(each.alias for each in route.dependant.body_params))
@@ -32,7 +32,7 @@ FIELDS = (
     "min_confidence", "start", "order", "sort", "find", "name", "prefix", "size", "distance", "precision", "best_f1",
     "drawn", "next", "token", "kind", "full", "do", "image", "trail", "into", "verdict", "give", "take", "tasks", "v",
     "label_config", "project", "schema", "action", "task", "annotation", "result", "value", "choices", "data",
-    "images", "url", "view", "under",
+    "images", "url", "view", "under", "n",
 )  # fmt: skip
 NUMBERS = (0, 1, 2, 3, 25, -1, 160, 320, 2**31, 2**63 - 1, 2**63, 10**30, -(10**30), 0.5, 1e308, 1e-320)
 TEXTS = (

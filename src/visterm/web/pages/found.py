@@ -38,7 +38,7 @@ class FoundPhotos(NamedTuple):
 class Walk(NamedTuple):
     """Where in a search a photo is."""
 
-    number: int  # From 1 on
+    number: int | None  # From 1 on; None of a photo that the search does not find any more
     n: int
     # Addresses of the photos beside it, and of the page of the search that shows it
     before: str | None
@@ -80,7 +80,7 @@ def walk(catalogue: Catalogue, form: SearchForm, image_id: int, place: int) -> W
         return form.photo(int(ids[other]), other) if 0 <= other < len(ids) else None
 
     return Walk(
-        at + 1, len(ids), address(at - 1), address(following),
+        at + 1 if len(here) else None, len(ids), address(at - 1), address(following),
         form.address(start=at // PAGE * PAGE) + f"#photo-{image_id}",
         int(ids[following]) if following < len(ids) else None,
     )  # fmt: skip

@@ -47,7 +47,7 @@ class Results(NamedTuple):
     more: str | None  # Address of the next page
     differ: bool = False  # Whether confidences tell the photos apart
     earlier: str | None = None  # Address of the page before
-    count: str = ""  # How many photos all pages have
+    total: str = ""  # How many photos all pages have
 
 
 @router.get("/")
