@@ -222,7 +222,7 @@ def test_probable_mistakes_are_asked_about_in_light_and_dark(window):
     page = window.open("/library")
     page.locator("button", has_text="Look for mistakes").click()
     page.locator(".job.done b", has_text="Look for mistakes").wait_for()
-    page = window.open("/review")
+    page = window.open("/review?queue=questions")
     window.press("m")
     page.locator(".mistake").wait_for()
     look_at(window, "mistakes")

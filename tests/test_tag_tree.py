@@ -234,6 +234,19 @@ def test_trees_that_cannot_be_used_are_refused(request_, message):
         Tagger(**FEW_COLOURS, model="ridge").fit(images, tags, **request_)
 
 
+def test_paths_of_a_tree_are_no_lists():
+    images, tags = photos(8)
+    above = [["animal", "animal/dog", PATHS[tag]] for [tag] in tags]  # as programs write them that keep all levels
+    lines = []
+    for tree in (None, "paths"):
+        Tagger(encoder="histograms", model="prior").fit(images, above, tree=tree, say=lines.append)
+    assert [line for line in lines if line.startswith("Read")] == [
+        "Read 6 tags; 4 contain a separator; 0 on one photo only; 3 look like lists ('animal/dog', "
+        "'animal/dog/husky', 'Animal/dog/poodle').",
+        "Read 6 tags; 0 on one photo only.",
+    ]
+
+
 def test_without_a_tree_slashes_are_letters_and_likely_paths_are_pointed_out():
     images, tags = photos(8)
     lines = []

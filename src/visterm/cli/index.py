@@ -90,7 +90,7 @@ def index(
                 if remark == f"{LEFT_OUT}{corpus.without_tags}":
                     remark = f"Without tags: {corpus.without_tags}"
                 say(remark)
-            read = check_tags_read(corpus, separator)
+            read = check_tags_read(corpus, separator, paths=catalogue.tagger.tree is not None)
             done = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:
         if is_new and catalogue.stored.images.count() == 0:

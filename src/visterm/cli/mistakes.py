@@ -74,7 +74,7 @@ def mistakes(
         corpus = read_corpus(
             tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
         )
-        check_tags_read(corpus, separator)
+        check_tags_read(corpus, separator, paths=tagger.tree is not None)
         found = mistakes_of(tagger, corpus, limit, kind=only, tag=tag, progress=Bars())
         photos = zip(corpus.names, corpus.images, corpus.tags, strict=True)
     found = sorted(found, key=lambda mistake: -mistake.chance)

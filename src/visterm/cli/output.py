@@ -142,14 +142,14 @@ def list_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
     return exit_code(skipped, listed_in)
 
 
-def check_tags_read(corpus: Corpus, separator: str | None) -> dict[str, Any]:
-    """Report what was understood of the tags that were read; return that for JSON.
+def check_tags_read(corpus: Corpus, separator: str | None, *, paths: bool = False) -> dict[str, Any]:
+    """Report what was understood of the tags that were read, which may be `paths`; return that for JSON.
 
     Raises TagFileError if most tags look like lists, and no separator is given.
     """
     from visterm.data.tag_formats.separators import TagsRead
 
-    found = TagsRead.in_lists(corpus.tags)
+    found = TagsRead.in_lists(corpus.tags, paths=paths)
     say(found.line())
     found.check(separator)
     return found.facts()

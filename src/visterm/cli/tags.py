@@ -92,7 +92,7 @@ def tags(
         )
         for remark in corpus.remarks:
             say(remark)
-        check_tags_read(corpus, separator)
+        check_tags_read(corpus, separator, paths=tagger.tree is not None)
         say_not_read([] if images is None else [images])
     if tag_vectors(tagger) is not None:
         say(f"Meanings are compared by the tag vectors of {' and '.join(tagger.tags_compared_by)}.")

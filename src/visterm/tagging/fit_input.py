@@ -259,7 +259,7 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
         say(line)
     if not request.learns_tags:
         return corpus, lines, {}
-    found = TagsRead.in_lists(corpus.tags)
+    found = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
     if found.n_tags or not request.words:
         say(found.line())
     found.check(request.separator, in_file=isinstance(tags, str | os.PathLike))

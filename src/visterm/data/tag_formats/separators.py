@@ -147,9 +147,10 @@ class TagsRead(NamedTuple):
         return cls(len(found), len(parts), once, len(lists), tuple(lists[:_SHOWN]))
 
     @classmethod
-    def in_lists(cls, tag_lists: Iterable[Iterable[str]]) -> TagsRead:
-        """Look through the tags of images."""
-        return cls.of(Counter(chain.from_iterable(tag_lists)))
+    def in_lists(cls, tag_lists: Iterable[Iterable[str]], *, paths: bool = False) -> TagsRead:
+        """Look through the tags of images; if they may be paths (``animals/dog``), a ``/`` separates no tags."""
+        tags = chain.from_iterable(tag_lists)
+        return cls.of(Counter((tag.replace("/", " ") for tag in tags) if paths else tags))
 
     def line(self) -> str:
         """Return what was understood, as a line for people."""
