@@ -25,6 +25,8 @@ MODELS = {
     "ridge": ("ridge", {}, "three"),
     "wsabie": ("wsabie", {}, "three"),
     "kernel_ridge": ("kernel_ridge", {}, "whole"),
+    "knn": ("knn", {}, "whole"),
+    "auto, the default": ("auto", {}, "three"),
     "ensemble of ridge and wsabie": ("ensemble", {"members": [["ridge", {}], ["wsabie", {}]]}, "whole"),
 }
 

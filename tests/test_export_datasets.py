@@ -116,15 +116,21 @@ def test_the_library_datasets_reads_the_imagefolder(copy, items, tmp_path, monke
         )
 
 
-def test_the_library_fiftyone_reads_its_folder(items, tmp_path):
-    fiftyone = pytest.importorskip("fiftyone", reason="wants the package fiftyone, which is in no extra")
-    export_dataset(items, "fiftyone", tmp_path / "out")
-    kind = fiftyone.types.FiftyOneImageClassificationDataset
-    found = fiftyone.Dataset.from_dir(dataset_dir=str(tmp_path / "out"), dataset_type=kind, label_field="tags")
-    labels = {
-        sample.filepath: sample["tags"] and [each.label for each in sample["tags"].classifications] for sample in found
-    }
-    assert labels == {path: tags or None for path, tags, _ in expected_of(items)}
+@pytest.mark.parametrize("copy", [False, True], ids=["links", "copies"])
+def test_the_importer_of_fiftyone_reads_its_folder(copy, items, tmp_path):
+    pytest.importorskip("fiftyone", reason="wants the package fiftyone, which is in no extra")
+    from fiftyone.utils.data.importers import FiftyOneImageClassificationDatasetImporter as Importer  # no database
+
+    export_dataset(items, "fiftyone", tmp_path / "out", copy=copy)
+    for file in ("labels.json", "predictions.json"):
+        where = {} if copy else {"data_path": "data.json"}  # as README.md says
+        importer = Importer(dataset_dir=str(tmp_path / "out"), labels_path=file, **where)
+        importer.setup()
+        found = {
+            path: label and [(each.label, each.confidence) for each in label.classifications]
+            for path, _, label in importer
+        }
+        assert found == read_fiftyone(tmp_path / "out", file)
 
 
 def test_what_data_sets_do_not_have_is_left_out_with_its_reason(items, tmp_path):

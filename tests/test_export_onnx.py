@@ -102,19 +102,35 @@ def save(folder, photos, n=6):
         ("ridge", {}),
         ("text_ridge", {}),
         ("kernel_ridge", {}),
+        ("knn", {}),
+        ("knn", {"n_neighbors": 3, "power": 0}),
         ("warp_linear", {"epochs": 3}),
         ("wsabie", {"dim": 4, "epochs": 3}),
         ("wsabie", {"dim": 4, "epochs": 3, "standardize": False}),
         ("ensemble", {"members": [["ridge", {}], ["wsabie", {"dim": 4, "epochs": 3}]]}),
-        ("auto", {"candidates": [["ridge", {}], ["kernel_ridge", {}]]}),
+        ("auto", {"candidates": [["knn", {}], ["kernel_ridge", {}]], "lift": 0.3}),
         ("pamir", {}),
     ],
-    ids=["ridge", "text_ridge", "kernel_ridge", "warp_linear", "wsabie", "plain wsabie", "ensemble", "auto", "pamir"],
+    ids=[
+        "ridge",
+        "text_ridge",
+        "kernel_ridge",
+        "knn",
+        "3 neighbours",
+        "warp_linear",
+        "wsabie",
+        "plain wsabie",
+        "ensemble",
+        "auto",
+        "pamir",
+    ],
 )
 def test_the_graph_gives_the_scores_and_confidences_of_annotate(model, settings, photos, network, tmp_path):
     tagger = fitted(photos, network, model, settings=settings)
     export_model(tagger, tmp_path / "model")
     onnx.checker.check_model(onnx.load(tmp_path / "model" / "model.onnx"), full_check=True)
+    told = "share it only with people who may know these" in (tmp_path / "model" / "README.md").read_text()
+    assert told == (model in ("knn", "kernel_ridge", "auto"))
     assert_same_as_annotate(tagger, tmp_path / "model", save(tmp_path, drawn_photos(6, seed=1)[0]))
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         "README.md", "labels.txt", "model.onnx", "preparation.json", "tag_photo.py",
@@ -166,11 +182,11 @@ def test_a_run_without_confidences_gives_scores_alone(photos, network, tmp_path)
 @pytest.mark.parametrize(
     ("model", "settings", "reason"),
     [
-        ("knn", {}, "model of this run is 'knn'.* Fit a model of vectors: --model ridge"),
+        ("jec", {}, "model of this run is 'jec'.* Fit a model of vectors: --model ridge"),
         ("svm", {"kernel": "rbf"}, "kernel='rbf'.* Use kernel='linear'"),
-        ("auto", {"candidates": [["knn", {}]]}, "'auto' asks the model 'knn'.* --model ridge"),
+        ("auto", {"candidates": [["rp_knn", {}]]}, "'auto' asks the model 'rp_knn'.* --model ridge"),
     ],
-    ids=["knn", "kernel", "blend"],
+    ids=["jec", "kernel", "blend"],
 )
 def test_runs_that_cannot_be_exported_say_why_and_what_to_do(model, settings, reason, photos, network):
     with pytest.raises(UserError, match=reason):
@@ -274,6 +290,7 @@ def test_the_command_writes_both_folders_and_refuses_what_does_not_go_together(r
     code, out, err = visterm("export run --to onnx -o model --json", tmp_path)
     assert (code, json.loads(out)["tags"]) == (0, 4)
     assert "README.md says how to use it" in err
+    assert "training photos" not in err
     assert visterm("export run --to onnx --for photoprism -o pp", tmp_path)[0] == 0
     check_photoprism(tmp_path / "pp")
     for line, reason in {

@@ -167,7 +167,7 @@ def export(
 
 def _export_model(run: Path, images: Path | None, program: str | None, out: Path | None, *, json: bool) -> None:
     """Write a run as one ONNX graph, for any program or for PhotoPrism."""
-    from visterm.library.export.onnx_model import check_runtime, export_model
+    from visterm.library.export.onnx_model import check_runtime, export_model, holding_photos
     from visterm.library.export.photoprism_model import export_photoprism_model
     from visterm.tagging.tagger import Tagger
 
@@ -182,6 +182,8 @@ def _export_model(run: Path, images: Path | None, program: str | None, out: Path
         emit({"folder": str(out), "tags": len(tagger.vocabulary), "bytes": len(graph.content), "views": graph.n_views})
     tags = count_of(len(tagger.vocabulary), "tag")
     say(f"Wrote {out}: {tags}, {len(graph.content) / 1e6:.1f} MB. Its README.md says how to use it.")
+    if held := holding_photos(tagger):
+        say(" ".join(held.split()))
 
 
 def _check(

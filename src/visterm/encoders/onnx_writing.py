@@ -14,7 +14,9 @@ from visterm.encoders.onnx_graph import bytes_field, fields, refusing_broken, wr
 ELEMENTS = {"float32": 1, "uint8": 2, "int64": 7, "float16": 10}
 """What onnx.proto calls the types of numbers that are written."""
 LEAST_OPSET = 9
-"""The first version of ONNX's operators in which all steps that are written here mean the same as in the newest."""
+"""The first version of ONNX's operators in which all steps that are written here mean the same as in the newest, but
+for those of `SINCE`."""
+SINCE = {"TopK": 10}
 LEAST_IR = 4  # The first version of the format in which weights are no inputs
 
 # Field numbers of onnx.proto
@@ -28,11 +30,12 @@ Operand: TypeAlias = "str | NDArray[Any] | float"
 class Steps:
     """Steps of a graph, one after the other: each takes tensors by name or arrays, and returns the name of its result.
 
-    `content` and `weights` are the steps and the arrays as they stand in a file. Names of tensors begin with `part`.
+    `content` and `weights` are the steps and the arrays as they stand in a file, and `opset` the version of ONNX's
+    operators that they need. Names of tensors begin with `part`.
     """
 
     def __init__(self, part: str) -> None:
-        self._part = part
+        self._part, self.opset = part, LEAST_OPSET
         self.content: list[bytes] = []
         self.weights: list[bytes] = []
         self._made = 0
@@ -46,13 +49,15 @@ class Steps:
         """
         if to_type is not None:
             attributes["to"] = ELEMENTS[np.dtype(to_type).name]
-        names = [each if isinstance(each, str) else self._weight(np.asarray(each)) for each in operands]
         name = to or self._name()
-        parts = [bytes_field(1, each.encode()) for each in names]
-        parts += [bytes_field(2, name.encode()), bytes_field(4, op.encode())]
-        parts += [bytes_field(5, _attribute(key, value)) for key, value in attributes.items()]
-        self.content.append(b"".join(parts))
+        self._write(op, operands, [name], attributes)
         return name
+
+    def top(self, x: str, k: int) -> tuple[str, str]:
+        """Return the k largest of each row, largest first and ties by column, and their columns: both (n, k)."""
+        values, columns = self._name(), self._name()
+        self._write("TopK", [x, np.array([k])], [values, columns], {})
+        return values, columns
 
     def affine(self, x: str, W: NDArray[Any], b: NDArray[Any] | None = None) -> str:
         """Return ``x · W + b``; `W` is (n_in, n_out), and `b` (n_out,)."""
@@ -72,17 +77,29 @@ class Steps:
         """Take some columns, in this order."""
         return self.add("Gather", x, columns, axis=axis)
 
+    def _write(
+        self, op: str, operands: Sequence[Operand], outputs: Sequence[str], attributes: dict[str, int | Sequence[int]]
+    ) -> None:
+        self.opset = max(self.opset, SINCE.get(op, LEAST_OPSET))
+        names = [each if isinstance(each, str) else self._weight(np.asarray(each)) for each in operands]
+        parts = [bytes_field(1, name.encode()) for name in names]
+        parts += [bytes_field(2, name.encode()) for name in outputs]
+        parts += [bytes_field(4, op.encode())]
+        parts += [bytes_field(5, _attribute(key, value)) for key, value in attributes.items()]
+        self.content.append(b"".join(parts))
+
     def _name(self) -> str:
         self._made += 1
         return f"visterm/{self._part}/{self._made}"
 
     def _weight(self, array: NDArray[Any]) -> str:
-        """Keep an array; floats become float32, and other numbers int64."""
-        kept = np.asarray(array, np.float32 if array.dtype.kind == "f" else np.int64, order="C")
+        """Keep an array; floats become float32, truth values uint8, and other numbers int64."""
+        kind = {"f": np.float32, "b": np.uint8}.get(array.dtype.kind, np.int64)
+        kept = np.asarray(array, kind, order="C")
         name = self._name()
         sizes = b"".join(_number_field(1, size) for size in array.shape)
-        kind = _number_field(2, ELEMENTS[str(kept.dtype)])
-        self.weights.append(sizes + kind + bytes_field(8, name.encode()) + bytes_field(9, kept.tobytes()))
+        number = _number_field(2, ELEMENTS[str(kept.dtype)])
+        self.weights.append(sizes + number + bytes_field(8, name.encode()) + bytes_field(9, kept.tobytes()))
         return name
 
 
@@ -99,7 +116,7 @@ def around_network(
     `given` is the one input: its name, type of `ELEMENTS` and shape, with names for sizes that may be any; `outputs`
     are names of tensors of float32 and their widths, all of shape (photos, width). `metadata` takes the place of the
     network's. Raises StorageError if the network's file breaks off; UserError if its operators are of a version before
-    `LEAST_OPSET`.
+    the one that the steps need.
     """
     name, kind, shape = given
     with refusing_broken():
@@ -107,7 +124,7 @@ def around_network(
         graph = b"".join(field.value for field in whole if field.number == _GRAPH)
         for field in whole:
             if field.number == _OPSET:
-                _check_opset(field.value)
+                _check_opset(field.value, max(before.opset, after.opset))
         own = [field.raw for field in fields(memoryview(graph)) if field.number not in (_INPUTS, _OUTPUTS)]
     made = [
         *(bytes_field(_NODES, step) for step in before.content),
@@ -130,12 +147,12 @@ def around_network(
     )
 
 
-def _check_opset(entry: memoryview) -> None:
+def _check_opset(entry: memoryview, least: int) -> None:
     found = {field.number: field.value for field in fields(entry)}
     domain, version = found.get(_DOMAIN, b""), found.get(_VERSION, 0)
-    if bytes(domain) in (b"", b"ai.onnx") and isinstance(version, int) and version < LEAST_OPSET:
+    if bytes(domain) in (b"", b"ai.onnx") and isinstance(version, int) and version < least:
         raise UserError(
-            f"The network is written in version {version} of ONNX's operators, and the graph needs {LEAST_OPSET} or "
+            f"The network is written in version {version} of ONNX's operators, and the graph needs {least} or "
             "newer. Convert it with onnx.version_converter, fit the run with the new file, and export that."
         )
 

@@ -187,14 +187,14 @@ def _refuse_photos(tagger: Any) -> None:
             f"The encoder '{ENCODERS.name_of(tagger.encoder)}' of this run knows photos by their names, which would be "
             f"in the repository. {asked}"
         )
-    if name := next(_tags_of_photos(tagger.model), None):
+    if name := next(tags_of_photos(tagger.model), None):
         raise UserError(
             f"The model '{name}' of this run keeps which training photo has which tags, which would be in the "
             f"repository. Fit a model that does not (--model ridge or wsabie). {asked}"
         )
 
 
-def _tags_of_photos(model: Any) -> Iterator[str]:
+def tags_of_photos(model: Any) -> Iterator[str]:
     """Yield the names of the models, of a blend its members, that hold tags of training photos or can tell them."""
     kinds = learned_kinds(model)
     for name in learned_attributes(model):
@@ -202,7 +202,7 @@ def _tags_of_photos(model: Any) -> Iterator[str]:
         if isinstance(kind, Array) and tuple(kind.shape or ()) == ("n_images", "n_tags_"):
             yield MODELS.name_of(model)
     for member in getattr(model, "members_", ()):
-        yield from _tags_of_photos(member)
+        yield from tags_of_photos(member)
 
 
 def _without_places(value: Any, key: str = "") -> Any:

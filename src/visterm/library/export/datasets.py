@@ -30,10 +30,11 @@ Written by visterm. People's tags are in `labels.json`, predictions in `predicti
 
     import fiftyone as fo
 
-    kind = fo.types.FiftyOneImageClassificationDataset
-    dataset = fo.Dataset.from_dir(dataset_dir=FOLDER, dataset_type=kind, label_field="tags")
-    dataset.merge_dir(dataset_dir=FOLDER, dataset_type=kind, labels_path="predictions.json", label_field="predictions")
+    there = {"dataset_dir": FOLDER, "dataset_type": fo.types.FiftyOneImageClassificationDataset%s}
+    dataset = fo.Dataset.from_dir(**there, label_field="tags")
+    dataset.merge_dir(**there, labels_path="predictions.json", label_field="predictions")
 """
+_MANIFEST = ', "data_path": "data.json"'  # FiftyOne 1.22.1 does not find it by itself
 
 
 def only_pictures(items: Iterable[ExportItem | Skipped]) -> Iterator[ExportItem | Skipped]:
@@ -103,7 +104,7 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
         (folder / "data.json").write_text(json_text(places, indent=1), encoding="utf-8")
     for file, kind in zip(("labels.json", "predictions.json"), labels, strict=True):
         (folder / file).write_text(json_text({"classes": list(classes), "labels": kind}, indent=1), encoding="utf-8")
-    (folder / "README.md").write_text(_README, encoding="utf-8")
+    (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")
 
 
 def _target(mark: Mark, classes: dict[str, int]) -> dict[str, Any]:

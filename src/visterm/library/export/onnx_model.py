@@ -24,6 +24,7 @@ from visterm.encoders.onnx_graph import weight_files
 from visterm.encoders.onnx_writing import Steps, around_network, check_file_size
 from visterm.encoders.preparation import VIEWS, Preparation, views_of
 from visterm.models.abilities import WritesSteps
+from visterm.tagging.hub_runs import tags_of_photos
 from visterm.tagging.tagger import Tagger
 
 PICTURES, SCORES, CONFIDENCES = "pictures", "scores", "confidences"  # What goes in, and what comes out
@@ -103,8 +104,8 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
         )
     if not isinstance(tagger.model, WritesSteps):
         raise UserError(
-            f"The model of this run is '{model}', whose scores cannot be written as a graph: it compares a photo with "
-            "the training photos, or counts. Fit a model of vectors: --model ridge, or wsabie."
+            f"The model of this run is '{model}', whose scores cannot be written as a graph. Fit a model of vectors: "
+            "--model ridge, or wsabie."
         )
     if for_photoprism and tagger.calibration is None:
         raise UserError(
@@ -217,4 +218,14 @@ How a photo becomes pictures stands in `{PREPARATION}`, and as code in `{EXAMPLE
 and NumPy, and nothing of visterm:
 
     python {EXAMPLE} photo.jpg
-"""
+{holding_photos(tagger)}"""
+
+
+def holding_photos(tagger: Tagger) -> str:
+    """Return a paragraph for people if a run's model holds features and tags of its training photos; else nothing."""
+    if not (names := list(tags_of_photos(tagger.model))):
+        return ""
+    return (
+        f"\nThe graph holds features of the {tagger.facts.get('images', 0):,} training photos and what their tags are "
+        f"(model {' and '.join(names)}):\nshare it only with people who may know these.\n"
+    )

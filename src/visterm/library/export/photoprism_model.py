@@ -19,6 +19,7 @@ from visterm.library.export.onnx_model import (
     Graph,
     export_folder,
     graph_of,
+    holding_photos,
     write_graph,
     write_labels,
 )
@@ -122,5 +123,5 @@ PhotoPrism takes one distribution over all labels. Where the confidences of a ph
 divided by their sum; what they leave of 1 is the label `{REST}`, which PhotoPrism drops. So its percentages are lower
 than visterm's, and `Thresholds: Confidence` is {least}. It keeps the five best, in lower case, by its own rules.
 
-{views}With `visterm serve`, PhotoPrism gets the confidences as they are: docs/connect.md of visterm.
-"""
+{views}With `visterm serve`, PhotoPrism gets the confidences as they are: docs/service.md of visterm.
+{holding_photos(tagger)}"""

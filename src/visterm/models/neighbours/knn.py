@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count, check_number
+from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
@@ -29,6 +30,8 @@ LONGEST = 1.001
 
 CHOICE_ROWS = 1000  # The most training images, each left out in turn, that choose the settings
 BLOCK_BYTES = 2**25
+MAX_GIVEN_BYTES = 2**29  # Of the tags of training images in a graph, a byte for each image and tag
+TINY = float(np.finfo(np.float32).tiny)
 
 UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-LONGEST, most=LONGEST, canonical=False)
 """Training features of unit length, up to rounding."""
@@ -163,6 +166,23 @@ class Knn(VotingAnnotator):
     """
 
     test_params: ClassVar[dict[str, Any]] = {}
+
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says: with the features and tags of training images.
+
+        Raises TooLargeError if these tags take too much as an array.
+        """
+        rows: Any = self.rows_
+        k = min(self.n_neighbors_, rows.shape[0])
+        check_size(math.prod(self.given_.shape), MAX_GIVEN_BYTES, "Tags of training images", "Fit --model ridge.")
+        cosines = steps.affine(steps.unit(x, self.n_features_in_), (rows.toarray() if sp.issparse(rows) else rows).T)
+        near, ids = steps.top(cosines, k)
+        weights = steps.add("Pow", steps.add("Max", near, 0.0), self.power_)
+        weights = steps.add("Where", steps.add("Greater", near, 0.0), weights, np.zeros(1))
+        weights = steps.add("Div", weights, steps.add("Max", steps.affine(weights, np.ones((k, 1))), TINY))
+        given = steps.add("Cast", steps.add("Gather", self.given_.toarray() > 0, ids, axis=0), to_type=np.float32)
+        votes = steps.add("MatMul", steps.add("Reshape", weights, np.array([-1, 1, k])), given)
+        return str(steps.add("Reshape", votes, np.array([-1, self.n_tags_])))
 
     def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[Ids, Cosines]]:
         n = self.rows_.shape[0]
