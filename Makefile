@@ -62,5 +62,5 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml research/pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,heif,lance,onnx,plot,raw,ray,s3,text,torch,watch,web]' -e research
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,heif,lance,map,onnx,plot,raw,ray,s3,text,torch,watch,web]' -e research
 	@touch $@ $(VENV)/.base

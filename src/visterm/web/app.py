@@ -21,7 +21,7 @@ from visterm.web.errors import as_refused
 from visterm.web.figures import Member
 from visterm.web.label_studio import router as label_studio
 from visterm.web.metrics import Counting
-from visterm.web.pages import browse, chosen, duplicates, files, library, picture, review
+from visterm.web.pages import browse, chosen, duplicates, files, library, photo_map, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import error_page, render
@@ -75,7 +75,8 @@ def create_app(
         app.include_router(part.router, prefix=PREFIX, dependencies=refusing)
     app.include_router(label_studio)
     app.include_router(router)
-    for page in (search_page, browse, picture, chosen, review, tags_page, library, duplicates, files):
+    pages = (search_page, browse, picture, chosen, review, tags_page, photo_map, library, duplicates, files)
+    for page in pages:
         app.include_router(page.router, include_in_schema=False)
     most, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
     app.add_middleware(BodyLimit, bodies=service.bodies, most=most, seconds=seconds)  # the innermost layer comes first

@@ -18,6 +18,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import find_duplicates
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.library.job import CatalogueJob
+from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.jobs import Jobs
 
@@ -72,6 +73,10 @@ def main() -> int:
             catalogue.use(catalogue.tagger, kind=kind, job_id=job_id)
         elif kind == "mistakes":
             catalogue.look_for_mistakes(job_id=job_id, progress=NotedProgress(catalogue.stored.jobs, job_id))
+        elif kind == "map":
+            draw_map(
+                catalogue, anew="full" in rest, job_id=job_id, progress=NotedProgress(catalogue.stored.jobs, job_id)
+            )
         else:
             _look_for_duplicates(catalogue, job_id)
     except Exception as error:

@@ -327,10 +327,11 @@ class DuplicatesAnswer(BaseModel):
 class JobRequest(RequestBody):
     """A job to run in the background."""
 
-    kind: Literal["index", "fit", "duplicates", "mistakes", "use run", "go back"] = Field(
+    kind: Literal["index", "fit", "duplicates", "mistakes", "map", "use run", "go back"] = Field(
         description="index: look for new, changed and missing photos; fit: learn from tags and verdicts; duplicates: "
-        "compare photos that were not compared yet; mistakes: look for tags that are probably wrong or missing; "
-        "use run: search with another run of the catalogue; go back: search with the run that was in use before."
+        "compare photos that were not compared yet; mistakes: look for tags that are probably wrong or missing; map: "
+        "draw the map of the photos, or add new ones; use run: search with another run of the catalogue; go back: "
+        "search with the run that was in use before."
     )
     full: bool = Field(False, description="For fit: learn from scratch, including tags that are new.")
     use_even_if_worse: bool = Field(False, description="For fit: use the new run even if it is significantly worse.")

@@ -17,6 +17,7 @@ TYPES = {
     "visterm.css": "text/css; charset=utf-8",
     "visterm.js": "text/javascript; charset=utf-8",
     "choose.js": "text/javascript; charset=utf-8",
+    "photo_map.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 

@@ -17,7 +17,7 @@ from visterm.web.pages.render import date_and_time
 
 KINDS = {
     "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
-    "go back": "Go back", "mistakes": "Look for mistakes",
+    "go back": "Go back", "mistakes": "Look for mistakes", "map": "Draw the map",
 }  # fmt: skip
 """Jobs, as the page names them."""
 

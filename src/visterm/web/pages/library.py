@@ -28,7 +28,7 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 SKIPPED = 200
 JOBS = 12
-STARTED = ("index", "fit", "duplicates", "mistakes")  # Jobs that the page starts
+STARTED = ("index", "fit", "duplicates", "mistakes", "map")  # Jobs that the page starts
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
     "model": "model",

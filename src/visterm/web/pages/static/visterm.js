@@ -480,7 +480,7 @@
     one("a", around.parentElement).focus();
   }
 
-  const PAGES = { p: "/", b: "/browse", r: "/review", t: "/tags", l: "/library" };
+  const PAGES = { p: "/", b: "/browse", r: "/review", t: "/tags", l: "/library", m: "/map" };
   const ON = {
     Photos: {
       w: () => {
