@@ -76,7 +76,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "use": ("runs", "Search a catalogue with another of its runs."),
         "go-back": ("runs", "Go back to the run that a catalogue used before."),
         "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),
-        "map": ("map", "Draw the map of the photos, on which photos that look alike lie together."),
+        "map": ("map", "Draw a map of the photos, alike ones close together."),
         "mistakes": ("mistakes", "List tags that are probably wrong or missing."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },

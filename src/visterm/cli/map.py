@@ -25,7 +25,7 @@ def map(
     json: options.Json = False,
     jobs: options.Jobs = None,
 ) -> None:
-    """Draw the map of the photos, on which photos that look alike lie together.
+    """Draw a map of the photos, alike ones close together.
 
     The page shows it: visterm serve CATALOGUE, then /map. It needs the extra `map` (umap-learn). Photos that come later
     are placed by their neighbours, so that the map stays as you know it.

@@ -132,7 +132,7 @@ def _with_neighbours(
 
 
 def _in_a_plane(X: Floats) -> Floats:
-    """Return places from 0 to 1 in the longer direction, shape (n, 2)."""
+    """Return places from 0 to 1 in the longer direction, in the middle of the other one, shape (n, 2)."""
     if len(X) >= FEWEST:
         try:
             from umap import UMAP
@@ -146,7 +146,10 @@ def _in_a_plane(X: Floats) -> Floats:
     flat[:, : min(2, X.shape[1])] = X[:, :2]
     flat -= flat.min(axis=0)
     size = flat.max()
-    return np.asarray(flat / size if size > 0 else np.full_like(flat, 0.5), np.float32)
+    if size == 0:
+        return np.full(flat.shape, 0.5, np.float32)
+    flat /= size
+    return np.asarray(flat + (1 - flat.max(axis=0)) / 2, np.float32)
 
 
 def _directions(rows: Matrix) -> Floats:

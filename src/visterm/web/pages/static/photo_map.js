@@ -13,11 +13,11 @@
   const counted = one("#n-in-view");
   const most = Number(canvas.dataset.most);
   const view = { x: 0.5, y: 0.5, zoom: 1 }; // what is in the middle; zoom 1 shows all
-  const thumbs = new Map(); // images by id, the latest used last
+  const thumbs = new Map(); // pictures by id, the latest used last
   const waiting = [];
   let ids = new Uint32Array(0), places = new Uint16Array(0); // x and y in turn
   let width = 1, height = 1, ratio = 1, pixels = null, image = null, colours = { paper: 0, dot: 0 };
-  let fetching = 0, asked = false, resting, listed = "";
+  let fetching = 0, due = false, resting, listed = "";
 
   // ---- Drawing -----------------------------------------------------------------------------------------------------
 
@@ -42,9 +42,9 @@
   const scale = () => (Math.min(width, height) * 0.92 * view.zoom) / 65535; // pixels of a step
 
   function draw() {
-    asked = false;
+    due = false;
     const s = scale(), left = width / 2 - view.x * 65535 * s, top = height / 2 - view.y * 65535 * s;
-    const dot = Math.max(1, Math.round(ratio * (view.zoom < 2 ? 2 : view.zoom < 8 ? 3 : 5)));
+    const dot = Math.round(ratio * (ids.length > 2000 * view.zoom ** 2 ? 2 : ids.length > 200 * view.zoom ** 2 ? 3 : 5));
     const { dot: colour } = colours;
     pixels.fill(colours.paper);
     const inView = [];
@@ -62,13 +62,13 @@
   }
 
   function redraw() {
-    if (asked) return;
-    asked = true;
+    if (due) return;
+    due = true;
     requestAnimationFrame(draw);
   }
 
   function drawThumbs(inView, s, left, top) {
-    const side = THUMB * ratio, taken = new Set(), wanted = [];
+    const side = THUMB * ratio, taken = new Set(), missing = [];
     for (const i of inView) {
       const x = left + places[2 * i] * s, y = top + places[2 * i + 1] * s;
       // A cell of the map, not of the screen, so that thumbnails stay while one moves
@@ -76,34 +76,41 @@
       if (taken.has(cell)) continue;
       taken.add(cell);
       const found = thumbs.get(ids[i]);
-      if (!found) wanted.push(ids[i]);
-      if (!found?.naturalWidth) continue;
+      if (!found) missing.push(ids[i]);
+      if (!found?.width) continue;
       thumbs.delete(ids[i]);
       thumbs.set(ids[i], found);
-      const fit = (side * 0.9) / Math.max(found.naturalWidth, found.naturalHeight);
-      const w = found.naturalWidth * fit, h = found.naturalHeight * fit;
-      pen.drawImage(found, x - w / 2, y - h / 2, w, h);
+      pen.drawImage(found, Math.round(x - found.width / 2), Math.round(y - found.height / 2));
     }
-    waiting.splice(0, waiting.length, ...wanted); // what has gone out of view is not fetched
+    waiting.splice(0, waiting.length, ...missing); // what has gone out of view is not fetched
     fetchThumbs();
   }
 
   function fetchThumbs() {
     while (fetching < AT_ONCE && waiting.length) {
       const id = waiting.shift();
-      const made = new Image();
-      thumbs.set(id, made);
+      thumbs.set(id, {}); // not to be fetched again, also if it can't be shown
       fetching++;
-      const end = () => {
+      fetchThumb(id).finally(() => {
         fetching--;
         redraw();
         fetchThumbs();
-      };
-      made.onload = end;
-      made.onerror = end;
-      made.src = `/api/v1/images/${id}/thumbnail?size=160`;
+      });
       if (thumbs.size > KEPT) thumbs.delete(thumbs.keys().next().value);
     }
+  }
+
+  async function fetchThumb(id) {
+    const made = new Image();
+    made.src = `/api/v1/images/${id}/thumbnail?size=160`;
+    try {
+      await made.decode();
+    } catch {
+      return; // a photo whose file is gone stays a dot
+    }
+    const fit = (THUMB * ratio * 0.9) / Math.max(made.naturalWidth, made.naturalHeight);
+    const size = { resizeWidth: Math.ceil(made.naturalWidth * fit), resizeHeight: Math.ceil(made.naturalHeight * fit) };
+    thumbs.set(id, await createImageBitmap(made, { ...size, resizeQuality: "medium" })); // scaled once, not each frame
   }
 
   // ---- The same as a list ------------------------------------------------------------------------------------------
