@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from PIL import Image
 
 import visterm
+from command_line import visterm as visterm_command
 from tiny_catalogues import ENCODER, draw_photos
 from visterm.core.errors import DataError, TagFileError, UserError
 from visterm.features.training_rows import tag_lists
@@ -75,6 +76,19 @@ def test_a_folder_and_a_frame_that_names_its_files_go_together(photos, frame, ta
     named = frame.assign(path=frame["path"].str.split("/").str[-1])
     found = visterm.fit(photos[0][0].rpartition("/")[0], named, **FIT)
     assert found.fingerprint == tagger.fingerprint
+
+
+def test_features_on_disk_and_a_frame_of_tags_go_together_unless_they_are_streamed(photos, frame, tmp_path):
+    settings = "--encoder-set codebook=12 --encoder-set max_side=32 --encoder-set sample_blocks=2000"
+    command = f"encode {photos[0][0].rpartition('/')[0]} -o features --encoder visterms {settings} --jobs 1"
+    assert visterm_command(command, tmp_path)[0] == 0
+    named = frame.assign(path=frame["path"].str.split("/").str[-1])
+    found = visterm.fit(tmp_path / "features", named, model="ridge", calibrate=False)
+    assert (found.facts["images"], len(found.vocabulary)) == (24, 6)
+    assert visterm.evaluate(found, tmp_path / "features", named, metrics="map").values["map"] > 0.5
+    for work in (visterm.fit, lambda *given, **how: visterm.evaluate(found, *given, memory=how["memory"])):
+        with pytest.raises(TagFileError, match="read from a table, and a DataFrame is none"):
+            work(tmp_path / "features", named, model="wsabie", memory=1000, work=tmp_path)
 
 
 def test_columns_are_named_and_rows_without_tags_and_splits_are_kept_apart(frame):
@@ -198,6 +212,7 @@ def test_a_frame_of_results_says_what_they_say(frame, tagger):
         one.tags[0].score for one in tagged.images
     ]
     values = visterm.evaluate(tagger, frame, metrics="map")
+    assert repr(values) == f"Measured:\nrun 1 map {values.values['map']}"
     assert values.to_pandas().loc[0, "mean"] == pytest.approx(values.values["map"])
 
 

@@ -90,7 +90,10 @@ def _ask(catalogue: Catalogue, questions: list[ReviewItem], places: dict[int, st
         item = questions[len(given)]
         sure = "" if item.confidence is None else f", {percent(item.confidence)}"
         show(f"{len(given) + 1}/{len(questions)}  {item.tag}?  {places[item.image_id]}{sure}")
-        key = typer.getchar().lower()
+        try:
+            key = typer.getchar().lower()
+        except EOFError:  # the end of what is typed: Ctrl-D
+            break
         if key in ("y", "n"):
             verdict = 1 if key == "y" else -1
             given.append((verdict, catalogue.judge(item.image_id, item.tag, verdict)))
@@ -100,7 +103,7 @@ def _ask(catalogue: Catalogue, questions: list[ReviewItem], places: dict[int, st
             verdict, number = given.pop()
             if verdict:
                 undo_verdict(catalogue.stored, number)
-        elif key in ("q", "\x1b", "\x04"):
+        elif key in ("q", "\x1b"):  # Escape
             break
         else:
             say(KEYS)

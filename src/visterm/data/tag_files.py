@@ -134,6 +134,16 @@ def read_tag_table(source: TagSource, **options: Unpack[TableOptions]) -> list[T
     return read_table(path, **options)
 
 
+def check_in_file(tags: TagSource) -> None:
+    """Refuse tags of features that are streamed unless they are in a table on disk. Raises TagFileError."""
+    if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
+        what = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
+        raise TagFileError(
+            f"The tags of streamed features are read from a table, and {what} is none. Name a .csv, .tsv or .jsonl "
+            "file: --tags FILE."
+        )
+
+
 def read_folder_tags(folder: Path, images: Sequence[Path]) -> list[TagRecord]:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 

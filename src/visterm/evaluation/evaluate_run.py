@@ -117,6 +117,11 @@ class Measured(Framed, _Measured):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        columns = ("run", "kind", "metric", "mean")
+        lines = (" ".join(str(row[name]) for name in columns if name in row) for row in self.rows())
+        return "\n".join(["Measured:", *lines])
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each metric of each run."""
         if self.summary is None:

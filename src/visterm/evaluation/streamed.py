@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.errors import DataError, TagFileError
+from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.remote import as_path
 from visterm.core.types import Matrix, Skipped
 from visterm.data.relations import read_relations, sibling_sets
+from visterm.data.tag_files import check_in_file
 from visterm.evaluation.evaluate import is_mean
 from visterm.evaluation.judged_tags import JudgedTags
 from visterm.features.streaming.shards import Shards, read_ahead
@@ -80,11 +80,7 @@ def evaluate_streamed(
     splits. Raises EncoderMismatchError if another encoder made the features; DataError if there is nothing to measure
     on.
     """
-    if not as_path(tags).is_file():
-        raise TagFileError(
-            f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
-            "file: --tags FILE."
-        )
+    check_in_file(tags)
     vocabulary = tagger.vocabulary
     shards = Shards(features)
     check_encoder(tagger.encoder, shards)

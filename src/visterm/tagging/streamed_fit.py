@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import TagFileError, UserError, VistermError
+from visterm.core.errors import UserError, VistermError
 from visterm.core.packing import json_params
 from visterm.core.persist import file_hash
 from visterm.core.progress import SILENT, Progress
-from visterm.core.remote import as_path
 from visterm.core.tables import MODELS
+from visterm.data.tag_files import check_in_file
 from visterm.features.learned_images import LearnedImages
 from visterm.features.streaming.handed_over import CHECKPOINT, EVERY, FileCheckpoints, HandedOver, hand_over
 from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
@@ -99,11 +99,7 @@ def fit_streamed(
     """
     shards = Shards(features)
     check_streams(tagger.model, shards.n_folders)
-    if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
-        raise TagFileError(
-            f"The tags of streamed features are read from a table, and '{tags}' is none. Name a .csv, .tsv or .jsonl "
-            "file: --tags FILE."
-        )
+    check_in_file(tags)
     tagger.check_settings(valid)
     tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.requested)
     with _work_folder(Path(work)) as folder:
