@@ -26,8 +26,12 @@ os.environ["VISTERM_NETWORKS"] = os.path.join(NO_NETWORKS.name, "networks.toml")
 Path(os.environ["VISTERM_NETWORKS"]).touch()
 
 
-LONG = ("test_watch", "test_web_", "test_pages", "test_every_", "test_reproduce", "test_export", "test_photoprism_")
-"""Beginnings of the names of files that take long. Those of Ray, all in one process, take longest."""
+LONG = (
+    "test_reproduce_features", "test_watch", "test_web_", "test_pages", "test_every_", "test_reproduce", "test_export",
+    "test_photoprism_",
+)  # fmt: skip
+"""Beginnings of the names of files that take long, in the order in which they begin: those of Ray, all in one process,
+before them, and of those that compile kernels one at first, so that the others find them compiled."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -52,7 +56,12 @@ def uses_ray(file: Path) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let files that take long begin first: short ones at the end let all workers end together."""
-    items.sort(key=lambda item: (not uses_ray(item.path), not item.path.name.startswith(LONG)))
+
+    def place(item: pytest.Item) -> int:
+        found = (number for number, start in enumerate(LONG) if item.path.name.startswith(start))
+        return -1 if uses_ray(item.path) else next(found, len(LONG))
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)

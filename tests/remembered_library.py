@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -9,11 +11,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tiny_catalogues import COLOURS, ENCODER
 from visterm.connectors.connect import connect
 from visterm.connectors.contract import Page, Pair, Refused, RemotePhoto
+from visterm.connectors.sync import Settings
 from visterm.core.errors import DataError
 from visterm.library.catalogue import Catalogue
 from visterm.tagging.fit_request import FitRequest
@@ -183,3 +187,26 @@ REQUEST = FitRequest(encoder="visterms", encoder_params=ENCODER, model="ridge", 
 def connected(folder: Path, library: RememberedLibrary) -> Catalogue:
     """Make a catalogue of a library."""
     return connect(folder, library, key_file=None, run=None, request=REQUEST)[0]
+
+
+LOW = Settings(precision=0.6)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RememberedLibrary]:
+    """A library and the catalogue that was made of it."""
+    folder, library = tmp_path_factory.mktemp("connected") / "catalogue", full_library()
+    connected(folder, library).stored.close()
+    return folder, library
+
+
+@pytest.fixture
+def opened(made: tuple[Path, RememberedLibrary], tmp_path: Path) -> tuple[Catalogue, RememberedLibrary]:
+    """A copy of both."""
+    shutil.copytree(made[0], tmp_path / "catalogue")
+    return Catalogue.load(tmp_path / "catalogue", n_jobs=1), copy.deepcopy(made[1])
+
+
+def first_of_ours(library: RememberedLibrary, *, untagged: bool = True) -> tuple[str, str]:
+    """Return one of the pairs that visterm wrote, of a photo without tags of people."""
+    return min(pair for pair in library.ours() if not untagged or int(pair[0][1:]) >= N_TAGGED)

@@ -453,11 +453,10 @@ class Window:
 
     def until(self, true):
         """Wait until an expression is true: Playwright's own way to wait for one is forbidden by the page's policy."""
-        for _ in range(300):
-            if self.page.evaluate(true):
-                return
-            self.page.wait_for_timeout(100)
-        pytest.fail(f"{true} did not become true")
+        end = time.monotonic() + 120
+        while not self.page.evaluate(true):
+            assert time.monotonic() < end, f"{true} did not become true"
+            self.page.wait_for_timeout(20)
 
     def shoot(self, name):
         self.page.screenshot(path=self.folder / f"{name}.png")

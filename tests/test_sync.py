@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import copy
-import shutil
-
 import pytest
 
+import remembered_library
 from command_line import visterm
-from remembered_library import N_PHOTOS, N_TAGGED, REQUEST, RememberedLibrary, connected, full_library, picture, tags_of
+from remembered_library import (
+    LOW,
+    N_PHOTOS,
+    N_TAGGED,
+    REQUEST,
+    RememberedLibrary,
+    connected,
+    first_of_ours,
+    picture,
+    tags_of,
+)  # fmt: skip
 from visterm import Catalogue, Tagger
 from visterm.connectors import keys
 from visterm.connectors.connect import connect
@@ -16,33 +24,13 @@ from visterm.connectors.sync import Settings, connection_of, library_of, sync, u
 from visterm.core.errors import DataError, ServiceError, StorageError, UserError
 from visterm.store.connected import OFF, PLANNED
 
-LOW = Settings(precision=0.6)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A library and the catalogue that was made of it."""
-    folder, library = tmp_path_factory.mktemp("connected") / "catalogue", full_library()
-    connected(folder, library).stored.close()
-    return folder, library
-
-
-@pytest.fixture
-def opened(made, tmp_path):
-    """A copy of both."""
-    shutil.copytree(made[0], tmp_path / "catalogue")
-    return Catalogue.load(tmp_path / "catalogue", n_jobs=1), copy.deepcopy(made[1])
+made, opened = remembered_library.made, remembered_library.opened  # fixtures
 
 
 def image_of(catalogue, photo):
     """Return the view of a photo by its id there."""
     [image_id] = catalogue.stored.database.rows("SELECT image_id FROM remote_photos WHERE remote_id = ?", (photo,))[0]
     return catalogue.image(image_id)
-
-
-def first_of_ours(library, *, untagged=True):
-    """Return one of the pairs that visterm wrote, of a photo without tags of people."""
-    return min(pair for pair in library.ours() if not untagged or int(pair[0][1:]) >= N_TAGGED)
 
 
 def test_a_library_is_read_with_names_and_peoples_tags(opened):

@@ -8,39 +8,21 @@ import shutil
 
 import pytest
 
-from remembered_library import N_PHOTOS, N_TAGGED, connected, full_library, picture
+import remembered_library
+from remembered_library import LOW, N_PHOTOS, connected, first_of_ours, full_library, picture
 from sync_kills import killing
 from visterm import Catalogue
-from visterm.connectors.sync import Settings, sync, undo
+from visterm.connectors.sync import sync, undo
 from visterm.core.errors import ServiceError
 from visterm.store.connected import WRITTEN
 
-LOW = Settings(precision=0.6)
 SEEDS = (0, 1)
+
+made, opened = remembered_library.made, remembered_library.opened  # fixtures
 
 
 class Killed(BaseException):
     """The end of a process, as far as one that goes on can show it."""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A library and the catalogue that was made of it."""
-    folder, library = tmp_path_factory.mktemp("connected") / "catalogue", full_library()
-    connected(folder, library).stored.close()
-    return folder, library
-
-
-@pytest.fixture
-def opened(made, tmp_path):
-    """A copy of both."""
-    shutil.copytree(made[0], tmp_path / "catalogue")
-    return Catalogue.load(tmp_path / "catalogue", n_jobs=1), copy.deepcopy(made[1])
-
-
-def first_of_ours(library, *, untagged=True):
-    """Return one of the pairs that visterm wrote, of a photo without tags of people."""
-    return min(pair for pair in library.ours() if not untagged or int(pair[0][1:]) >= N_TAGGED)
 
 
 def kill_at(library, rng, most):

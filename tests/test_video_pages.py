@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from io import BytesIO
 
 import httpx
@@ -14,6 +13,7 @@ from PIL import Image
 
 from drawn_videos import draw_video, needs_ffmpeg
 from served_library import served
+from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
 
@@ -124,7 +124,7 @@ def test_pages_show_videos_with_their_moments(client, ids):
     film = ids["film.mp4"]
     html = client.get("/", params={"q": "green"}).text
     assert f"/api/v1/images/{film}/thumbnail?size=320&amp;at=6.000" in html
-    assert re.search(rf'href="/image/{film}\?q=green&amp;at=6.0"', html)
+    assert re.search(rf'href="/image/{film}\?q=green&amp;n=\d+&amp;at=6.0"', html)
     assert "▶ 0:06" in html
     html = client.get(f"/image/{film}", params={"at": 6}).text
     assert f'src="/api/v1/images/{film}/video#t=6.000"' in html
@@ -134,55 +134,38 @@ def test_pages_show_videos_with_their_moments(client, ids):
 
 
 @pytest.fixture(scope="module")
-def page(address):
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("wants Debian's chromium: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="wants playwright: pip install playwright")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(base_url=address)
-        page.set_default_timeout(60_000)
-        page.complaints = []
-        page.on("console", lambda said: said.type in ("error", "warning") and page.complaints.append(said.text))
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        yield page
-        browser.close()
-        assert page.complaints == []
-
-
-def until(page, true):
-    """Wait until an expression is true: Playwright's own way to wait for one is forbidden by the page's policy."""
-    end = time.monotonic() + 120
-    while not page.evaluate(true):
-        assert time.monotonic() < end, f"{true} did not become true"
-        page.wait_for_timeout(100)
+def window(browser, address, artefacts):  # noqa: F811
+    context = browser.new_context(viewport={"width": 1280, "height": 860})
+    window = Window(context, address, artefacts)
+    yield window
+    context.close()
+    assert window.complaints == []
 
 
 VIDEO = "document.querySelector('video')"
 
 
 @pytest.mark.parametrize(("name", "tag", "at"), [("film.mp4", "green", 6), ("other.webm", "grey", 6)])
-def test_a_video_that_was_found_plays_from_its_moment_on(page, ids, name, tag, at):
-    page.goto(f"/?q={tag}")
+def test_a_video_that_was_found_plays_from_its_moment_on(window, ids, name, tag, at):
+    page = window.open(f"/?q={tag}")
     page.locator(f"a.picture-link[href^='/image/{ids[name]}?']").click()
     page.locator("video").wait_for()
-    until(page, f"{VIDEO}.readyState >= 2")
+    window.until(f"{VIDEO}.readyState >= 2")
     assert page.evaluate(f"{VIDEO}.currentTime") == pytest.approx(at, abs=0.5)
     assert page.evaluate(f"{VIDEO}.videoWidth") == 96
     page.evaluate(f"{VIDEO}.muted = true")
     page.evaluate(f"{VIDEO}.play()")
-    until(page, f"{VIDEO}.currentTime > {at + 0.5}")
+    window.until(f"{VIDEO}.currentTime > {at + 0.5}")
 
 
-def test_a_tag_of_a_video_is_reviewed_while_it_plays(page, ids, path):
+def test_a_tag_of_a_video_is_reviewed_while_it_plays(window, ids, path):
     catalogue = Catalogue.load(path)
     film = ids["film.mp4"]
     catalogue.stored.database.write(
         "DELETE FROM predictions WHERE image_id != ? OR tag_id != (SELECT id FROM tags WHERE name = 'green')", (film,)
     )
-    page.goto("/review")
-    until(page, f"{VIDEO} && {VIDEO}.readyState >= 2")
+    page = window.open("/review")
+    window.until(f"{VIDEO} && {VIDEO}.readyState >= 2")
     assert page.locator("h1 q").inner_text() == "green"
     assert page.evaluate(f"{VIDEO}.currentTime") == pytest.approx(6, abs=0.5)
     page.keyboard.press("y")
