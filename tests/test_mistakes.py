@@ -70,6 +70,30 @@ def test_planted_mistakes_come_first_and_better_than_by_the_chance_alone(flipped
         assert sum(pair in planted for pair in ours[:10]) >= 8
 
 
+def test_chances_fall_lie_in_their_intervals_and_promise_no_more_than_is_right(flipped):
+    _, _, Y, chances, folds, wrong, missing = flipped
+    found = find_mistakes(chances, Y, folds, limit=Y.shape[0] * Y.shape[1])
+    for pairs, planted in ((found.wrong, wrong), (found.missing, missing)):
+        assert np.all(np.diff(pairs.chance) <= 1e-9)
+        assert np.all((pairs.low <= pairs.chance) & (pairs.chance <= pairs.high))
+        assert len(planted) / 4 < pairs.chance.sum() < 2 * len(planted)
+        right = np.mean([pair in planted for pair in listed(pairs)[:10]])
+        assert pairs.chance[:10].mean() <= right + 0.1
+
+
+def test_answers_move_the_chances_of_their_kind_and_keep_the_order(flipped):
+    _, _, Y, chances, folds, *_ = flipped
+    before = find_mistakes(chances, Y, folds)
+    empty = sp.csr_array(Y.shape, dtype=np.float32)
+    none = sp.csr_array((-np.ones(5, np.float32), (before.wrong.images[:5], before.wrong.tags[:5])), shape=Y.shape)
+    after = find_mistakes(chances, Y, folds, answers=(none, empty))
+    assert listed(after.wrong) == listed(before.wrong)
+    assert np.all(after.wrong.chance < before.wrong.chance)
+    assert after.missing.chance.tolist() == before.missing.chance.tolist()
+    answered = -sp.csr_array((np.full(5, -1.0, np.float32), none.nonzero()), shape=Y.shape)
+    assert np.all(find_mistakes(chances, Y, folds, answers=(answered, empty)).wrong.chance > before.wrong.chance)
+
+
 @pytest.fixture(scope="module")
 def catalogue(tmp_path_factory):
     """120 pictures of stripes and of dots; one of each is tagged as the other, two lack their tag; looked through."""
@@ -106,6 +130,8 @@ def test_a_catalogue_keeps_its_mistakes_until_they_are_answered(catalogue):
     assert not {("000.jpg", "dots", "wrong"), ("001.jpg", "stripes", "wrong"), ("002.jpg", "stripes", "missing")} & {
         *left
     }
+    answers = {(catalogue.image(i).record.name, *said) for i, *said in catalogue.stored.tags.answers()}
+    assert {("000.jpg", "dots", False, True), ("001.jpg", "stripes", True, True)} <= answers
     catalogue.look_for_mistakes()
     again = found_in(catalogue)
     assert again

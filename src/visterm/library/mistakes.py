@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.vocabulary import tag_key
+from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
 from visterm.library.encoded_features import CatalogueFeatures
@@ -37,6 +38,7 @@ def look_for_mistakes(
         found = mistakes_among(
             tagger.model, vocabulary, [str(image.id) for image in part.images], part.X, part.encode(vocabulary),
             settled=vocabulary.encode([answers.get(image.id, []) for image in part.images]), limit=KEPT,
+            answers=_answers(stored, [image.id for image in part.images], vocabulary),
             progress=progress, stop=lambda: job.cancelled,
         )  # fmt: skip
         if job.cancelled:
@@ -49,6 +51,15 @@ def look_for_mistakes(
             "half or more"
         )
         return len(found)
+
+
+def _answers(stored: StoredCatalogue, ids: Sequence[int], vocabulary: Vocabulary) -> list[Any]:
+    """Return what people answered of tags of tag files, and of other tags: see `find_mistakes`."""
+    lists: list[list[dict[int, list[str]]]] = [[{i: [] for i in ids} for _ in range(2)] for _ in KINDS]
+    for image_id, tag, accepted, from_file in stored.tags.answers():
+        if image_id in lists[0][0]:
+            lists[not from_file][accepted == from_file][image_id].append(tag)
+    return [vocabulary.encode(list(yes.values()), list(no.values())) for yes, no in lists]
 
 
 def kept_mistakes(

@@ -143,6 +143,20 @@ class Tags(Table):
             image_ids,
         )
 
+    def answers(self) -> list[tuple[int, str, bool, bool]]:
+        """List what people accepted or rejected of images that are here.
+
+        As (id of the image, tag, whether they accepted it, whether a tag file gives it).
+        """
+        found = self._database.rows(
+            "SELECT verdicts.image_id, tags.name, verdict = 1, given.source IS NOT NULL FROM verdicts "
+            "JOIN tags ON tags.id = verdicts.tag_id "
+            "JOIN images ON images.id = verdicts.image_id AND images.state = 'here' "
+            "LEFT JOIN given ON given.image_id = verdicts.image_id AND given.tag_id = verdicts.tag_id "
+            "AND given.source = 'file' WHERE verdict != 0"
+        )
+        return [(image_id, tag, bool(accepted), bool(from_file)) for image_id, tag, accepted, from_file in found]
+
     def judge(self, image_id: int, tag: str, verdict: int, *, run_id: int | None = None) -> int:
         """Write down what a person says of a tag of an image, and return its number in the log; the latest counts.
 

@@ -65,6 +65,7 @@ def mistakes_among(
     Y: Any,
     *,
     settled: Any = None,
+    answers: Any = None,
     kind: str | None = None,
     tag: str | None = None,
     limit: int = 100,
@@ -93,6 +94,8 @@ def mistakes_among(
         Above 0 where an image has a tag, below 0 where people said that it does not have it.
     settled : CSR, shape (n_images, n_tags), optional
         Not 0 where a person has answered already: these pairs are not listed.
+    answers : pair of CSR, shape (n_images, n_tags), optional
+        What people answered, see `find_mistakes`: chances move by it.
     kind : str, optional
         "wrong" or "missing"; None: both.
     tag : str, optional
@@ -118,7 +121,7 @@ def mistakes_among(
     with cross_chances(model, X, Y, seed=seed, progress=progress, stop=stop) as (chances, folds):
         if stop():
             return []
-        found = find_mistakes(chances, Y, folds, settled=settled, tags=columns, limit=limit, seed=seed)
+        found = find_mistakes(chances, Y, folds, settled=settled, answers=answers, tags=columns, limit=limit, seed=seed)
     lists = [
         [
             Mistake(names[image], vocabulary.tags[column], name, float(chance), float(low), float(high))

@@ -20,7 +20,6 @@ COMPANIONS = 1500
 
 ODDS_SCALE = 0.1  # Of the log odds beside the tags that are given, which are 0 or 1
 LEAST_EXPECTED = 1e-4
-
 FIRMNESS = 20.0  # Images that speak against a link between two tags, so that few together say little
 BLOCK = 2**22  # Entries of images and tags that are looked at together
 MOST_CASES = 400_000  # Entries of tags that images lack from which it is learned how the evidence adds up
@@ -31,10 +30,12 @@ EXPECTED = 0.03  # Of the given tags are wrong, and of the true ones missing, wh
 EXPECTED_IMAGES = 50.0  # Images with which that counts
 EXPECTED_WRONG = 2.0  # Wrong tags with which it counts
 POWERS = np.linspace(1, 0, 11)  # Of a tag's share of images, to which wrong tags of it are in proportion
+FAVOURED = 0.5  # Log likelihood by which the power 1 is favoured over 0, where few wrong tags are seen
 LEAST, MOST = 1e-6, 0.9  # Of the noise of a tag
 STEPS = np.arange(-8, 8.1, 0.5)  # Log odds between which it is counted how many planted mistakes would lie
 CASES_OF_STEP = 5.0  # Pairs with which the curve expected counts in each step
 RARE, CASES_OF_RARE = 10, 20.0  # Images of a rare tag, and pairs with which the curve of all tags counts for these
+DOUBT = 1.5  # Deviation of how far the log odds are off, before people have answered
 SUREST = 0.98  # Of a chance: nothing is certain
 SPREAD = 1.96  # Deviations from the middle to the ends of an interval of 95 %
 TINY = 1e-9
@@ -65,14 +66,14 @@ class Noise(NamedTuple):
     missing: Doubles  # The share of the images with the tag to which it was not given
     n_wrong: float  # Given tags from which the first is known
 
-    def wrong_odds(self, q: Doubles, tags: Any = slice(None)) -> Doubles:
+    def wrong_odds(self, q: Doubles) -> Doubles:
         """Return the log odds that given tags are wrong, by the chances q that they were given."""
-        odds: Doubles = np.log(self.untrue[tags]) - np.log(np.maximum(q, TINY))
+        odds: Doubles = np.log(self.untrue) - _log_odds(q)
         return odds
 
-    def missing_odds(self, q: Doubles, tags: Any = slice(None)) -> Doubles:
+    def missing_odds(self, q: Doubles) -> Doubles:
         """Return the log odds that tags that were not given are missing."""
-        odds: Doubles = _log_odds(self.missing[tags]) + _log_odds(q)
+        odds: Doubles = _log_odds(self.missing) + _log_odds(q)
         return odds
 
 
@@ -88,6 +89,7 @@ class Curve:
 
     def __init__(self) -> None:
         self._expected, self._observed = np.zeros((2, 2, STEPS.size + 1))  # rare or not, step
+        self._shift = 0.0
 
     def add(self, odds: Doubles, rare: Any, planted: Doubles, entries: NDArray[np.bool_]) -> None:
         """Count a block: mistakes planted where there is no entry, and the entries, of shape (n_rows, n_tags)."""
@@ -108,11 +110,19 @@ class Curve:
         self._chances = np.stack([common, rare])
         return self
 
+    def learn(self, odds: Doubles, rare: NDArray[np.bool_], mistaken: NDArray[np.bool_]) -> None:
+        """Move all log odds by what people answered, whether pairs are mistakes: logistic regression of a constant."""
+        known = _log_odds(self.chances(odds, rare)[0])
+        for _ in range(30):  # Newton: far fewer do
+            p = _chance(known + self._shift)
+            slope = (mistaken - p).sum() - self._shift / DOUBT**2
+            self._shift += slope / ((p * (1 - p)).sum() + 1 / DOUBT**2)
+
     def chances(self, odds: Doubles, rare: NDArray[np.bool_]) -> tuple[Doubles, Doubles]:
         """Return the chances of pairs, and the variances of their log odds."""
         found = np.where(rare, *(np.interp(odds, self._middles, chances) for chances in self._chances[::-1]))
         weights = self._weights[rare.astype(int), np.searchsorted(STEPS, odds)]
-        return found, 1 / weights
+        return _chance(_log_odds(found) + self._shift), 1 / weights
 
     @staticmethod
     def _rising(expected: Doubles, observed: Doubles, usual: Doubles, cases: float) -> Doubles:
@@ -219,7 +229,15 @@ class Evidence:
 
 
 def find_mistakes(
-    chances: Any, given: Any, folds: Any, *, settled: Any = None, tags: Any = None, limit: int = 1000, seed: int = 0
+    chances: Any,
+    given: Any,
+    folds: Any,
+    *,
+    settled: Any = None,
+    answers: Any = None,
+    tags: Any = None,
+    limit: int = 1000,
+    seed: int = 0,
 ) -> Mistakes:
     """Return the given tags that are most probably wrong, and the tags that are most probably missing.
 
@@ -233,6 +251,9 @@ def find_mistakes(
         From 0; images of one fold were held out together.
     settled : CSR or array, shape (n_images, n_tags), optional
         Not 0 where a person has said whether the image has the tag: these pairs are not listed.
+    answers : pair of CSR, shape (n_images, n_tags), optional
+        What people answered of tags that were given, and of tags that were not: above 0 for a mistake, below 0 for
+        none. All chances of a kind move by it.
     tags : sequence of int, optional
         List pairs of these tags only.
     limit : int
@@ -261,15 +282,22 @@ def find_mistakes(
     if tags is not None:
         listed &= np.isin(np.arange(given.shape[1]), tags)
     wrong, missing = _Best(limit), _Best(limit)
+    said: tuple[list[Any], list[Any]] = [], []
     for rows, q, has in evidence.blocks():
+        for answer, odds_of, kept in zip(answers or (), (noise.wrong_odds, noise.missing_odds), said, strict=False):
+            pairs = answer[rows].tocoo()
+            kept.append((odds_of(q)[pairs.row, pairs.col], rare[pairs.col], pairs.data > 0))
         free = np.ones_like(has) if skip is None else skip[rows].toarray() == 0
         free &= listed
         wrong.add(rows.start, noise.wrong_odds(q), has & free)
         missing.add(rows.start, noise.missing_odds(q), ~has & free)
     found = []
-    for best, curve in zip((wrong, missing), curves, strict=True):
+    for best, curve, kept in zip((wrong, missing), curves, said, strict=True):
         images, columns, odds = best.pairs()
-        chance, variance = curve.fit().chances(odds, rare[columns])
+        curve.fit()
+        if kept:
+            curve.learn(*map(np.concatenate, zip(*kept, strict=True)))
+        chance, variance = curve.chances(odds, rare[columns])
         variance += 1 / (noise.n_wrong + 1) + 1 / (evidence.counts[columns] + 1)
         ends = (_chance(_log_odds(chance) + sign * SPREAD * np.sqrt(variance)) for sign in (-1, 1))
         found.append(Pairs(images, columns, chance, *ends))
@@ -331,7 +359,7 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
         usual = EXPECTED * evidence.given.nnz / max(share @ n_absent, TINY)
         scale = (n_wrong + EXPECTED_WRONG) / (share @ absent_low + EXPECTED_WRONG / usual)
         mean = scale * share * absent_low + TINY
-        if (likely := given_low @ np.log(mean) - mean.sum()) > best + TINY:
+        if (likely := given_low @ np.log(mean) - mean.sum() + FAVOURED * power) > best:
             best, untrue = likely, np.clip(scale * share, TINY, MOST)
     return Noise(untrue, _shrunk(above_absent, n_above, groups_of(evidence.counts)), n_wrong)
 
