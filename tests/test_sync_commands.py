@@ -13,6 +13,7 @@ from collections import Counter
 from datetime import datetime
 
 import pytest
+from starlette.testclient import TestClient
 
 from command_line import visterm
 from fakes import served
@@ -25,6 +26,7 @@ from visterm.connectors.push import Change, Pushed
 from visterm.connectors.sync import Round
 from visterm.core.errors import ServiceError, UserError
 from visterm.core.web_client import Patience, Waiting, ask
+from visterm.web.app import create_app
 
 FIT = "--encoder visterms --encoder-set codebook=12 --encoder-set scales=(1.0,) --encoder-set max_side=32 --model ridge"
 
@@ -84,6 +86,26 @@ def test_a_dry_run_a_round_and_undo(calm):
         assert json.loads(lines[-1]) == counts
         assert {tuple(json.loads(line)) for line in lines[:-1]} == {("photo", "name", "tag", "change")}
     assert fake.state() == before
+
+
+def test_hits_have_the_photo_s_name_and_address_in_the_other_program(calm):
+    fake, folder = calm
+    photo, name = next((photo, each.name) for photo, each in fake.photos.items() if each.name == "p004.jpg")
+    address = f"{fake.url}/photos/{photo}"
+    for words in ("red", "--tag red"):
+        lines = visterm(f"search catalogue {words} -k 0", folder)[1].splitlines()
+        assert any(line.endswith(f"{name}  {address}") for line in lines), lines
+        hits = [json.loads(line) for line in visterm(f"search catalogue {words} -k 0 --json", folder)[1].splitlines()]
+        assert [hit["image"] for hit in hits if hit["link"] == address] == [name]
+    image_id = next(hit["id"] for hit in hits if hit["link"] == address)
+    with TestClient(create_app(folder / "catalogue", n_jobs=1), base_url="http://127.0.0.1:8080") as client:
+        found = client.get("/api/v1/search?tag=red&limit=200").json()["hits"]
+        assert [hit["image"] for hit in found if hit["link"] == address] == [name]
+        assert client.get(f"/api/v1/images/{image_id}").json()["image"]["link"] == address
+        page = client.get(f"/image/{image_id}").text
+    assert f'<a href="{address}">' in page
+    assert name in page
+    assert "previews" not in page
 
 
 def test_a_dry_run_lists_a_line_per_tag_and_each_photo_if_asked(calm):
