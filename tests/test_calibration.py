@@ -384,7 +384,8 @@ def test_no_image_that_may_be_among_the_best_is_passed_over(together, certain):
         tags = np.arange(len(signs))
         logs = calibration.log_confidences(scores, tags, signs, sure)
         for k in (1, 50, 1200):
-            kept = calibration.contenders(scores, tags, signs, k, sure)
+            places = None if sure is None else {word: np.flatnonzero(sure[:, word]) for word in range(sure.shape[1])}
+            kept = calibration.contenders(scores, tags, signs, k, places)
             best = np.flatnonzero(logs >= np.sort(logs)[-k])
             assert np.isin(best, kept).all()
     few = calibration.contenders(scores, tags, signs, 50, None)

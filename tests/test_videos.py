@@ -264,6 +264,30 @@ def test_people_say_what_a_video_shows_as_of_photos(catalogue):
     assert (first.id, first.source) == (film, "person")
 
 
+def test_words_by_hand_and_words_by_frames_of_a_video_count_together(catalogue):
+    film, plain = id_of(catalogue, "film.mp4"), id_of(catalogue, "-i grey.webm")
+    catalogue.give(film, ["Party"])
+    catalogue.judge(plain, "party", 1)
+    assert [(hit.id, hit.source) for hit in catalogue.search("party", 0).hits] == [
+        (film, "person"),
+        (plain, "accepted"),
+    ]
+    for k in (1, 2, 0):  # the new word says which videos lead, the learned one at which moment
+        hits = catalogue.search("party blue", k).hits
+        assert [(hit.id, hit.at) for hit in hits[:2]] == [(film, 12.0), (plain, hits[k - 1].at)][: k or 2]
+    assert film not in [hit.id for hit in catalogue.search("red -party", 0).hits]
+    assert [hit.id for hit in catalogue.browse(Filter(tags=("PARTY",)), 0).hits] == sorted([film, plain])
+    assert film not in [hit.id for hit in catalogue.search("red", 0, among=Filter(without=("party",))).hits]
+    catalogue.judge(plain, "grey", -1)
+    assert plain not in [hit.id for hit in catalogue.search("grey", 0).hits]
+    before = [hit.id for hit in catalogue.search("blue -grey", 0, combine="sum").hits]
+    now = [hit.id for hit in catalogue.search("blue -grey", 0, combine="sum").hits]
+    assert now.index(plain) <= before.index(plain)
+    catalogue.give(film, ["grey"])
+    assert film not in [hit.id for hit in catalogue.search("blue -grey", 0).hits]
+    assert hit_of(catalogue, "grey").source == "person"
+
+
 def test_learning_takes_the_frame_that_shows_the_tag(run, tmp_path):
     catalogue = Catalogue.create(tmp_path / "catalogue", Tagger.load(run, n_jobs=1))
     tags = draw_photos(tmp_path / "photos", 24)

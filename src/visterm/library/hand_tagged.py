@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,14 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.tag_tree import TagTree
 
 if TYPE_CHECKING:
+    from visterm.models.confidence.calibration import Calibration
     from visterm.store.searched import Said, Searched, SearchedRows
+    from visterm.tagging.tagger import Tagger
 
 Ids = NDArray[np.int64]
+
+FEW = 200
+"""Rejected images up to which a search finds that many more, and drops them: quicker than a choice of all others."""
 
 GIVEN, ACCEPTED = "person", "accepted"  # Where all the words of a hit come from, as it stands in JSON
 
@@ -31,22 +37,24 @@ class HandTagged(NamedTuple):
     n_given: Ids  # how many of these were given, and not only accepted
     n_new: Ids  # how many of these no run has learned yet
     left_out: Ids  # photos of which a person rejected a word, or that have a `-word` by hand; in order
+    is_sure: NDArray[np.bool_]
+    """Of which words with scores people said what the search asks for, (n, n_words); those outside of the vocabulary
+    are the last."""
     sure: dict[int, Ids]
-    """By its place among the words with scores, those outside of the vocabulary last: the photos, in order, that have a
-    word by hand, or of a `-word` those of which it was rejected."""
+    """By the place of such a word: the photos, in order, that have it by hand, or of a `-word` those of which it was
+    rejected."""
     n_searched: int  # words without a `-`
+    leads: NDArray[np.bool_]
+    """Which of the photos come before all that nobody tagged: those with all the words, or with a new one."""
 
-    @property
-    def leads(self) -> NDArray[np.bool_]:
-        """Which of the photos come before all that nobody tagged: those with all the words, or with a new one."""
-        found: NDArray[np.bool_] = (self.n_new > 0) | (self.n_words == max(self.n_searched, 1))
-        return found
-
-    def some(self, here: NDArray[Any]) -> HandTagged:
-        """Return what was said of some of the photos, by places or a mask."""
+    def some(self, here: NDArray[np.bool_]) -> HandTagged:
+        """Return what was said of some of the photos."""
+        if here.all():
+            return self
         return self._replace(
-            ids=self.ids[here], n_words=self.n_words[here], n_given=self.n_given[here], n_new=self.n_new[here]
-        )
+            ids=self.ids[here], n_words=self.n_words[here], n_given=self.n_given[here], n_new=self.n_new[here],
+            is_sure=self.is_sure[here], leads=self.leads[here],
+        )  # fmt: skip
 
     def among(self, ids: Ids) -> HandTagged:
         """Return what was said of those photos that are among some images, which are in order."""
@@ -72,17 +80,18 @@ class HandTagged(NamedTuple):
         Ranking, list of str or None
             And beside each image "person" or "accepted" if it has all the words by hand, else None.
         """
+        if len(self.ids) == 0:
+            found = Ranking(found.ids[:, : k or None], found.scores[:, : k or None])
+            return found, [None] * found.ids.shape[1]
         others = np.flatnonzero(places_of(found.ids[0], self.ids) < 0)[: k or None]
         ids, ranked = found.ids[0, others], found.scores[0, others]
-        leads = self.leads
-        if not leads.all():
-            ids, ranked = np.concatenate([self.ids[~leads], ids]), np.concatenate([scores[~leads], ranked])
-            order = np.lexsort((ids, -ranked))
+        first = np.flatnonzero(self.leads)
+        if len(first) < len(self.ids):
+            ids, ranked = np.concatenate([self.ids[~self.leads], ids]), np.concatenate([scores[~self.leads], ranked])
+            order = _best((ranked, -ids), k)
             ids, ranked = ids[order], ranked[order]
-        first = np.flatnonzero(leads)
-        has_all = self.n_words[first] == self.n_searched
-        n_given = np.where(has_all, self.n_given[first] + 1, 0)
-        best = np.lexsort((self.ids[first], -own[first], -scores[first], -n_given, -self.n_new[first]))[: k or None]
+        n_given = np.where(self.n_words[first] == self.n_searched, self.n_given[first] + 1, 0)
+        best = _best((self.n_new[first], n_given, scores[first], own[first], -self.ids[first]), k)
         ids = np.concatenate([self.ids[first[best]], ids])[: k or None]
         ranked = np.concatenate([scores[first[best]], ranked])[: k or None]
         sources = [None if n == 0 else GIVEN if n > self.n_searched else ACCEPTED for n in n_given[best].tolist()]
@@ -99,12 +108,19 @@ class HandTagged(NamedTuple):
         if not self.sure:
             return None
         found = np.zeros((len(ids), n_words), np.bool_)
+        for word, places in self.certain_places(ids).items():
+            found[places, word] = True
+        return found
+
+    def certain_places(self, ids: Ids) -> dict[int, Ids]:
+        """Return where among images, which are in order, those are of which a word is certain, by its place."""
+        found = {}
         for word, photos in self.sure.items():
             if len(ids) < len(photos):
-                found[:, word] = places_of(ids, photos) >= 0
+                found[word] = np.flatnonzero(places_of(ids, photos) >= 0)
             else:
                 places = places_of(photos, ids)
-                found[places[places >= 0], word] = True
+                found[word] = places[places >= 0]
         return found
 
 
@@ -124,25 +140,39 @@ def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query, tree: 
     said = _said(searched, vocabulary, [tag for tag, _ in words[:n_scored]], tree)
     if n_scored < len(words):
         said += _said(searched, vocabulary, [tag for tag, _ in words[n_scored:]], tree, of_files=True)
-    nothing = np.empty(0, np.int64)
-    left_out, given, tagged, new, sure = [nothing], [nothing], [nothing], [nothing], {}
-    for place, ((_, weight), of_word) in enumerate(zip(words, said, strict=True)):
-        has = union(of_word.given, of_word.accepted)
-        left_out.append(of_word.rejected if weight > 0 else has)
-        if weight > 0:
-            given.append(of_word.given)
-            tagged.append(has)
-            if place >= n_scored:
-                new.append(has)
-        if place < n_scored and len(meant := has if weight > 0 else of_word.rejected):
-            sure[place] = meant
-    out, ids = union(*left_out), union(*tagged, *sure.values())
+    n_searched = sum(weight > 0 for _, weight in words)
+    if not any(map(len, chain.from_iterable(said))):
+        return nothing_said(n_scored, n_searched)
+    meant = [of_word.has if weight > 0 else of_word.rejected for (_, weight), of_word in zip(words, said, strict=True)]
+    sure = {place: photos for place, photos in enumerate(meant[:n_scored]) if len(photos)}
+    wanted = np.array([weight > 0 for _, weight in words])
+    out = union(
+        *(of_word.rejected if positive else of_word.has for positive, of_word in zip(wanted, said, strict=True))
+    )
+    ids = union(
+        *sure.values(),
+        *(photos for photos, positive in zip(meant[n_scored:], wanted[n_scored:], strict=True) if positive),
+    )
     if len(out) and len(ids):
         ids = ids[places_of(ids, out) < 0]
-    n_words, n_given, n_new = (
-        np.sum([places_of(ids, of_word) >= 0 for of_word in part], axis=0) for part in (tagged, given, new)
-    )
-    return HandTagged(ids, n_words, n_given, n_new, out, sure, sum(weight > 0 for _, weight in words))
+    there = np.zeros((len(ids), len(words)), np.bool_)
+    for place, photos in enumerate(meant):
+        if place < n_scored or wanted[place]:
+            there[:, place] = photos is ids or places_of(ids, photos) >= 0
+    n_words, n_given = there[:, wanted].sum(axis=1), np.zeros(len(ids), np.int64)
+    full = np.flatnonzero(n_words == n_searched)
+    for of_word in (said[at] for at in np.flatnonzero(wanted).tolist()) if n_searched and len(full) else ():
+        n_given[full] += places_of(ids[full], of_word.given) >= 0
+    n_new = there[:, n_scored:].sum(axis=1)
+    leads = (n_new > 0) | (n_words == max(n_searched, 1))
+    return HandTagged(ids, n_words, n_given, n_new, out, there[:, :n_scored], sure, n_searched, leads)
+
+
+def nothing_said(n_scored: int, n_searched: int) -> HandTagged:
+    """Return that nobody said anything of the words of a search: of those with scores, and of those without a `-`."""
+    nothing = np.empty(0, np.int64)
+    no_words, no_lead = np.empty((0, n_scored), np.bool_), np.empty(0, np.bool_)
+    return HandTagged(nothing, nothing, nothing, nothing, nothing, no_words, {}, n_searched, no_lead)
 
 
 def _said(
@@ -161,54 +191,114 @@ def _said(
             [keys([tag, *tree.below(tag)]), *(keys([each]) for each in (tag, *tree.above(tag)))], of_files=of_files
         )
         rejected = reduce(np.union1d, [said.rejected for said in lacks])
-        has_by_hand = np.union1d(has.given, has.accepted)
-        found.append(has._replace(rejected=np.setdiff1d(rejected, has_by_hand, assume_unique=True)))
+        found.append(has._replace(rejected=np.setdiff1d(rejected, has.has, assume_unique=True)))
     return found
 
 
-def products_of(
-    rows: SearchedRows, word_rows: Matrix, ids: Ids | None, hand: HandTagged
-) -> tuple[Ids, NDArray[np.float32], NDArray[np.bool_] | None]:
-    """Return the images that are ranked, their products with words, and which words they have for certain."""
+def best_by_sum(rows: SearchedRows, q: Matrix, k: int, ids: Ids | None, left_out: Ids) -> Ranking:
+    """Rank images (None: all) but for some by the sum of weight times score."""
+    if len(left_out) == 0:
+        return rows.search(q, k, among=ids)
+    for n in [2 * k, k + len(left_out)][: 1 + (len(left_out) <= FEW)] if k else ():  # few are among the best, mostly
+        found = rows.search(q, n, among=ids)
+        kept = np.flatnonzero(places_of(found.ids[0], left_out) < 0)
+        if len(kept) >= k or found.ids.shape[1] < n or n == k + len(left_out):
+            return Ranking(found.ids[:, kept], found.scores[:, kept])
+    return rows.search(q, k, among=without(ids, left_out, rows))
+
+
+def without(ids: Ids | None, left_out: Ids, rows: SearchedRows) -> Ids:
+    """Return images (None: all) but for some."""
     there = rows.ids if ids is None else ids
-    products, certain = rows.products(word_rows, ids), hand.certain(there, word_rows.shape[0])
-    if len(hand.left_out) == 0:
-        return there, products, certain
-    kept = np.ones(len(there), np.bool_)
-    places = places_of(hand.left_out, there)
-    kept[places[places >= 0]] = False
-    return there[kept], products[kept], None if certain is None else certain[kept]
+    return there if len(left_out) == 0 else np.setdiff1d(there, left_out, assume_unique=True)
 
 
-def gained(rows: SearchedRows, query: Query, word_rows: Matrix, hand: HandTagged) -> NDArray[np.float32]:
-    """Return what is added to the sums of photos, (n,), for the words of which a person said what is asked for.
+class WordScores:
+    """The scores of some images for each word of a search: read from their rows at once, for all that asks for them.
 
-    Each counts as much as in the photo where it counts most.
+    `ids`, (n,), are in order. `values` are (n, n_words); words outside of the vocabulary are the last.
     """
-    weights, parts = query.weights.data, word_rows
-    if query.outside is not None:
-        dense = word_rows.toarray() if isinstance(word_rows, sp.csr_array) else word_rows
-        weights, parts = np.concatenate([weights, query.outside.weights]), np.vstack([dense, query.outside.rows])
-    found = np.zeros(len(hand.ids), np.float32)
-    for word, photos in hand.sure.items():
-        places = places_of(photos, hand.ids)
-        places = places[places >= 0]
-        if len(places):
-            row = parts[[word]] if weights[word] > 0 else -parts[[word]]
-            lacking = rows.highest(row)[0] - rows.products(row, hand.ids[places])[:, 0]
-            found[places] += abs(weights[word]) * np.maximum(lacking, 0)
-    return found
+
+    def __init__(self, rows: SearchedRows, query: Query, word_rows: Matrix, ids: Ids) -> None:
+        self._rows, self._weights, self._tags = rows, query.weights.data, query.weights.indices
+        if query.outside is not None:
+            dense = word_rows.toarray() if isinstance(word_rows, sp.csr_array) else word_rows
+            word_rows = np.vstack([dense, query.outside.rows])
+            self._weights = np.concatenate([self._weights, query.outside.weights])
+        self._word_rows, self.ids = word_rows, ids
+        self.values = rows.products(word_rows, ids) if len(ids) else np.empty((0, len(self._weights)), np.float32)
+
+    def sums(self, hand: HandTagged) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return Σ weight · score of the photos of which people said something, (n,), and what they are ranked by.
+
+        That is the same for those that lead. In that of others, words of which a person said what is asked for count as
+        much as in the photos where they count most.
+        """
+        scores = self.values[places_of(hand.ids, self.ids)]
+        own: NDArray[np.float32] = scores @ self._weights
+        if hand.leads.all():
+            return own, own
+        some = np.flatnonzero(hand.is_sure.any(axis=0))
+        signs, parts = np.sign(self._weights[some]), self._word_rows[some]
+        highest = self._rows.highest(sp.diags_array(signs) @ parts if sp.issparse(parts) else signs[:, None] * parts)
+        lacking = np.maximum(highest - signs * scores[:, some], 0) * np.abs(self._weights[some])
+        return own, np.where(hand.leads, own, own + np.where(hand.is_sure[:, some], lacking, 0).sum(axis=1))
+
+    def chances(self, tagger: Tagger, ids: Ids, hand: HandTagged) -> NDArray[np.float64]:
+        """Return the chance of each of some images, in any order, that it is what is searched for."""
+        assert tagger.calibration is not None
+        order = np.argsort(ids)
+        in_order = ids[order]
+        odds = tagger.word_odds(
+            self.values[places_of(in_order, self.ids)], self._tags, partial(self._rows.products, ids=in_order)
+        )
+        found = np.empty(len(ids))
+        found[order] = np.exp(
+            tagger.calibration.log_of_odds(odds, self._weights, hand.certain(in_order, len(self._tags)))
+        )
+        return found
+
+
+def ranked_places(
+    calibration: Calibration, products: NDArray[np.float32], query: Query, hand: HandTagged, ids: Ids, k: int
+) -> Ids:
+    """Return the places of all images that may be among the k most likely ones, and of those tagged by hand."""
+    certain = hand.certain_places(ids)
+    kept = calibration.contenders(products, query.weights.indices, query.weights.data, k + len(hand.left_out), certain)
+    return union(kept, places_of(hand.ids, ids))
+
+
+def _best(keys: Sequence[NDArray[Any]], k: int) -> Ids:
+    """Return the places of the k largest (0: all), in order: by the first key, of equal ones by the next, and so on."""
+    sure: list[Ids] = []
+    tied, left = np.arange(len(keys[0])), k or len(keys[0])
+    for key in keys:
+        if len(tied) <= left:
+            break
+        values = key[tied]
+        least = np.partition(values, len(tied) - left)[len(tied) - left]
+        sure.append(tied[values > least])
+        left -= len(sure[-1])
+        tied = tied[values == least]
+    some = np.concatenate([*sure, tied]) if sure else tied
+    return some[np.lexsort([-key[some] for key in reversed(keys)])][: k or None]
 
 
 def union(*parts: Ids) -> Ids:
     """Return the ids that are in any of some parts, in order, where those of each are in order and unlike."""
     there = [part for part in parts if len(part)]
-    return there[0] if len(there) == 1 else np.unique(np.concatenate([np.empty(0, np.int64), *there]))
+    if len(there) < 2:
+        return there[0] if there else np.empty(0, np.int64)
+    ids = np.sort(np.concatenate(there), kind="stable")  # which merges; `np.unique` would hash them
+    found: Ids = ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
+    return found
 
 
 def places_of(requested: Ids, ids: Ids) -> Ids:
     """Return where images are among others, which are in order; -1 of those that are not there."""
     if len(ids) == 0:
         return np.full(len(requested), -1, np.int64)
+    if ids[-1] - ids[0] == len(ids) - 1:  # one after the other
+        return np.where((requested >= ids[0]) & (requested <= ids[-1]), requested - ids[0], -1)
     places = np.minimum(np.searchsorted(ids, requested), len(ids) - 1)
     return np.where(ids[places] == requested, places, -1)

@@ -23,7 +23,7 @@ from visterm.data.frames import Framed, first_of, pictures
 from visterm.kernels.topk import top_k
 from visterm.library.expansion import Group, expand
 from visterm.library.feedback import as_known
-from visterm.library.hand_tagged import HandTagged, gained, hand_tagged, places_of, products_of, union
+from visterm.library.hand_tagged import WordScores, best_by_sum, hand_tagged, places_of, ranked_places, union, without
 from visterm.library.like import ImageLike, ranked_by_likeness
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int64]
 
-FEW = 200
-"""Rejected images up to which a search finds that many more, and drops them: quicker than a choice of all others."""
 BEST = 200  # Images without confidences that are listed in another order than by how well they match
 MOST_SORTED = 5000  # Images with confidences that are sorted
 
@@ -125,7 +123,8 @@ class Searchable:
         What a person said counts at once. Photos that have all the words by hand come first: those to which all were
         given, then those where some were accepted, each by score. The others follow by score; a word that a person
         gave or accepted counts in them as certain, and so does a `-word` that a person rejected: its chance is 1, and
-        in a sum it counts as much as in the photo where it counts most. Photos of which a word was rejected, or that
+        in a sum it counts as much as in the photos where it counts most (of some thousand, evenly spaced).
+        Photos of which a word was rejected, or that
         have a `-word` by hand, are left out. A tag that no run has learned yet has no score: photos that have it come
         before those that have it not, and if all words (but for `-word`) are such, only photos with one are found.
 
@@ -204,24 +203,28 @@ class Searchable:
             uncertain = limited or bool((query.weights.data < 0).any())
             combine = CONFIDENCE if uncertain and calibration is not None else "sum"
         if not learned:  # tags that the run does not know: without scores
-            there = _without(ids, hand.left_out, rows)
+            there = without(ids, hand.left_out, rows)
             found, own = Ranking(there[None, :], np.zeros((1, len(there)), np.float32)), np.zeros(len(hand.ids))
             scores, calibration, n_likely = own, None, len(there)
         elif combine == "sum":
             if enough := 0 < k <= np.count_nonzero(hand.leads):
                 hand = hand.some(hand.leads)
-            found = _NOTHING if enough else _by_sum(rows, q, k, ids, hand.left_out)
-            own = rows.products(q, hand.ids)[:, 0] if len(hand.ids) else np.empty(0)
-            scores = own if hand.leads.all() else own + gained(rows, query, word_rows, hand)
+            found = _NOTHING if enough else best_by_sum(rows, q, k, ids, hand.left_out)
+            others = () if calibration is None else (np.sort(found.ids[0]),)  # those whose chances are asked for
+            word_scores = WordScores(rows, query, word_rows, union(hand.ids, *others))
+            own, scores = word_scores.sums(hand)
         else:
-            ids, products, certain = products_of(rows, word_rows, ids, hand)
+            products, ids = rows.products(word_rows, ids), rows.ids if ids is None else ids
             hand = hand.some(hand.leads)  # the others are ranked as all are
+            alone = tagger.tree is None or not tagger.tree.has_under(meant[0])
+            if combine == CONFIDENCE and calibration is not None and k and not limited and alone:
+                kept = ranked_places(calibration, products, query, hand, ids, k)  # the others need no confidences
+                ids, products = ids[kept], products[kept]
+            if len(hand.left_out):
+                stays = places_of(ids, hand.left_out) < 0
+                ids, products = ids[stays], products[stays]
+            certain = hand.certain(ids, len(meant[0]))
             if combine == CONFIDENCE and calibration is not None:
-                alone = tagger.tree is None or not tagger.tree.has_under(meant[0])
-                if k and not limited and alone:  # the others need no confidences
-                    kept = calibration.contenders(products, *meant, k, certain)
-                    kept = union(kept, places_of(hand.ids, ids))
-                    ids, products, certain = ids[kept], products[kept], None if certain is None else certain[kept]
                 odds = tagger.word_odds(
                     products, meant[0], partial(rows.products, ids=None if ids is rows.ids else ids)
                 )
@@ -234,11 +237,12 @@ class Searchable:
                 logs = (part_signs(query.weights.data[None, :]) @ log_probabilities(products).T)[0]
                 found = _best(ids, logs, check_k(k, len(logs)))
             scores = logs[np.searchsorted(ids, hand.ids)]
-            own = rows.products(q, hand.ids)[:, 0] if len(hand.ids) else scores
+            word_scores = WordScores(rows, query, word_rows, union(hand.ids, np.sort(found.ids[0])))
+            own = word_scores.sums(hand)[0]
         found, sources = hand.rank(found, scores, own, k)
         chances = None
         if calibration is not None:
-            chances = self._chances(calibration, found.ids[0], rows, word_rows, query, hand)
+            chances = word_scores.chances(tagger, found.ids[0], hand)
             if n_new:
                 chances[~np.isin(found.ids[0], hand.ids[hand.n_new == n_new])] = np.nan
         if n_likely is not None and limited:
@@ -372,16 +376,6 @@ class Searchable:
             for one, score, chance, source in zip(places, scores, likely, sources or [None] * len(scores), strict=True)
         ]
 
-    def _chances(
-        self, calibration: Calibration, ids: Ids, rows: SearchedRows, word_rows: Matrix, query: Query, hand: HandTagged
-    ) -> NDArray[np.float64]:
-        """Return the chance of each of some images, in any order, that it is what is searched for."""
-        in_order, back = np.unique(ids, return_inverse=True)
-        products, certain = rows.products(word_rows, in_order), hand.certain(in_order, query.weights.nnz)
-        odds = self.tagger.word_odds(products, query.weights.indices, partial(rows.products, ids=in_order))
-        chances: NDArray[np.float64] = np.exp(calibration.log_of_odds(odds, query.weights.data, certain))[back]
-        return chances
-
     def _passing(self, among: Filter, rows: SearchedRows) -> Ids:
         """Return the images with a row that pass a filter."""
         found, there = self.ids(among), rows.ids
@@ -446,21 +440,6 @@ def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calib
 
 
 _NOTHING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
-
-
-def _by_sum(rows: SearchedRows, q: Matrix, k: int, ids: Ids | None, left_out: Ids) -> Ranking:
-    """Rank images by the sum of weight times score."""
-    if k == 0 or len(left_out) > FEW:
-        return rows.search(q, k, among=_without(ids, left_out, rows) if len(left_out) else ids)
-    found = rows.search(q, k + len(left_out), among=ids)
-    kept = np.flatnonzero(~np.isin(found.ids[0], left_out))
-    return Ranking(found.ids[:, kept], found.scores[:, kept])
-
-
-def _without(ids: Ids | None, rejected: Ids, rows: SearchedRows) -> Ids:
-    """Return images (None: all) but for rejected ones."""
-    there = rows.ids if ids is None else ids
-    return there if len(rejected) == 0 else np.setdiff1d(there, rejected, assume_unique=True)
 
 
 def _chosen(found: Ranking, places: NDArray[Any]) -> Ranking:

@@ -29,6 +29,7 @@ PASSED_OVER = 200
 """Hidden rows up to which a search finds that many more, and drops them; with more it reads the others one by one."""
 
 SELECTIVE = 16  # If one id in this many is requested, or more, a table of all ids is quicker than looking each one up
+SAMPLED = 4096  # Rows that `CurrentRows.highest` looks at
 BLOCK_BYTES = 2**24  # Scores held at a time, of some queries and some sparse rows
 
 
@@ -45,7 +46,6 @@ class CurrentRows:
     width: int | None  # None where there are no rows
     frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     """Ids of frames after the first, and of their videos, in the order of the videos; shape (n, 2)."""
-    _highest: dict[bytes, np.float32] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids) if len(self.frames) else sum(map(len, self.parts))
@@ -152,16 +152,31 @@ class CurrentRows:
         return found[back]
 
     def highest(self, q: Any) -> NDArray[np.float32]:
-        """Return the largest product that any row has with each of some query rows, shape (n_queries,).
+        """Return the largest product of any row with each of some query rows, shape (n_queries,); -inf without rows.
 
-        It is found as a search finds the best row, and remembered by the query. -inf where there are no rows.
+        Of more than `SAMPLED` rows it is that of about so many, evenly spaced: a search has no time to look at all.
         """
         Q = as_rows(q, "q", self.width, or_one=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
-        for query in queries:
-            if (key := query.tobytes()) not in self._highest:
-                self._highest[key] = self._search_rows(query[None, :], 1, None).scores.max(initial=-np.inf)
-        return np.array([self._highest[query.tobytes()] for query in queries], np.float32)
+        return np.array([self._highest_of(row) for row in queries], np.float32)
+
+    def _highest_of(self, row: NDArray[np.float32]) -> float:
+        """Return the largest product with one query row; it is remembered, as searches name the same words again."""
+        key, known = row.tobytes(), self._known_highest
+        if key not in known:
+            if len(known) * row.nbytes > BLOCK_BYTES:
+                known.clear()
+            known[key] = float((self._sample @ row).max(initial=-np.inf))
+        return known[key]
+
+    @cached_property
+    def _known_highest(self) -> dict[bytes, float]:
+        return {}
+
+    @cached_property
+    def _sample(self) -> Matrix:
+        """Some rows, evenly spaced."""
+        return self.rows(self.row_ids[:: -(-len(self.row_ids) // SAMPLED) or 1])
 
     def row_products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
         """Return the products of rows (None: of all, in order) with query rows, those of frames apart."""
@@ -173,9 +188,7 @@ class CurrentRows:
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
             return self.parts[0].products(queries)  # all rows where they lie, without a copy
-        requested, back = (
-            (self.row_ids, None) if ids is None else np.unique(np.asarray(ids, np.int64), return_inverse=True)
-        )
+        requested, back = (self.row_ids, None) if ids is None else _in_order(ids)
         found = np.empty((len(requested), len(queries)), np.float32)
         for part, places, at in self._placed(requested):
             found[at] = part.products(queries, places)
@@ -183,13 +196,13 @@ class CurrentRows:
 
     def rows(self, ids: Any) -> Matrix:
         """Return the rows of images, in the order of their ids; of a video that of its first frame."""
-        requested, back = np.unique(np.asarray(ids, np.int64).ravel(), return_inverse=True)
+        requested, back = _in_order(ids)
         placed = self._placed(requested)
         if not placed:
             return np.empty((0, self.width or 0), np.float32)
         stack = stack_rows([part.take(places) for part, places, _ in placed])
         order = np.argsort(np.concatenate([at for _, _, at in placed]))
-        return stack[order[back]]
+        return stack[order if back is None else order[back]]
 
     def _placed(self, requested: NDArray[np.int64]) -> list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]]:
         """Return, part by part, the places of images there, and which of those requested they are."""
@@ -358,6 +371,14 @@ class ArrayPart(Part):
             found, best = top_k(np.ascontiguousarray((block @ Q.T).T), min(k, block.shape[0]))
             parts.append(Ranking(numbers[found], best))
         return merged(parts, k)
+
+
+def _in_order(ids: Any) -> tuple[NDArray[np.int64], NDArray[np.intp] | None]:
+    """Return ids ascending, each once, and the places of the given ones among them; None where they are so already."""
+    requested = np.asarray(ids, np.int64).ravel()
+    if (requested[1:] > requested[:-1]).all():
+        return requested, None
+    return np.unique(requested, return_inverse=True)
 
 
 def _at(found: Ranking, order: NDArray[np.int64]) -> Ranking:

@@ -42,7 +42,8 @@ def said_by(given: str) -> str:
     """Return the statement for what people said of a tag, with a condition on how a tag `g` was given."""
     return (
         f"SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g {given} "
-        f"tag_id IN {MEANT} AND {NOT_REJECTED} UNION ALL "
+        f"tag_id IN {MEANT} AND (image_id, tag_id) NOT IN "
+        f"(SELECT image_id, tag_id FROM verdicts WHERE tag_id IN {MEANT} AND verdict = -1) UNION ALL "
         f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 AND "
         f"NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
         ") GROUP BY kind"
@@ -55,10 +56,10 @@ SAID_OR_IN_FILES = said_by("INDEXED BY given_by_tag WHERE")  # Tags of files cou
 
 
 class Said(NamedTuple):
-    """The images of which a person said that they have a tag, or have it not; ids in order, each in one place only."""
+    """The images of which a person said that they have a tag, or have it not; ids in order."""
 
     given: NDArray[np.int64]
-    accepted: NDArray[np.int64]
+    has: NDArray[np.int64]  # Given or accepted
     rejected: NDArray[np.int64]
 
 
@@ -161,15 +162,19 @@ class SearchedCatalogue:
         With `of_files`, what tag files say counts as given.
         """
         statement = SAID_OR_IN_FILES if of_files else SAID
-        return [self.database.keep((statement, *keys), partial(self._said, statement, keys)) for keys in words]
+        return [self.database.keep(("said", of_files, *keys), partial(self._said, statement, keys)) for keys in words]
 
     def _said(self, statement: str, keys: Sequence[str]) -> Said:
         """Return what people said of a tag, without a scan of other tags."""
-        found = dict(self.database.rows(statement, (json.dumps(keys),)))
-        # as one text of each kind: numbers that come one by one take ten times as long
-        images = {kind: np.unique(np.fromstring(found.get(kind, ""), np.int64, sep=",")) for kind in (2, 1, -1)}
-        accepted = np.setdiff1d(images[1], images[2], assume_unique=True)
-        return Said(images[2], accepted, np.setdiff1d(images[-1], images[1], assume_unique=True))
+        images = dict.fromkeys((2, 1, -1), np.empty(0, np.int64))
+        for kind, ids in self.database.rows(statement, (json.dumps(keys),)):
+            # as one text of each kind: numbers that come one by one take ten times as long
+            images[kind] = np.unique(np.fromstring(ids, np.int64, sep=","))
+        given, accepted, rejected = images.values()
+        has = np.union1d(given, accepted) if len(given) and len(accepted) else given if len(given) else accepted
+        if len(rejected) and len(accepted):
+            rejected = np.setdiff1d(rejected, accepted, assume_unique=True)
+        return Said(given, has, rejected)
 
     def held(self, keys: Sequence[str] | None = None) -> dict[str, str]:
         """Return the tags that images have here, by key (`tag_key`): all, or those of some keys."""

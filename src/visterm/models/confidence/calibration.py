@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -160,9 +161,11 @@ class Calibration(NamedTuple):
         return logs
 
     def contenders(
-        self, scores: Any, tags: Any, signs: Any, k: int, certain: NDArray[np.bool_] | None = None
+        self, scores: Any, tags: Any, signs: Any, k: int, certain: Mapping[int, NDArray[np.int64]] | None = None
     ) -> NDArray[np.int64]:
         """Return the places, in order, of all images that may have one of the k largest `log_confidences`.
+
+        `certain` has, by the number of a word, the places of images of which it is certain.
 
         A confidence rises with the score. So it is computed at the ends of `STEPS` ranges of each word's scores, and
         bounds those in between; images whose upper bound lies below the lower bounds of k others are left out.
@@ -180,8 +183,8 @@ class Calibration(NamedTuple):
             logs = log_sigmoid(odds if sign > 0 else -odds)
             place = ((column - least) / step).astype(np.int64)
             both = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, place]
-            if certain is not None:
-                both[:, certain[:, word]] = 0.0
+            if certain is not None and word in certain:
+                both[:, certain[word]] = 0.0
             if sign > 0:
                 own += both
                 np.minimum(worst, both, out=worst)
