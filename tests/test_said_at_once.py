@@ -128,7 +128,10 @@ class OnThePage(ByRequests):
 
     def count(self, tag):
         row = re.search(rf'name={tag}".*?<td class="n">(\d+)</td>', self.client.get("/tags").text, re.DOTALL)
-        return int(row[1]) if row else 0
+        facet = re.search(rf">{tag}</a> <small>(\d+)</small>", self.client.get("/facets").text)
+        n = int(row[1]) if row else 0
+        assert int(facet[1] if facet else 0) == n
+        return n
 
 
 def check(doors, photos):
