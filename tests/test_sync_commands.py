@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def test_a_dry_run_a_round_and_undo(calm):
     assert fake.state() == before
 
 
-def test_hits_have_the_photo_s_name_and_address_in_the_other_program(calm):
+def test_hits_have_the_photo_s_name_and_address_in_the_other_program(calm, tmp_path):
     fake, folder = calm
     photo, name = next((photo, each.name) for photo, each in fake.photos.items() if each.name == "p004.jpg")
     address = f"{fake.url}/photos/{photo}"
@@ -98,7 +99,8 @@ def test_hits_have_the_photo_s_name_and_address_in_the_other_program(calm):
         hits = [json.loads(line) for line in visterm(f"search catalogue {words} -k 0 --json", folder)[1].splitlines()]
         assert [hit["image"] for hit in hits if hit["link"] == address] == [name]
     image_id = next(hit["id"] for hit in hits if hit["link"] == address)
-    with TestClient(create_app(folder / "catalogue", n_jobs=1), base_url="http://127.0.0.1:8080") as client:
+    shutil.copytree(folder / "catalogue", tmp_path / "catalogue")  # a service leaves files of the database open
+    with TestClient(create_app(tmp_path / "catalogue", n_jobs=1), base_url="http://127.0.0.1:8080") as client:
         found = client.get("/api/v1/search?tag=red&limit=200").json()["hits"]
         assert [hit["image"] for hit in found if hit["link"] == address] == [name]
         assert client.get(f"/api/v1/images/{image_id}").json()["image"]["link"] == address
