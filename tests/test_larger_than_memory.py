@@ -441,7 +441,7 @@ def test_what_fits_stays_in_memory_and_is_reported(tmp_path, drawn):
     [
         (["--model", "knn"], "the model 'knn' needs all at once. Choose one that streams them (--model wsabie, "),
         (["--model", "wsabie", "--max-share", "0.5"], "--max-share needs the tags of all images in memory"),
-        (["--model", "wsabie", "--tree", "paths"], "--tree needs the tags of all images in memory"),
+        (["--model", "wsabie", "--tree", "paths"], "or write the tags above each tag into the table of tags yourself"),
         (["--model", "wsabie", "--tags", "auto"], "are read from a table, and 'auto' is none"),
         (["--model", "wsabie", "--memory", "lots"], "--memory is 'lots'"),
     ],

@@ -266,7 +266,9 @@ def _show_changes(
             show(f"{change.target}: {', '.join(_words(change))}")
     add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
     files = f"{count_of(counts['files'], 'file')} for {count_of(counts['photos'], 'photo')}"
-    if not counts["removed"]:
+    if undo and not counts["removed"]:
+        message = f"Nothing to remove from {files}: what was written with --to or --for is undone with the same option"
+    elif not counts["removed"]:
         message = f"{add} {count_of(counts['added'], 'tag')} to {files}"
     elif not counts["added"]:
         message = f"{remove.capitalize()} {count_of(counts['removed'], 'tag')} from {files}"

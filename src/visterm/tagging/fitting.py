@@ -183,6 +183,8 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
     }  # fmt: skip
     if given := [option for option, value in unusable.items() if value not in (None, [])]:
         otherwise = "leave --ray out" if request.executor.remote else "allow more memory (--memory)"
+        if given[0] == "--tree":
+            otherwise += ", or write the tags above each tag into the table of tags yourself"
         raise UserError(
             f"{given[0]} needs the tags of all images in memory, and these features are streamed. Leave it out, or "
             f"{otherwise}."
