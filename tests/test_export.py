@@ -446,6 +446,7 @@ def test_the_command_plans_writes_and_takes_back(command, run, tmp_path):
     code, out, err = command(f"export {run}/run photos --undo")
     assert "Removed 40 tags from 40 files for 40 photos." in err
     assert files(tmp_path / "photos") == before
+    assert "Nothing to remove from 0 files for 40 photos: what" in command(f"export {run}/run photos --undo")[2]
 
 
 def test_the_command_writes_for_a_program_and_says_what_to_do_there(command, run, tmp_path):
