@@ -26,6 +26,7 @@ LABELS = {
     "tags at precision 0.9": "tags with --precision 0.9, per new photo (expected)",
     "images without a row": "photos not indexed yet",
     "gone images": "missing photos",
+    "hidden images": "hidden photos",
     "tags of files": "tags from files",
     "tags of people": "tags from people",
     "made by": "run made by",

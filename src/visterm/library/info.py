@@ -235,7 +235,8 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
     return {
         "images": len(stored),
         "images without a row": stored.images.count() - len(stored),
-        "gone images": stored.images.count("gone"),
+        "gone images": stored.images.count("gone") - (n_hidden := len(stored.images.hidden())),
+        "hidden images": n_hidden,
         "reviewed images": one("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "skipped images": stored.skipped.count(),
         source: one("SELECT count(*) FROM given WHERE source = 'file'"),

@@ -144,7 +144,8 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
         "with tags": value(
             f"{images} AND id IN (SELECT image_id FROM given UNION SELECT image_id FROM verdicts WHERE verdict = 1)"
         ),
-        "files missing": catalogue.stored.images.count("gone"),
+        "hidden": (n_hidden := len(catalogue.stored.images.hidden())),
+        "files missing": catalogue.stored.images.count("gone") - n_hidden,
         "files skipped": catalogue.stored.skipped.count(),
         "tags learned": len(catalogue.tagger.vocabulary),
     }

@@ -1,0 +1,251 @@
+"""An hour of a photographer on the page, played by keys in a real browser, on photos whose names come from many places.
+
+It finds, corrects 30 photos at once, resolves duplicates, reviews suggestions, learns again, sees what changed and goes
+back. Each step is timed from the key to what it shows, and each page is searched for dead ends, raw JSON and hashes.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from PIL import ExifTags, Image
+
+from command_line import run_command
+from visterm import Catalogue
+from visterm.demo.drawn.scene import draw_scene
+
+FOLDERS = (
+    "2023/Übersee & Küste",
+    "2024/日本 旅行/東京 夜",
+    "2024/Familie Müller/Ausflug zum See",
+    "2025/Čtvrtek",
+    "alt",
+)
+STEMS = ("Foto {:04d} – Bäume", "写真_{:04d}", "IMG {:04d}", "DSC_{:04d} (Kopie)")
+OWN_WORDS = {"snow": "Schnee", "sea": "海", "sun": "Sonne", "house": "Häuser", "tree": "Bäume"}
+COPIES = "Handy/kleine Kopien"
+TAGGED, KEPT = 0.6, 0.85  # Photos that people tagged, and the true tags of these that they gave
+FIRST_DAY = datetime(2023, 4, 1, 9, 0)
+WIDTHS = (1400, 820, 390)
+
+HASH = re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{10,}\b")
+RAW = re.compile(r"""[{\[]\s*["'][\w ]+["']\s*[:,]""")
+
+
+def draw_photos(folder: Path, n_photos: int, n_copies: int, seed: int = 0) -> tuple[Path, dict[str, set[str]]]:
+    """Draw photos into nested folders, small copies of some, and a table of tags; return it, and what is true of each.
+
+    A photo's name is its path below `folder`; tags are a person's own words, in several languages.
+    """
+    folder.mkdir(parents=True)
+    rng = random.Random(seed)
+    names = [f"{rng.choice(FOLDERS)}/{rng.choice(STEMS).format(i)}.jpg" for i in range(n_photos)]
+    for name in {*FOLDERS, COPIES}:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+
+    def draw(i: int) -> set[str]:
+        scene = draw_scene((seed, i))
+        exif = Image.Exif()
+        taken = FIRST_DAY + timedelta(hours=9.3 * i)
+        exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = taken.strftime("%Y:%m:%d %H:%M:%S")
+        exif[ExifTags.Base.Model] = "Gezeichnet 1"
+        Image.fromarray(scene.image).save(folder / names[i], quality=90, exif=exif)
+        return {OWN_WORDS.get(tag, tag) for tag in scene.tags}
+
+    with ThreadPoolExecutor(2) as pool:
+        truth = dict(zip(names, pool.map(draw, range(n_photos)), strict=True))
+    for name in rng.sample(names, n_copies):
+        copy = f"{COPIES}/{Path(name).name}"
+        with Image.open(folder / name) as photo:
+            photo.resize((photo.width * 3 // 4, photo.height * 3 // 4)).save(folder / copy, quality=80)
+        truth[copy] = truth[name]
+    table = folder.parent / "tags.csv"
+    with open(table, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("file_name", "tags"))
+        for name in names:
+            given = [tag for tag in sorted(truth[name]) if rng.random() < KEPT]
+            if given and rng.random() < TAGGED:
+                writer.writerow((name, ";".join(given)))
+    return table, truth
+
+
+def make_library(folder: Path, n_photos: int, n_copies: int, fit: str) -> tuple[Path, dict[int, set[str]]]:
+    """Draw photos, learn their tags and index them by the commands; return the catalogue and what each photo shows."""
+    table, truth = draw_photos(folder / "Meine Fotos", n_photos, n_copies)
+    for command in (
+        ["fit", "Meine Fotos", "--tags", table.name, "-o", "run", *fit.split()],
+        ["index", "run", "Meine Fotos", "--tags", table.name, "-o", "catalogue"],
+    ):
+        done = run_command(command, folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+    catalogue = Catalogue.load(folder / "catalogue", n_jobs=1)
+    shown = {record.id: truth[record.name] for record in catalogue.records}
+    catalogue.stored.close()
+    return folder / "catalogue", shown
+
+
+class Hour:
+    """What is done in the hour, how long each step took, and what a person would stumble over."""
+
+    def __init__(self, window, truth: dict[int, set[str]], shots: Path | None = None) -> None:
+        self.window, self.truth, self.shots = window, truth, shots
+        self.page = window.page
+        self.seconds: dict[str, list[float]] = {}
+        self.stumbles: list[str] = []
+        self.said: dict[str, object] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time a step, from its key to what it shows; then look at the page."""
+        began = time.perf_counter()
+        yield
+        self.seconds.setdefault(name, []).append(time.perf_counter() - began)
+        text = self.page.inner_text("body")
+        for kind, found in (("a hash", HASH.search(text)), ("raw JSON", RAW.search(text))):
+            if found:
+                self.stumbles.append(f"{name}: {kind}: {found[0]}")
+        if not self.page.locator("main a, main button, main input").count():
+            self.stumbles.append(f"{name}: a dead end at {self.page.url}")
+
+    def shoot(self, name: str) -> None:
+        """Take a picture of the page at three widths."""
+        if self.shots is None:
+            return
+        size = self.page.viewport_size
+        for width in WIDTHS:
+            self.page.set_viewport_size({"width": width, "height": 860})
+            self.page.wait_for_load_state("networkidle")
+            self.page.screenshot(path=self.shots / f"{name}_{width}.png")
+        self.page.set_viewport_size(size)
+
+    def search(self, words: str, name: str) -> None:
+        """Type words and wait for their photos."""
+        self.window.press("/")
+        self.page.fill("#q", words)
+        with self.step(name):
+            self.window.press("Enter")
+            self.page.locator(f'#q[value="{words}"]').wait_for(state="attached")
+            self.page.locator("#grid .hit img").first.wait_for()
+
+    def find(self) -> None:
+        """Find photos by words, folder and date, open one, and walk on from it."""
+        with self.step("open the page"):
+            self.window.open("/")
+            self.page.locator("#grid .hit img").first.wait_for()
+        self.search("Schnee", "search one word")
+        self.search("Schnee Häuser -Sonne", "search several words")
+        self.shoot("search")
+        with self.step("browse"):
+            self.window.press("Escape", "g", "b")
+            self.page.locator("h1", has_text="Browse").wait_for()
+        self.shoot("browse")
+        with self.step("a folder"):
+            self.page.get_by_role("link", name=re.compile("^2024")).first.focus()
+            self.window.press("Enter")
+            self.page.locator("#grid .hit img").first.wait_for()
+        with self.step("open a photo"):
+            self.window.press("j", "Enter")
+            self.page.locator("#picture-figure img").wait_for()
+        for key in ("ArrowRight", "ArrowRight", "ArrowLeft"):
+            with self.step("next or previous photo"):
+                before = self.page.get_attribute("#picture-figure", "data-image")
+                self.window.press(key)
+                self.page.locator(f'#picture-figure:not([data-image="{before}"]) img').wait_for()
+        self.shoot("photo")
+
+    def correct_at_once(self, n_photos: int = 30) -> None:
+        """Choose the first photos of a search by keys, give all of them a tag, undo it, and do it again."""
+        self.search("海", "search one word")
+        self.window.press("Escape", "j", "x")
+        self.window.press(*["Shift+ArrowRight"] * (n_photos - 1))
+        assert self.page.inner_text("#n-chosen") == f"{n_photos} photos"
+        self.shoot("chosen")
+        for again in (True, False):
+            self.window.press("a")
+            self.page.fill("#chosen-tag", "Urlaub an der See")
+            with self.step(f"tag {n_photos} photos"):
+                self.window.press("Enter")
+                self.page.locator("#undo-step").wait_for()
+            if again:
+                with self.step(f"undo the tag of {n_photos} photos"):
+                    self.window.press("u")
+                    self.page.locator("#undo-step").wait_for(state="detached")
+        self.search("Urlaub an der See", "search the new tag")
+        self.said["photos with the new tag"] = self.page.locator("#grid .hit", has_text="tagged by hand").count()
+
+    def resolve_duplicates(self) -> None:
+        """Look for duplicates, keep one photo of the first group, and the largest of all other groups."""
+        self.window.open("/library")
+        self.page.get_by_role("button", name="Look for duplicates").click()
+        self.page.locator(".job.done b", has_text="Look for duplicates").wait_for(timeout=300_000)
+        with self.step("show duplicates"):
+            self.page.locator(".job.done a", has_text="Show the duplicates").first.click()
+            self.page.locator(".group-of").first.wait_for()
+        self.said["groups of duplicates"] = int(re.sub(r"\D", "", self.page.inner_text("h1 small")))
+        self.shoot("duplicates")
+        with self.step("keep one of a group"):
+            self.window.press("j", "y")
+            self.page.locator(".group-of .step, .group-of button", has_text="Undo").first.wait_for()
+        self.page.reload()
+        self.page.locator("#group-all summary").click()
+        with self.step("keep one of all groups"):
+            self.page.locator("#group-all button.main").click()
+            self.page.locator("#group-all button", has_text="Undo").wait_for()
+        self.window.open("/duplicates")
+        self.said["groups left"] = self.page.locator(".group-of").count()
+
+    def review(self, n_answers: int = 100) -> None:
+        """Answer questions by keys, as the photos are."""
+        with self.step("open the review"):
+            self.window.press("g", "r")
+            self.page.locator(".answers [name=tag]").wait_for(state="attached")
+        self.shoot("review")
+        right = 0
+        for _ in range(n_answers):
+            image = int(self.page.input_value(".answers [name=image]"))
+            is_right = self.page.input_value(".answers [name=tag]") in self.truth[image]
+            right += is_right
+            answered = int(self.page.inner_text("#answered"))
+            with self.step("answer a question"):
+                self.window.press("y" if is_right else "n")
+                self.page.locator("#answered", has_text=re.compile(f"^{answered + 1}$")).wait_for()
+        self.said["answers"], self.said["of these right"] = n_answers, right
+
+    def learn_and_go_back(self) -> None:
+        """Learn again, look at what changed, go back, and look at the runs."""
+        before = time.perf_counter()
+        self.window.press("l")
+        self.page.locator("#learned .comparison").wait_for(timeout=600_000)
+        self.said["seconds to learn again"] = round(time.perf_counter() - before, 1)
+        self.said["what changed"] = " ".join(self.page.inner_text("#learned .comparison").split())
+        self.shoot("learned")
+        back = self.page.locator("#learned summary", has_text="Go back")
+        if back.count():  # the new run is in use
+            back.focus()
+            with self.step("ask to go back"):
+                self.window.press("Enter")
+                self.page.locator("#learned .confirm form button").wait_for()
+            self.window.press("Tab", "Tab", "Enter")
+            self.page.locator("#learned .job.done b", has_text="Go back").wait_for(timeout=60_000)
+        with self.step("open the library"):
+            self.window.press("g", "l")
+            self.page.locator(".run.current").wait_for()
+        self.said["run in use"] = self.page.inner_text(".run.current h3")
+        self.shoot("library")
+
+    def play(self, n_chosen: int = 30, n_answers: int = 100) -> None:
+        """Play the hour."""
+        self.find()
+        self.correct_at_once(n_chosen)
+        self.resolve_duplicates()
+        self.review(n_answers)
+        self.learn_and_go_back()
