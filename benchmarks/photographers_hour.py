@@ -27,7 +27,6 @@ from served_library import served
 from test_pages import Window
 
 FIT = "--encoder visterms --encoder-set max_side=128 --encoder-set codebook=300"
-WANTED = 0.3  # Seconds a step may take
 
 
 def main() -> None:
@@ -59,10 +58,7 @@ def main() -> None:
         for name, found in hour.seconds.items()
     }
     for name, found in steps.items():
-        slow = ": slow" if found["longest ms"] > 1000 * WANTED else ""
-        say(
-            f"{name:32} {found['times']:4} times  median {found['median ms']:5} ms  longest {found['longest ms']:5} ms{slow}"
-        )
+        say(f"{name:32}", *(f"{key}: {value:5}  " for key, value in found.items()))
     for line in (*hour.stumbles, *complaints):
         say(line)
     say(json.dumps(hour.said, ensure_ascii=False, indent=1))
