@@ -252,6 +252,19 @@ def test_a_cut_off_shows_the_likely_images_only(library):
     assert both.n_likely == sum(hit.confidence >= 0.9 for hit in found.hits)
 
 
+@pytest.mark.parametrize("limits", [{}, {"min_confidence": 0.2}, {"cutoff": True}], ids=["half", "a fifth", "cut-off"])
+def test_a_sorted_search_lists_the_likely_images_by_name_with_their_confidences(library, limits):
+    _, catalogue, _ = library
+    found = catalogue.search("t0", 0, sort="name", **limits)
+    likely = catalogue.search("t0", 0, **(limits or {"min_confidence": 0.5})).hits
+    assert 0 < len(found.hits) == found.n_found < len(catalogue)
+    assert [hit.image for hit in found.hits] == sorted(hit.image for hit in likely)
+    chances = {hit.image: round(hit.confidence, 9) for hit in likely}
+    assert {hit.image: round(hit.confidence, 9) for hit in found.hits} == chances
+    assert catalogue.search("t0", 3, sort="name", **limits).hits == found.hits[:3]
+    assert catalogue.search("t0", 3).n_found == len(catalogue)
+
+
 @pytest.mark.parametrize("name", ["ridge", "knn", "svm", "cmrm"])
 def test_a_word_with_a_minus_leaves_images_of_the_wanted_word_on_top_whatever_the_scores_look_like(library, name):
     folder, _, given = library

@@ -15,7 +15,7 @@ import pytest
 
 from axe import violations
 from served_library import served
-from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
+from test_pages import HASH, Window, artefacts, browser  # noqa: F401  # fixtures
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.library.training import is_held_out
@@ -118,7 +118,8 @@ def test_tag_search_reject_learn_compare_and_go_back(window, path):
     window.press("Tab", "Tab", "Enter")
     page.locator("#learned .job.done b", has_text="Go back").wait_for()
     assert catalogue.stored.runs.current().id == before.id
-    window.open("/library")
+    page = window.open("/library")
+    assert not HASH.search(page.inner_text("main"))
     window.shoot("went_back")
 
 
