@@ -220,12 +220,17 @@ class Tags(Table):
 
         "images" is how many have it; "given", of how many it was given and not rejected; "accepted", "rejected".
         """
-        here = "image_id IN (SELECT id FROM images WHERE state = 'here')"
-        verdicts = f"SELECT count(*) FROM verdicts AS v WHERE tag_id = tags.id AND {here} AND verdict ="
+        here = "JOIN images ON images.id = image_id AND state = 'here'"
+        also_given = "EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id)"
+        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {here} WHERE {NOT_REJECTED} GROUP BY tag_id"
+        judged = (
+            "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
+            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {here} GROUP BY tag_id"
+        )
         found = self._database.rows(
-            f"SELECT name, (SELECT count(*) FROM given AS g WHERE tag_id = tags.id AND {here} AND {NOT_REJECTED}), "
-            f"({verdicts} 1), ({verdicts} -1), ({verdicts} 1 AND NOT EXISTS (SELECT 1 FROM given AS g "
-            "WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id)) FROM tags ORDER BY name"
+            "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) FROM tags "
+            f"LEFT JOIN ({given_to}) AS a ON a.tag_id = tags.id LEFT JOIN ({judged}) AS b ON b.tag_id = tags.id "
+            "ORDER BY name"
         )
         return [
             {"tag": tag, "images": given + more, "given": given, "accepted": accepted, "rejected": rejected}
