@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.library import photo_map
 
+PARTS = ("frames", "draw")
 GROUPS, WIDTH = 40, 64
 SECONDS = 3
 WAYS = (("all in view", 0, "pan"), ("zooming in and out", 0, "zoom"), ("thumbnails in view", 9, "pan"))
@@ -159,18 +161,20 @@ def frames(n: int, folder: Path, runs: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, say and write."""
+    """Measure, say and write; what the file has of the other part stays."""
     parser = options(__doc__)
     parser.add_argument("--photos", type=int, default=20_000)
-    parser.add_argument("--skip-draw", action="store_true", help="measure frames only")
+    parser.add_argument("--only", choices=PARTS, help="measure one part only")
     arguments = parse(parser)
     n = 1000 if arguments.quick else arguments.photos
+    found: dict[str, Any] = {}
+    if arguments.json is not None and arguments.json.is_file():
+        found = json.loads(arguments.json.read_text("utf-8"))
     with tempfile.TemporaryDirectory() as folder:
-        found: dict[str, Any] = {"machine": machine(), "frames": frames(n, Path(folder), arguments.runs)}
-        say(found["frames"])
-        if not arguments.skip_draw:
-            found["draw"] = draw(n, Path(folder))
-            say(found["draw"])
+        for part in PARTS if arguments.only is None else [arguments.only]:
+            measured = frames(n, Path(folder), arguments.runs) if part == "frames" else draw(n, Path(folder))
+            say(part, measured)
+            found[part] = {"machine": machine(), **measured}
     write(found, arguments.json)
 
 

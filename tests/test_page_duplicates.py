@@ -16,6 +16,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import DataError, UserError
 from visterm.library.duplicates import find_duplicates, keeper_by
+from visterm.library.info import describe
 from visterm.library.steps import Choice, keep_one_of_each, undo_step
 
 ALIKE = ((0, 2, 4), (1, 3), (5, 7))
@@ -85,6 +86,7 @@ def test_hidden_photos_are_not_found_stay_hidden_when_indexed_again_and_come_bac
     assert (done.new, done.moved, done.gone) == (0, 0, 0)
     assert here(catalogue) == before - {2, 4}
     assert [record.id for record in catalogue.stored.images.hidden()] == [2, 4]
+    assert describe(tiny.folder)["hidden images"] == 2
     undo_step(catalogue, step.number)
     assert here(catalogue) == before
     assert catalogue.image(0).tags == tags
@@ -134,6 +136,8 @@ def test_one_of_a_group_is_kept_by_keys_and_that_is_undone(window, catalogue):
     page.locator(".kept", has_text="kept, 2 photos hidden").wait_for()
     assert len({0, 2, 4} & here(catalogue)) == 1
     assert page.request.get(f"{window.address}/duplicates/files.txt").text().count(".jpg") == 2
+    [gone, _] = catalogue.stored.images.hidden()
+    assert "This photo is hidden" in page.request.get(f"{window.address}/image/{gone.id}").text()
     window.press("u")
     page.locator(".side-by-side").nth(2).wait_for()
     assert {0, 2, 4} <= here(catalogue)

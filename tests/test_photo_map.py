@@ -161,6 +161,25 @@ def test_the_map_is_zoomed_by_keys_and_lists_the_photos_in_view(window, catalogu
     page.wait_for_url("**/image/*")
 
 
+def test_two_fingers_zoom_into_the_map(browser, address, catalogue):  # noqa: F811
+    draw_map(catalogue)
+    context = browser.new_context(viewport={"width": 390, "height": 860}, has_touch=True)
+    page = context.new_page()
+    page.goto(f"{address}/map")
+    page.locator("#n-in-view", has_text="24 photos").wait_for()
+    box = page.locator("#photo-map").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    fingers = context.new_cdp_session(page)
+    for kind, apart_by in (("touchStart", 20), *(("touchMove", 20 + 10 * i) for i in range(1, 13)), ("touchEnd", None)):
+        points = (
+            [] if apart_by is None else [{"x": x - apart_by, "y": y, "id": 0}, {"x": x + apart_by, "y": y, "id": 1}]
+        )
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    page.locator("#n-in-view").filter(has_not_text="24 photos").wait_for()
+    assert page.url.endswith("/map")  # nothing was opened
+    context.close()
+
+
 WINDOWS = [(390, "dark"), (820, "light"), (1400, "dark")]
 
 
