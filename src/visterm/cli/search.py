@@ -20,8 +20,7 @@ EXAMPLES = (
     ("visterm search catalogue -- '-people sea'", "a query that starts with -word"),
     ("visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03", "with filters"),
     ("visterm search catalogue --like photos/7.jpg", "similar photos"),
-    ("visterm search catalogue --unreviewed -k 0", "all photos to review"),
-    ("visterm search catalogue snow --sort taken", "likely photos of snow, the newest first"),
+    ("visterm search catalogue --unreviewed -k 0 --sort taken", "all photos to review, the newest first"),
 )
 
 

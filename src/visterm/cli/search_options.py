@@ -50,18 +50,10 @@ Expand = Annotated[
 Groups = Annotated[
     int, search_option(min=0, help="With --expand: related tags to show, per kind; 0 for all.", show_default=True)
 ]
-Like = Annotated[
-    str | None,
-    search_option(
-        help="Find photos similar to this one: a file or a name in the catalogue. The number: how similar, at most 1."
-    ),
-]
+Like = Annotated[str | None, search_option(help="Find photos similar to this one, a file or a name in the catalogue.")]
 Sort = Annotated[
     str | None,
-    search_option(
-        help="Order: chance, taken, oldest, name or added; other than by chance, only photos with at least 50% "
-        "confidence are shown [default: chance]."
-    ),
+    search_option(help="Order: chance (shows unlikely photos, too), taken, oldest, name or added."),
 ]
 tag_option = partial(among_option, autocompletion=one_tag)
 Tags = Annotated[list[str] | None, tag_option(help="With this tag, given or accepted. Repeat for more.")]

@@ -7,9 +7,10 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
@@ -18,8 +19,7 @@ from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.store.database import Table, as_text, now
 
-if TYPE_CHECKING:
-    from visterm.data.images import ImageLike
+ImageFile: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"  # or the pixels themselves
 
 COLUMNS = (
     "id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, taken, added, seen, phash, state, "
@@ -266,7 +266,7 @@ class Record:
 
 
 def read_records(
-    images: Sequence[ImageLike], names: Sequence[str], tags: Sequence[Iterable[str]], *, n_jobs: int | None = None
+    images: Sequence[ImageFile], names: Sequence[str], tags: Sequence[Iterable[str]], *, n_jobs: int | None = None
 ) -> list[Record | Skipped]:
     """Read size and hash of each image; one that cannot be read (any more) comes as skipped, with the reason.
 
@@ -285,7 +285,7 @@ def file_type_of(path: str | os.PathLike[str]) -> str:
     return {"jpg": "jpeg", "jpe": "jpeg", "tif": "tiff", "heif": "heic"}.get(ending, ending)
 
 
-def _read_record(image: ImageLike, name: str, tags: Iterable[str]) -> Record | Skipped:
+def _read_record(image: ImageFile, name: str, tags: Iterable[str]) -> Record | Skipped:
     """Read size and hash of an image."""
     from visterm.data.contents import content_hash, file_state  # with Pillow, which no search needs
     from visterm.data.fetching import GONE
