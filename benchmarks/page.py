@@ -3,8 +3,8 @@
 Photos lie in nested folders whose names have umlauts, CJK, spaces, quotes and an ampersand; all have a date. The page
 is opened at 1400 x 860. A step's time includes the browser's: the request, the page, its layout, and Playwright's own
 messages (some ms); `service_ms` is the processor's time of the service, with the thumbnails that follow, and hangs less
-on what else the machine does. Service and browser share the cores with this process. Wants the extra `web`,
-playwright, and Debian's chromium.
+on what else the machine does. Twenty pairs of photos are planted as duplicates. Service and browser share the cores
+with this process. Wants the extras `map` and `web`, playwright, and Debian's chromium.
 
     python benchmarks/page.py --json page.json
 """
@@ -33,11 +33,13 @@ from serve import processor_seconds
 from visterm.data.corpus import Corpus
 from visterm.demo.drawn import draw_library
 from visterm.library.catalogue import Catalogue
+from visterm.library.photo_map import draw_map
 from visterm.tagging.tagger import Tagger
 
 FOLDERS = ("Ägypten 2019/Kairo & Gizeh", "東京 2024/浅草 寺", 'It\'s "fun"/a b/c', "Straße/Übung 1", "plain")
 ENCODER = {"codebook": 100, "colours": 8, "scales": [1.0], "sample_blocks": 4000, "max_side": 128}
 LIMIT_MS = 300
+MANY = 30  # Photos that are tagged at once
 NEXT = 10  # Photos that one walks through in a run
 
 
@@ -60,6 +62,11 @@ def make_catalogue(folder: Path, n_photos: int) -> Path:
     catalogue = Catalogue.create(folder / "catalogue", tagger)
     catalogue.index(folder / "photos")
     catalogue.stored.tags.give_many([(record.id, tags[record.name]) for record in catalogue.records], "file")
+    ids = [record.id for record in catalogue.records]
+    catalogue.stored.images.set_phashes(
+        (image_id, 1 + place // 2 * 0x9E3779B97F4A7C) for place, image_id in enumerate(ids[:40])
+    )
+    draw_map(catalogue)
     catalogue.stored.close()
     return folder / "catalogue"
 
@@ -127,6 +134,25 @@ def play(
     step("a folder from 2016 on", press("Enter"), sees("#count", "photos"))
     step("show the keys", press("Escape", "?"), sees("#keys[open]"))
     page.keyboard.press("Escape")
+    page.goto(address)
+    boxes = page.locator("#grid .choose")
+    boxes.nth(0).check()
+    step(
+        "choose 30 photos", lambda: boxes.nth(MANY - 1).click(modifiers=["Shift"]), sees("#n-chosen", f"{MANY} photos")
+    )
+    page.keyboard.press("a")
+    page.keyboard.type(f"many {tag}")
+    step("tag 30 photos", press("Enter"), sees("#step", f"added to {MANY} photos"))
+    step("undo it for 30 photos", press("u"), sees("#step", f"Undone for {MANY} photos"))
+    page.goto(f"{address}/review")
+    for number in range(NEXT):
+        step("answer a question", press("y"), sees("#answered", str(number + 1)))
+    step("show duplicates", lambda: page.goto(f"{address}/duplicates", wait_until="commit"), sees(".side-by-side"))
+    page.keyboard.press("j")
+    step("keep one of a group", press("y"), sees(".kept"))
+    step("undo that", press("u"), lambda: page.locator(".kept").wait_for(state="detached"))
+    step("map of the photos", lambda: page.goto(f"{address}/map", wait_until="commit"), sees("#photo-map[data-ready]"))
+    page.locator("#in-view .hit").first.wait_for()
 
 
 def main() -> None:

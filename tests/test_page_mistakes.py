@@ -58,3 +58,14 @@ def test_probable_mistakes_are_looked_for_and_answered(tmp_path):
         assert tag not in catalogue.image(image).verdicts
         assert client.get("/review?queue=odd").status_code == 422
         assert client.post("/api/v1/jobs", json={"kind": "mistakes"}).json()["kind"] == "mistakes"
+
+
+def test_m_leads_from_frequent_tags_through_all_kinds_of_questions_and_back(tmp_path):
+    with served(make_tiny_catalogue(tmp_path).folder) as address, httpx.Client(base_url=address) as client:
+        here, seen = "/review", []
+        for _ in range(3):
+            page = client.get(here).text
+            seen.append(re.search(r'<a href="[^"]*" aria-current="page">([^<]*)</a>\n', page)[1])
+            [here] = re.findall(r'<a href="([^"]*)" data-key="m">', page)
+        assert seen == ["Frequent tags", "What teaches most", "Probable mistakes"]
+        assert here == "/review?queue=frequent"

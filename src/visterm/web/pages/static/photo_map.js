@@ -36,7 +36,7 @@
     image = pen.createImageData(width, height);
     pixels = new Uint32Array(image.data.buffer);
     colours = { paper: colourOf("--sheet"), dot: colourOf("--accent") };
-    redraw();
+    moveOn();
   }
 
   const scale = () => (Math.min(width, height) * 0.92 * view.zoom) / 65535; // pixels of a step
@@ -57,14 +57,18 @@
     }
     pen.putImageData(image, 0, 0);
     if (inView.length <= FEW) drawThumbs(inView, s, left, top);
-    clearTimeout(resting);
-    resting = setTimeout(list, 250);
   }
 
   function redraw() {
     if (due) return;
     due = true;
     requestAnimationFrame(draw);
+  }
+
+  function moveOn() { // after what is in view has changed
+    redraw();
+    clearTimeout(resting);
+    resting = setTimeout(list, 150);
   }
 
   function drawThumbs(inView, s, left, top) {
@@ -157,14 +161,14 @@
     view.y = y - (y - view.y) * share;
     view.zoom = next;
     if (next === 1) view.x = view.y = 0.5;
-    redraw();
+    moveOn();
   }
 
   function moveBy(x, y) { // in pixels of the canvas
     const s = scale() * 65535;
     view.x = Math.min(Math.max(view.x + x / s, 0), 1);
     view.y = Math.min(Math.max(view.y + y / s, 0), 1);
-    redraw();
+    moveOn();
   }
 
   canvas.addEventListener("wheel", (event) => {
@@ -240,6 +244,6 @@
     ids = new Uint32Array(content, 0, n);
     places = new Uint16Array(content, 4 * n, 2 * n);
     canvas.dataset.ready = n;
-    return redraw();
+    return moveOn();
   })();
 })();
