@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
 import uvicorn
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from visterm import Catalogue, Tagger
 from visterm.demo.run import run_demo
@@ -29,10 +30,12 @@ DOCS = Path(__file__).parent
 SIZE = {"width": 1280, "height": 820}
 QUALITY = 80
 ANSWERS = 12
+WIDTHS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((390, "light"), (820, "dark"), (1400, "light"))
+TALL, GAP = 860, 24  # Pixels of the three side by side
 
 
 def main() -> None:
-    """Draw both."""
+    """Draw all of them."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--demo", type=Path, help="the folder of a demo that is there")
     asked.add_argument("--scenes", type=int, default=2000, help="pictures of a demo that is drawn")
@@ -47,6 +50,7 @@ def main() -> None:
             page = chromium.new_page(viewport=SIZE)
             _shoot_search(page, address)
             _shoot_review(page, address)
+            _shoot_widths(chromium, address)
             chromium.close()
 
 
@@ -91,6 +95,30 @@ def _shoot_review(page: Page, address: str) -> None:
     page.wait_for_timeout(6000)  # until what was told of the last answer is gone
     page.wait_for_load_state("networkidle")
     _save(page, "review_page.jpg")
+
+
+def _shoot_widths(chromium: Browser, address: str) -> None:
+    """Shoot a photo of a search on a phone, a tablet and a screen, and put them side by side."""
+    shots = []
+    for width, scheme in WIDTHS:
+        context = chromium.new_context(viewport={"width": width, "height": TALL}, color_scheme=scheme)
+        page = context.new_page()
+        page.goto(f"{address}/?q=sunset+-people")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.locator(".walk").wait_for()
+        page.keyboard.press("ArrowRight")
+        page.locator(".walk", has_text="2 of").wait_for()
+        page.wait_for_load_state("networkidle")
+        shots.append(Image.open(BytesIO(page.screenshot())).convert("RGB"))
+        context.close()
+    together = Image.new("RGB", (sum(shot.width + GAP for shot in shots) - GAP, TALL), "white")
+    left = 0
+    for shot in shots:
+        together.paste(shot, (left, 0))
+        left += shot.width + GAP
+    together.thumbnail((1600, TALL))
+    together.save(DOCS / "photo_page.jpg", quality=QUALITY, optimize=True)
 
 
 def _save(page: Page, name: str) -> None:
