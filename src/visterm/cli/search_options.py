@@ -51,10 +51,7 @@ Groups = Annotated[
     int, search_option(min=0, help="With --expand: related tags to show, per kind; 0 for all.", show_default=True)
 ]
 Like = Annotated[str | None, search_option(help="Find photos similar to this one, a file or a name in the catalogue.")]
-Sort = Annotated[
-    str | None,
-    search_option(help="Order: chance (shows unlikely photos, too), taken, oldest, name or added."),
-]
+Sort = Annotated[str | None, search_option(help="Order: chance (unlikely photos, too), taken, oldest, name, added.")]
 tag_option = partial(among_option, autocompletion=one_tag)
 Tags = Annotated[list[str] | None, tag_option(help="With this tag, given or accepted. Repeat for more.")]
 Without = Annotated[list[str] | None, tag_option(help="Without this tag. Repeat for more.")]
