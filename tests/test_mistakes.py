@@ -13,6 +13,7 @@ from planted import plant_corpus
 from tiny_catalogue import make_tiny_catalogue
 from visterm.core.errors import CorruptFileError, StorageError, UserError
 from visterm.core.tables import MODELS
+from visterm.core.vocabulary import Vocabulary
 from visterm.library.catalogue import Catalogue
 from visterm.library.mistakes import FILE
 from visterm.metrics import average_precisions
@@ -138,6 +139,15 @@ def test_a_catalogue_keeps_its_mistakes_until_they_are_answered(catalogue):
     assert not {("000.jpg", "dots"), ("001.jpg", "stripes"), ("002.jpg", "stripes")} & {pair[:2] for pair in again}
 
 
+def test_mistakes_of_a_tag_are_found_by_its_aliases(catalogue, monkeypatch):
+    catalogue.look_for_mistakes()
+    known = catalogue.tagger.vocabulary
+    monkeypatch.setattr(catalogue.tagger, "vocabulary", Vocabulary(known.tags, known.counts, {"spots": "dots"}))
+    found = catalogue.mistakes(tag="Spots")
+    assert found
+    assert {mistake.tag for mistake in found} == {"dots"}
+
+
 def test_mistakes_that_cannot_be_looked_for_raise(catalogue):
     with pytest.raises(UserError, match="kind is 'odd'; expected one of wrong, missing"):
         catalogue.mistakes(kind="odd")
@@ -173,6 +183,11 @@ def test_the_command_lists_mistakes_of_a_catalogue_and_of_a_run(catalogue, tmp_p
         page = (tmp_path / "sheet.html").read_text()
         assert page.count("<figure>") == page.count('src="data:image/jpeg') == 3
         assert page.count("Probably wrong: ") + page.count("Probably missing: ") == 3
-    refused = run_command(["mistakes", folder, folder.parent / "photos"])
-    assert refused.returncode != 0
-    assert "A catalogue has its photos" in refused.stderr
+    for arguments, message in (
+        ([folder.parent / "photos"], "A catalogue has its photos"),
+        (["--only", "odd"], "--only is 'odd'; expected wrong or missing."),
+        (["--tag", "spots"], "Unknown tag 'spots'. Did you mean 'dots'?"),
+    ):
+        refused = run_command(["mistakes", folder, *arguments])
+        assert refused.returncode == 2
+        assert message in refused.stderr

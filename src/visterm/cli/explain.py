@@ -69,7 +69,7 @@ def _show(found: Explanation, k: int) -> None:
         show(f"no heat map: {found.no_heat}")
     of_places = sum(place.share for place in found.places)
     rows = [] if found.no_heat else [[f"all {len(found.places):,} {found.place}s of the picture", f"{of_places:+.4f}"]]
-    rows += [[f"not tied to a place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
+    rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])
     features = [[str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in found.features[: k or None]]

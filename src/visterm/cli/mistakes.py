@@ -10,7 +10,8 @@ import typer
 from visterm.cli import options
 from visterm.cli.output import check_tags_read, emit, percent, say, table
 from visterm.cli.progress import Bars
-from visterm.core.errors import UserError
+from visterm.core.errors import UnknownNameError, UserError
+from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -54,13 +55,16 @@ def mistakes(
     """
     from visterm.core.persist import folder_kind
     from visterm.library.catalogue import Catalogue
-    from visterm.tagging.mistakes import check_kind, mistakes_of
+    from visterm.tagging.mistakes import KINDS, mistakes_of
 
-    check_kind(only)
+    if only not in (None, *KINDS):
+        raise UserError(f"--only is {only!r}; expected {' or '.join(KINDS)}. Leave it out for both.")
     if folder_kind(run) == "catalogue":
         if images is not None or tags != "auto":
             raise UserError("A catalogue has its photos and tags. Leave IMAGES and --tags out, or pass a run.")
         catalogue = Catalogue.load(run, n_jobs=jobs)
+        if tag is not None and tag not in catalogue.tagger.vocabulary and not catalogue.stored.held([tag_key(tag)]):
+            raise UnknownNameError(catalogue.tagger.vocabulary.unknown_words([tag]))
         catalogue.look_for_mistakes(progress=Bars())
         found = catalogue.mistakes(limit, kind=only, tag=tag) or []
         photos: Iterable[tuple[str, ImageLike, Sequence[str]]] = ()

@@ -202,8 +202,8 @@ def cross_chances(
     n_tagged = int((np.diff(sp.csr_array(Y > 0).indptr) > 0).sum())
     if n_tagged < FEWEST:
         raise DataError(
-            f"Only {count_of(n_tagged, 'photo')} with tags: too few to learn from some and judge others. "
-            f"Mistakes are found from {FEWEST} tagged photos on."
+            f"Only {count_of(n_tagged, 'photo')} with tags that other photos have, too: too few to learn from some and "
+            f"judge others. Mistakes are found from {FEWEST} such photos on."
         )
     rng = np.random.default_rng(seed)
     folds = rng.permutation(np.arange(n_images) % N_FOLDS)

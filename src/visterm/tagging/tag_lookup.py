@@ -33,9 +33,7 @@ class Completions:
         self._counts = vocabulary.counts.tolist()
         starts = []
         for column, tag in enumerate(vocabulary.tags):
-            key = tag_key(tag)
-            starts.append((key, column))
-            starts += [(key[at + 1 :], column) for at, letter in enumerate(key) if letter == " "]
+            starts += [(start, column) for start in _starts(tag)]
         starts.sort()
         self._keys = [key for key, _ in starts]
         self._columns = [column for _, column in starts]
@@ -48,12 +46,18 @@ class Completions:
         key = tag_key(typed)
         places = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST))
         found = [(self._tags[column], self._counts[column]) for column in set(self._columns[places])]
-        found += [(tag, n) for tag, n in (others or {}).items() if f" {key}" in f" {tag_key(tag)}"]
+        found += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in _starts(tag))]
 
         def rank(item: tuple[str, int]) -> tuple[bool, int, str]:
             return not tag_key(item[0]).startswith(key), -item[1], item[0]
 
         return [Completion(*item) for item in heapq.nsmallest(k, found, key=rank)]
+
+
+def _starts(tag: str) -> list[str]:
+    """Return the key of a tag from its beginning, and from each of its words and parts of its path on."""
+    key = tag_key(tag)
+    return [key, *(key[at + 1 :] for at, letter in enumerate(key) if letter in " /")]
 
 
 class Neighbour(NamedTuple):
