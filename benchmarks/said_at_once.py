@@ -115,7 +115,7 @@ class Side:
         return took
 
 
-def never(searched: Any, vocabulary: Any, query: Any, tree: Any = None) -> HandTagged:
+def never(searched: Any, vocabulary: Any, query: Any, tree: Any, remembered: Any) -> HandTagged:
     """Return that nobody said anything."""
     return nothing_said(query.weights.nnz, int((query.weights.data > 0).sum()))
 

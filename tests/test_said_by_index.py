@@ -12,7 +12,7 @@ import pytest
 from visterm import Catalogue, Tagger
 from visterm.library import hand_tagged
 from visterm.models.confidence.calibration import Calibration
-from visterm.store import row_index, segment_indexes
+from visterm.store import current_rows, row_index, segment_indexes
 from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.filters import Filter
 from visterm.store.images import Record
@@ -210,3 +210,45 @@ def test_the_best_by_several_keys_are_the_first_of_all_in_order(n):
     for k in range(1, n + 3):
         assert hand_tagged._best(keys, k).tolist() == whole[:k]
     assert hand_tagged._best(keys, 0).tolist() == whole
+
+
+def test_a_repeated_search_finds_what_was_said_and_learned_meanwhile(folder, both):
+    by_index, exact = both
+    say(exact, np.random.default_rng(3))
+    words = "tag1 tag2"
+    before = by_index.search(words, 30)
+    assert [hit.id for hit in by_index.search(words, 30).hits] == [hit.id for hit in before.hits]
+    last = before.hits[-1].id
+    for tag in ("tag1", "tag2"):
+        exact.stored.tags.give(last, [tag], "person")
+    assert by_index.search(words, 30).hits[0].id == last
+    again = Catalogue.load(folder, n_jobs=1)
+    for one in (by_index, again):  # as a run that was learned meanwhile, with the same rows of photos
+        one.tagger.model.tag_rows_ = -one.tagger.model.tag_rows_
+    found, expected = (one.search(words, 30).hits for one in (by_index, again))
+    assert [(hit.id, hit.score) for hit in found] == [(hit.id, hit.score) for hit in expected]
+
+
+def test_rows_that_are_copied_have_the_same_products(both, monkeypatch):
+    rows, Q = both[0].stored.current_rows(), np.random.default_rng(4).standard_normal((2, WIDTH)).astype(np.float32)
+    some = np.array([1, 5, N - 1, N, N + 7, 10 * N])
+    there = some[np.isin(some, rows.ids)]
+    assert 2 < len(there) < len(some)
+    expected = np.zeros((len(some), 2), np.float32)
+    expected[: len(there)] = rows.products(Q, there)
+    for most in (current_rows.MOST_COPIED, 4 * 4 * WIDTH * len(some), 0):
+        monkeypatch.setattr(current_rows, "MOST_COPIED", most)
+        for ids in (some, some, some.copy(), some.copy()):
+            assert rows.products_again(Q, ids) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+        assert sum(copy.nbytes for _, copy in rows._copied.values()) <= current_rows.MOST_COPIED or most == 0
+
+
+def test_merged_photos_stand_where_they_did_in_their_parts():
+    rng = np.random.default_rng(6)
+    for sizes in ([], [4], [5, 0], [20, 30], [1, 40, 12]):
+        parts = [np.sort(rng.permutation(60)[:size]) for size in sizes]
+        ids, places, back = hand_tagged.merged_photos(parts)
+        together = np.concatenate([np.empty(0, np.int64), *parts])
+        assert ids.tolist() == sorted(set(together.tolist()))
+        assert together[places].tolist() == ids.tolist()
+        assert ids[back].tolist() == together.tolist()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial, reduce
-from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain, compress
+from operator import is_
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +16,7 @@ from visterm.core.queries import Query
 from visterm.core.types import Matrix, Ranking
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.tag_tree import TagTree
+from visterm.store.current_rows import CurrentRows
 
 if TYPE_CHECKING:
     from visterm.models.confidence.calibration import Calibration
@@ -25,6 +27,11 @@ Ids = NDArray[np.int64]
 
 FEW = 200
 """Rejected images up to which a search finds that many more, and drops them: quicker than a choice of all others."""
+
+MORE_READ = 4  # A copy of all photos of the words is read where a search asks for more than one in so many of them
+
+MOST_REMEMBERED = 64  # Searches that are remembered
+MOST_PHOTOS = 20_000  # Tagged by hand, of a search that is remembered: a megabyte or two
 
 GIVEN, ACCEPTED = "person", "accepted"  # Where all the words of a hit come from, as it stands in JSON
 
@@ -46,6 +53,10 @@ class HandTagged(NamedTuple):
     n_searched: int  # words without a `-`
     leads: NDArray[np.bool_]
     """Which of the photos come before all that nobody tagged: those with all the words, or with a new one."""
+    parts: Sequence[Ids]
+    """Photos of one word each, in order: the same arrays as long as the catalogue does not change."""
+    places: Ids  # Where each photo stands in the parts, put one after the other
+    known: dict[str, tuple[Any, ...]]  # Their scores, once they were asked for: most searches are repeated
 
     def some(self, here: NDArray[np.bool_]) -> HandTagged:
         """Return what was said of some of the photos."""
@@ -53,7 +64,8 @@ class HandTagged(NamedTuple):
             return self
         return self._replace(
             ids=self.ids[here], n_words=self.n_words[here], n_given=self.n_given[here], n_new=self.n_new[here],
-            is_sure=self.is_sure[here], leads=self.leads[here],
+            is_sure=self.is_sure[here], leads=self.leads[here], places=self.places[here],
+            known={},
         )  # fmt: skip
 
     def among(self, ids: Ids) -> HandTagged:
@@ -90,6 +102,8 @@ class HandTagged(NamedTuple):
             ids, ranked = np.concatenate([self.ids[~self.leads], ids]), np.concatenate([scores[~self.leads], ranked])
             order = _best((ranked, -ids), k)
             ids, ranked = ids[order], ranked[order]
+        if len(first) == 0:
+            return Ranking(ids[None, :], ranked[None, :].astype(np.float32)), [None] * len(ids)
         n_given = np.where(self.n_words[first] == self.n_searched, self.n_given[first] + 1, 0)
         best = _best((self.n_new[first], n_given, scores[first], own[first], -self.ids[first]), k)
         ids = np.concatenate([self.ids[first[best]], ids])[: k or None]
@@ -124,11 +138,17 @@ class HandTagged(NamedTuple):
         return found
 
 
-def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query, tree: TagTree | None = None) -> HandTagged:
+Remembered: TypeAlias = "dict[Hashable, tuple[list[Said], HandTagged]]"
+
+
+def hand_tagged(
+    searched: Searched, vocabulary: Vocabulary, query: Query, tree: TagTree | None, remembered: Remembered
+) -> HandTagged:
     """Look up what people said of the words of a search: by an index of each tag, without a scan of the catalogue.
 
     With a tree, a photo that was tagged with a child by hand has its parents, and one of which a parent was rejected
-    has none of its children, unless a person gave it.
+    has none of its children, unless a person gave it. `remembered` are the last searches: one that is repeated finds
+    what it found, as long as nobody said more of its words.
     """
     words = [
         (vocabulary.tags[tag], weight) for tag, weight in zip(query.weights.indices, query.weights.data, strict=True)
@@ -143,36 +163,45 @@ def hand_tagged(searched: Searched, vocabulary: Vocabulary, query: Query, tree: 
     n_searched = sum(weight > 0 for _, weight in words)
     if not any(map(len, chain.from_iterable(said))):
         return nothing_said(n_scored, n_searched)
-    meant = [of_word.has if weight > 0 else of_word.rejected for (_, weight), of_word in zip(words, said, strict=True)]
+    before, found = remembered.get(tuple(words), ((), None))
+    if found is not None and all(map(is_, before, said)):
+        return found
+    wanted = [weight > 0 for _, weight in words]
+    meant = [of_word.has if positive else of_word.rejected for positive, of_word in zip(wanted, said, strict=True)]
     sure = {place: photos for place, photos in enumerate(meant[:n_scored]) if len(photos)}
-    wanted = np.array([weight > 0 for _, weight in words])
+    new = {place: meant[place] for place in range(n_scored, len(words)) if wanted[place] and len(meant[place])}
     out = union(
         *(of_word.rejected if positive else of_word.has for positive, of_word in zip(wanted, said, strict=True))
     )
-    ids = union(
-        *sure.values(),
-        *(photos for photos, positive in zip(meant[n_scored:], wanted[n_scored:], strict=True) if positive),
-    )
+    of_words = sure | new
+    ids, places, photo_of = merged_photos(list(of_words.values()))
+    there, first = np.zeros((len(ids), len(words)), np.bool_), 0
+    for place, photos in of_words.items():
+        there[photo_of[first : first + len(photos)], place] = True
+        first += len(photos)
     if len(out) and len(ids):
-        ids = ids[places_of(ids, out) < 0]
-    there = np.zeros((len(ids), len(words)), np.bool_)
-    for place, photos in enumerate(meant):
-        if place < n_scored or wanted[place]:
-            there[:, place] = photos is ids or places_of(ids, photos) >= 0
+        stays = places_of(ids, out) < 0
+        ids, places, there = ids[stays], places[stays], there[stays]
     n_words, n_given = there[:, wanted].sum(axis=1), np.zeros(len(ids), np.int64)
     full = np.flatnonzero(n_words == n_searched)
-    for of_word in (said[at] for at in np.flatnonzero(wanted).tolist()) if n_searched and len(full) else ():
+    for of_word in compress(said, wanted) if n_searched and len(full) else ():
         n_given[full] += places_of(ids[full], of_word.given) >= 0
     n_new = there[:, n_scored:].sum(axis=1)
     leads = (n_new > 0) | (n_words == max(n_searched, 1))
-    return HandTagged(ids, n_words, n_given, n_new, out, there[:, :n_scored], sure, n_searched, leads)
+    is_sure, parts = there[:, :n_scored], list(of_words.values())
+    found = HandTagged(ids, n_words, n_given, n_new, out, is_sure, sure, n_searched, leads, parts, places, {})
+    if len(remembered) >= MOST_REMEMBERED:
+        remembered.clear()
+    if len(ids) <= MOST_PHOTOS:
+        remembered[tuple(words)] = said, found
+    return found
 
 
 def nothing_said(n_scored: int, n_searched: int) -> HandTagged:
     """Return that nobody said anything of the words of a search: of those with scores, and of those without a `-`."""
     nothing = np.empty(0, np.int64)
     no_words, no_lead = np.empty((0, n_scored), np.bool_), np.empty(0, np.bool_)
-    return HandTagged(nothing, nothing, nothing, nothing, nothing, no_words, {}, n_searched, no_lead)
+    return HandTagged(nothing, nothing, nothing, nothing, nothing, no_words, {}, n_searched, no_lead, (), nothing, {})
 
 
 def _said(
@@ -214,19 +243,16 @@ def without(ids: Ids | None, left_out: Ids, rows: SearchedRows) -> Ids:
 
 
 class WordScores:
-    """The scores of some images for each word of a search: read from their rows at once, for all that asks for them.
+    """The scores of photos for each word of a search; words outside of the vocabulary are the last."""
 
-    `ids`, (n,), are in order. `values` are (n, n_words); words outside of the vocabulary are the last.
-    """
-
-    def __init__(self, rows: SearchedRows, query: Query, word_rows: Matrix, ids: Ids) -> None:
+    def __init__(self, rows: SearchedRows, query: Query, word_rows: Matrix) -> None:
         self._rows, self._weights, self._tags = rows, query.weights.data, query.weights.indices
+        self._dense = not sp.issparse(word_rows)
         if query.outside is not None:
             dense = word_rows.toarray() if isinstance(word_rows, sp.csr_array) else word_rows
             word_rows = np.vstack([dense, query.outside.rows])
             self._weights = np.concatenate([self._weights, query.outside.weights])
-        self._word_rows, self.ids = word_rows, ids
-        self.values = rows.products(word_rows, ids) if len(ids) else np.empty((0, len(self._weights)), np.float32)
+        self._word_rows = word_rows
 
     def sums(self, hand: HandTagged) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return Σ weight · score of the photos of which people said something, (n,), and what they are ranked by.
@@ -234,24 +260,44 @@ class WordScores:
         That is the same for those that lead. In that of others, words of which a person said what is asked for count as
         much as in the photos where they count most.
         """
-        scores = self.values[places_of(hand.ids, self.ids)]
+        if len(hand.ids) == 0:
+            return (nothing := np.empty(0, np.float32)), nothing
+        rows, words, own, ranked = hand.known.get("sums", (None, None, None, None))
+        if not self._dense or rows is not self._rows or not np.array_equal(words, self._word_rows):
+            own, ranked = self._sums(hand)
+            hand.known["sums"] = self._rows, self._word_rows, own, ranked
+        return own, ranked
+
+    def _sums(self, hand: HandTagged) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        scores = self._of(hand)
         own: NDArray[np.float32] = scores @ self._weights
         if hand.leads.all():
             return own, own
-        some = np.flatnonzero(hand.is_sure.any(axis=0))
-        signs, parts = np.sign(self._weights[some]), self._word_rows[some]
-        highest = self._rows.highest(sp.diags_array(signs) @ parts if sp.issparse(parts) else signs[:, None] * parts)
-        lacking = np.maximum(highest - signs * scores[:, some], 0) * np.abs(self._weights[some])
-        return own, np.where(hand.leads, own, own + np.where(hand.is_sure[:, some], lacking, 0).sum(axis=1))
+        some = list(hand.sure)
+        words, weights = self._word_rows[some], self._weights[some]
+        signs = np.sign(weights)
+        highest = self._rows.highest(sp.diags_array(signs) @ words if sp.issparse(words) else signs[:, None] * words)
+        lacking = np.maximum(np.abs(weights) * highest - scores[:, some] * weights, 0)
+        counted = hand.is_sure[:, some] & ~hand.leads[:, None]
+        return own, own + np.where(counted, lacking, 0).sum(axis=1)
+
+    def _of(self, hand: HandTagged) -> NDArray[np.float32]:
+        """Return the scores of the photos of which people said something, (n, n_words)."""
+        rows, n_read = self._rows, sum(map(len, hand.parts))
+        if not self._dense or not isinstance(rows, CurrentRows) or len(rows.frames):
+            return rows.products(self._word_rows, hand.ids)
+        if n_read > MORE_READ * len(hand.ids):
+            return rows.products(self._word_rows, hand.ids)
+        values = [rows.products_again(self._word_rows, part) for part in hand.parts]
+        return np.concatenate(values)[hand.places]
 
     def chances(self, tagger: Tagger, ids: Ids, hand: HandTagged) -> NDArray[np.float64]:
         """Return the chance of each of some images, in any order, that it is what is searched for."""
         assert tagger.calibration is not None
         order = np.argsort(ids)
         in_order = ids[order]
-        odds = tagger.word_odds(
-            self.values[places_of(in_order, self.ids)], self._tags, partial(self._rows.products, ids=in_order)
-        )
+        products = partial(self._rows.products, ids=in_order)
+        odds = tagger.word_odds(products(self._word_rows), self._tags, products)
         found = np.empty(len(ids))
         found[order] = np.exp(
             tagger.calibration.log_of_odds(odds, self._weights, hand.certain(in_order, len(self._tags)))
@@ -292,6 +338,24 @@ def union(*parts: Ids) -> Ids:
     ids = np.sort(np.concatenate(there), kind="stable")  # which merges; `np.unique` would hash them
     found: Ids = ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
     return found
+
+
+def merged_photos(parts: Sequence[Ids]) -> tuple[Ids, Ids, Ids]:
+    """Return the ids in any of some parts (each in order), in order; where in the parts each is; and back.
+
+    The last are the places of all ids of the parts, one part after the other, among those that were returned first.
+    """
+    if len(parts) < 2:
+        ids = parts[0] if parts else np.empty(0, np.int64)
+        return ids, (every := np.arange(len(ids))), every
+    together = np.concatenate(parts)
+    order = np.argsort(together, kind="stable")  # which merges
+    ids = together[order]
+    first = np.empty(len(ids), np.bool_)
+    first[0], first[1:] = True, ids[1:] != ids[:-1]
+    back = np.empty(len(ids), np.int64)
+    back[order] = np.cumsum(first) - 1
+    return ids[first], order[first], back
 
 
 def places_of(requested: Ids, ids: Ids) -> Ids:

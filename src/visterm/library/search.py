@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,28 +13,30 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_k, check_number
 from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
-from visterm.core.remote import real_path
-from visterm.core.types import Hit, Matrix, Ranking
+from visterm.core.types import Matrix, Ranking
 from visterm.core.vocabulary import tag_key
-from visterm.core.wording import count_of, one_of
-from visterm.data.file_kinds import IMAGES
-from visterm.data.frames import Framed, first_of, pictures
 from visterm.kernels.topk import top_k
 from visterm.library.expansion import Group, expand
-from visterm.library.feedback import as_known
-from visterm.library.hand_tagged import WordScores, best_by_sum, hand_tagged, places_of, ranked_places, union, without
+from visterm.library.found import Found, Listing, chosen_of
+from visterm.library.hand_tagged import (
+    Remembered,
+    WordScores,
+    best_by_sum,
+    hand_tagged,
+    places_of,
+    ranked_places,
+    without,
+)
 from visterm.library.like import ImageLike, ranked_by_likeness
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.filters import PREDICTED_FROM, Filter
-from visterm.store.images import file_type_of
 from visterm.store.sorting import COLUMNS, check_sort
 from visterm.tagging.part_settings import check_combination
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
-    from visterm.data.tag_tree import TagTree
-    from visterm.store.searched import Searched, SearchedRows
+    from visterm.store.searched import SearchedRows
     from visterm.tagging.tagger import Tagger
 
 Ids = NDArray[np.int64]
@@ -44,61 +45,17 @@ BEST = 200  # Images without confidences that are listed in another order than b
 MOST_SORTED = 5000  # Images with confidences that are sorted
 
 
-class _Found(NamedTuple):
-    hits: list[Hit]  # With the id of each image in the catalogue
-    unknown: list[str]
-    n_likely: int | None = None  # Images of the catalogue above the cut-off, shown or not; None without a cut-off
-    untrained: Sequence[str] = ()
-    """Words that count without a training image, by their vectors; with such the hits have no confidence."""
-    n_found: int | None = None  # Images that were listed or ranked in all, shown or not
+class Searchable(Listing):
+    """What is searched by a run: a catalogue, or several of that run."""
 
-
-class Found(Framed, _Found):
-    """The images that a search found, best first, and the words that are no tag.
-
-    As a DataFrame (`to_pandas`, `to_polars`) it has a row for each hit, with what is known of any of them as columns.
-    """
-
-    __slots__ = ()
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each hit."""
-        return [hit.as_dict() for hit in self.hits]
-
-    def __repr__(self) -> str:
-        unknown = f", unknown={self.unknown}" if self.unknown else ""
-        return f"Found({count_of(len(self.hits), 'photo')}: {first_of(self.hits)}{unknown})"
-
-    def _repr_html_(self) -> str:
-        """Show the photos in a notebook."""
-        sure = ((hit, "" if hit.confidence is None else f"{hit.confidence:.0%}") for hit in self.hits)
-        return pictures(((hit.path, hit.image, line) for hit, line in sure), len(self.hits))
-
-
-class Searchable:
-    """What is searched by a run: a catalogue, or several of that run.
-
-    Attributes
-    ----------
-    tagger : Tagger
-        The run that made the rows.
-    searched : Searched
-    """
-
-    tagger: Tagger
-    searched: Searched
-    _grown: tuple[TagTree | None, tuple[str, ...], TagTree | None] = None, (), None
+    _searches: Remembered | None = None
 
     @property
-    def tree(self) -> TagTree | None:
-        """The tree of the run's tags, with new tags of photos that are paths in it; None where they have no tree."""
-        words = None if self.tagger.tree is None else self.tagger.tree.words
-        if words is None:
-            return None
-        paths = self.searched.paths()
-        if self._grown[0] is not words or self._grown[1] != paths:
-            self._grown = words, paths, words.with_paths(paths)
-        return self._grown[2]
+    def _remembered(self) -> Remembered:
+        """What people said of the words of the last searches."""
+        if self._searches is None:
+            self._searches = {}
+        return self._searches
 
     def refresh(self) -> bool:
         """Look whether the run is still the one that made the rows; return whether another one was opened."""
@@ -178,7 +135,7 @@ class Searchable:
         meant = query.weights.indices, query.weights.data  # the tags; above 0 those that images should show
         word_rows = tagger.tag_rows(meant[0])
         ids = None if not among else self._passing(among, rows)
-        hand = hand_tagged(self.searched, tagger.vocabulary, query, self.tree)
+        hand = hand_tagged(self.searched, tagger.vocabulary, query, self.tree, self._remembered)
         if len(hand.ids):
             hand = hand.among(rows.ids if ids is None else ids)
         n_new = sum(sign > 0 for sign in query.not_learned.values())
@@ -202,6 +159,7 @@ class Searchable:
         elif combine is None:
             uncertain = limited or bool((query.weights.data < 0).any())
             combine = CONFIDENCE if uncertain and calibration is not None else "sum"
+        word_scores = WordScores(rows, query, word_rows)
         if not learned:  # tags that the run does not know: without scores
             there = without(ids, hand.left_out, rows)
             found, own = Ranking(there[None, :], np.zeros((1, len(there)), np.float32)), np.zeros(len(hand.ids))
@@ -210,8 +168,6 @@ class Searchable:
             if enough := 0 < k <= np.count_nonzero(hand.leads):
                 hand = hand.some(hand.leads)
             found = _NOTHING if enough else best_by_sum(rows, q, k, ids, hand.left_out)
-            others = () if calibration is None else (np.sort(found.ids[0]),)  # those whose chances are asked for
-            word_scores = WordScores(rows, query, word_rows, union(hand.ids, *others))
             own, scores = word_scores.sums(hand)
         else:
             products, ids = rows.products(word_rows, ids), rows.ids if ids is None else ids
@@ -237,7 +193,6 @@ class Searchable:
                 logs = (part_signs(query.weights.data[None, :]) @ log_probabilities(products).T)[0]
                 found = _best(ids, logs, check_k(k, len(logs)))
             scores = logs[np.searchsorted(ids, hand.ids)]
-            word_scores = WordScores(rows, query, word_rows, union(hand.ids, np.sort(found.ids[0])))
             own = word_scores.sums(hand)[0]
         found, sources = hand.rank(found, scores, own, k)
         chances = None
@@ -255,7 +210,7 @@ class Searchable:
                 else:
                     chosen = np.flatnonzero(chances >= PREDICTED_FROM)
             n_found, chosen = len(chosen), self._sorted(found, chosen, sort, shown)
-            found, sources = _chosen(found, chosen), [sources[place] for place in chosen]
+            found, sources = chosen_of(found, chosen), [sources[place] for place in chosen]
             chances = None if chances is None else chances[chosen]
         hits = self._hits(found, chances, sources, q=q)
         return Found(hits, query.unknown, n_likely if limited else None, untrained, n_found)
@@ -301,52 +256,8 @@ class Searchable:
         n_found = len(rows) if ids is None else len(ids)
         if sort in COLUMNS:
             n_found = found.ids.shape[1]
-            found = _chosen(found, self._sorted(found, np.arange(n_found), sort, k))
+            found = chosen_of(found, self._sorted(found, np.arange(n_found), sort, k))
         return Found(self._hits(found, q=row), [], n_found=n_found)
-
-    def browse(
-        self, among: Filter | None = None, k: int = 10, *, after: int = -1, start: int = 0, sort: str | None = None
-    ) -> Found:
-        """List photos that pass a filter, by id or sorted, without scores.
-
-        Parameters
-        ----------
-        among : Filter, optional
-            None: all.
-        k : int
-            How many images; 0 means all.
-        after : int
-            The last id of the page before, without `sort`.
-        start : int
-            Photos of the pages before, with `sort`.
-        sort : {"taken", "oldest", "name", "added"}, optional
-            Photos without a date come last. None: by id.
-
-        Raises
-        ------
-        UserError
-            If there is no such order; "chance" is one of searches only.
-        """
-        every = self.ids(among or Filter(), sort)
-        ids = every[start:] if sort else every[np.searchsorted(every, after, "right") :]
-        ids = ids[: check_k(k, len(ids))]
-        return Found(self.hits(ids), [], n_found=len(every))
-
-    def ids(self, among: Filter, sort: str | None = None) -> Ids:
-        """Return the ids of the photos that pass a filter, ascending, or sorted as by `browse`."""
-        if sort is not None and sort not in COLUMNS:
-            raise UserError(f"sort is {sort!r}; a list without a search takes {one_of(list(COLUMNS))}.")
-        return self.searched.find(self._spelled(among), sort)
-
-    def hits(self, ids: Ids) -> list[Hit]:
-        """Return photos by id, in the order of the ids, without scores."""
-        return self._hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32)))
-
-    def _sorted(self, found: Ranking, kept: NDArray[Any], sort: str, k: int) -> NDArray[Any]:
-        """Return the places of the first k of some images of a ranking, by places, once they are sorted."""
-        ids = found.ids[0, kept]
-        place_of = dict(zip(ids.tolist(), kept.tolist(), strict=True))
-        return np.array([place_of[i] for i in self.searched.sorted(ids, sort).tolist()][: k or None], np.int64)
 
     def expand(
         self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
@@ -359,67 +270,6 @@ class Searchable:
             lambda tag: self.search([tag], k, **limits).hits,
             n_groups=n_groups,
         )
-
-    def _hits(
-        self,
-        found: Ranking,
-        chances: NDArray[np.float64] | None = None,
-        sources: Sequence[str | None] | None = None,
-        q: Any = None,
-    ) -> list[Hit]:
-        """Return the images of the first query of a ranking, with names, places, and the best moments for `q`."""
-        scores = found.scores[0].tolist()
-        likely = [None] * len(scores) if chances is None else [None if np.isnan(p) else p for p in chances.tolist()]
-        places = self.searched.where(found.ids[0].tolist(), q)
-        return [
-            Hit(one.name, score, chance, source=source, **{name: getattr(one, name) for name in one._fields[1:]})
-            for one, score, chance, source in zip(places, scores, likely, sources or [None] * len(scores), strict=True)
-        ]
-
-    def _passing(self, among: Filter, rows: SearchedRows) -> Ids:
-        """Return the images with a row that pass a filter."""
-        found, there = self.ids(among), rows.ids
-        if len(there) and there[-1] - there[0] == len(there) - 1:  # one after the other: quicker than a comparison
-            return found[slice(*np.searchsorted(found, (there[0], there[-1] + 1)))]
-        return np.intersect1d(found, there, assume_unique=True)
-
-    def unknown_filters(self, among: Filter) -> list[str]:
-        """Return a sentence for each part of a filter that no image passes."""
-        said = [
-            f"No photo has the tag '{tag}' (--tag)." for tag in among.tags if not self._any_passes(Filter(tags=(tag,)))
-        ]
-        if among.folder is not None and not self._any_passes(Filter(folder=among.folder)):
-            said.append(f"There is no folder '{among.folder}' in the catalogue (--folder).")
-        if among.file_type is not None and not self._any_passes(Filter(file_type=among.file_type)):
-            there = [
-                kind
-                for kind in sorted({file_type_of(f"x{ending}") for ending in IMAGES})
-                if self._any_passes(Filter(file_type=kind))
-            ]
-            said.append(
-                f"No photo has the type '{among.file_type}' (--type)."
-                + (f" There are: {', '.join(there)}." if there else "")
-            )
-        return said
-
-    def _any_passes(self, among: Filter) -> bool:
-        return len(self.searched.find(self._spelled(among))) > 0
-
-    def _spelled(self, among: Filter) -> Filter:
-        """Return a filter with all that its tags may be called, and the folder also in full, links followed."""
-        tags = (*among.tags, *among.without, *among.predicted)
-        return replace(
-            among,
-            spellings={tag: self._meant_by(tag) for tag in tags},
-            folder_path=None if among.folder is None else real_path(among.folder),
-        )
-
-    def _meant_by(self, tag: str) -> list[str]:
-        """Return the spellings of a tag and of those under it: an image of a child has its parents."""
-        vocabulary, tree = self.tagger.vocabulary, self.tree
-        known = as_known(vocabulary, tag)
-        others = [] if tree is None else [*tree.paths_of(known), *tree.below(known)]
-        return [spelling for each in (known, *others) for spelling in vocabulary.spellings(each)]
 
 
 def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calibration | None:
@@ -440,11 +290,6 @@ def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calib
 
 
 _NOTHING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
-
-
-def _chosen(found: Ranking, places: NDArray[Any]) -> Ranking:
-    """Return images of a ranking in another order, by places."""
-    return Ranking(found.ids[:, places], found.scores[:, places])
 
 
 def _count(rows: SearchedRows, ids: Ids | None, left_out: Ids) -> int:

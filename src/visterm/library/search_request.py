@@ -18,7 +18,7 @@ from visterm.core.queries import COMBINATIONS
 from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.expansion import EXPANSIONS, Group
-from visterm.library.search import Found
+from visterm.library.found import Found
 from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.filters import Filter
 from visterm.store.sorting import CHANCE, check_sort

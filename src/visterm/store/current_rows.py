@@ -30,6 +30,7 @@ PASSED_OVER = 200
 
 SELECTIVE = 16  # If one id in this many is requested, or more, a table of all ids is quicker than looking each one up
 SAMPLED = 4096  # Rows that `CurrentRows.highest` looks at
+MOST_COPIED = 2**26  # Bytes of the rows that are copied side by side
 BLOCK_BYTES = 2**24  # Scores held at a time, of some queries and some sparse rows
 
 
@@ -46,6 +47,8 @@ class CurrentRows:
     width: int | None  # None where there are no rows
     frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     """Ids of frames after the first, and of their videos, in the order of the videos; shape (n, 2)."""
+    _known_highest: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
+    _copied: dict[int, tuple[NDArray[np.int64], Any]] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.ids) if len(self.frames) else sum(map(len, self.parts))
@@ -160,6 +163,19 @@ class CurrentRows:
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         return np.array([self._highest_of(row) for row in queries], np.float32)
 
+    def products_again(self, q: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return products of dense rows by id, 0 where there is none; the rows are kept for calls with this array."""
+        known = self._copied.get(id(ids))
+        if known is None or known[0] is not ids:
+            known, there = (ids, np.zeros((len(ids), q.shape[1]), np.float32)), np.isin(ids, self.row_ids)
+            known[1][there] = self.rows(ids[there])
+            if known[1].nbytes <= MOST_COPIED // 4:
+                if sum(copy.nbytes for _, copy in list(self._copied.values())) + known[1].nbytes > MOST_COPIED:
+                    self._copied.clear()
+                self._copied[id(ids)] = known  # which holds the ids: no other array has their number
+        with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
+            return np.asarray(known[1] @ q.T, np.float32)
+
     def _highest_of(self, row: NDArray[np.float32]) -> float:
         """Return the largest product with one query row; it is remembered, as searches name the same words again."""
         key, known = row.tobytes(), self._known_highest
@@ -168,10 +184,6 @@ class CurrentRows:
                 known.clear()
             known[key] = float((self._sample @ row).max(initial=-np.inf))
         return known[key]
-
-    @cached_property
-    def _known_highest(self) -> dict[bytes, float]:
-        return {}
 
     @cached_property
     def _sample(self) -> Matrix:

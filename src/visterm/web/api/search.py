@@ -12,7 +12,7 @@ from starlette.responses import Response
 from visterm.core.errors import ImageError
 from visterm.core.types import Hit, Tag
 from visterm.core.vocabulary import MOST_TAGS
-from visterm.library.search import Found
+from visterm.library.found import Found
 from visterm.store.filters import Filter
 from visterm.web.batching import TagLimits
 from visterm.web.body_limit import takes_pictures
