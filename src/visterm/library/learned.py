@@ -77,7 +77,8 @@ def in_words(learned: Learned, catalogue: Path) -> str:
         return "Stopped; nothing has changed."
     said = learned.in_words
     found = learned.comparison
-    said += "; too few photos were kept apart to compare the runs." if found is None else f"; {found.in_words()}"
+    compared = "the runs are not compared: no tagged photo was kept from both." if found is None else found.in_words()
+    said += f"; {compared}"
     new, old = f"run {learned.number}", f"run {learned.number_before}"
     if learned.run == learned.run_before:
         return f"{said} Nothing has changed: {catalogue} goes on with its {old}."
