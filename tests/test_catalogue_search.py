@@ -311,6 +311,9 @@ def test_the_command_filters_lists_and_finds_alike(catalogue, tmp_path):
     nothing = CliRunner().invoke(app, ["search", str(path), "--tag", "nobody gave this"])
     said = "No photo has the tag 'nobody gave this' (--tag).\n"
     assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", said)
+    for word, said in (("MINE", ""), ("yours", "No photo has the tag 'yours' (--without).\n")):
+        without = CliRunner().invoke(app, ["search", str(path), "--without", word, "-k", "1", "--json"])
+        assert (without.exit_code, without.stdout.count("\n"), without.stderr) == (0, 1, said)
     for refused in (
         [], ["red", "--like", "003.png"], ["--tag", "mine", "--cutoff"], ["red", "--from", "2024-13"],
         ["red", "--to", "may"], ["red", "--min-size", "much"],

@@ -93,10 +93,10 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
             emit(hit.as_dict() | ({"confidence": None, "untrained": list(found.untrained)} if found.untrained else {}))
         else:
             show(_line(hit, (scores and not listed) or request.like is not None))
-    if not found.hits:  # so that it is not taken for a search that failed
-        nothing = "No photo passes these filters." if request.among else "No photo was found."
-        for line in searched.unknown_filters or [nothing]:
-            say(line)
+    for line in searched.unknown_filters:
+        say(line)
+    if not (found.hits or searched.unknown_filters):  # so that it is not taken for a search that failed
+        say("No photo passes these filters." if request.among else "No photo was found.")
     if found.n_likely is not None:
         more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
         say(f"Above the cut-off: {count_of(found.n_likely, 'photo')}{more}")

@@ -153,9 +153,12 @@ class Listing:
         return np.intersect1d(found, there, assume_unique=True)
 
     def unknown_filters(self, among: Filter) -> list[str]:
-        """Return a sentence for each part of a filter that no image passes."""
+        """Return a sentence for each part of a filter that no image passes, and for what is left out that none has."""
         said = [
-            f"No photo has the tag '{tag}' (--tag)." for tag in among.tags if not self._any_passes(Filter(tags=(tag,)))
+            f"No photo has the tag '{tag}' ({option})."
+            for option, tags in (("--tag", among.tags), ("--without", among.without))
+            for tag in tags
+            if not self._any_passes(Filter(tags=(tag,)))
         ]
         if among.folder is not None and not self._any_passes(Filter(folder=among.folder)):
             said.append(f"There is no folder '{among.folder}' in the catalogue (--folder).")

@@ -80,7 +80,7 @@ class Searched(NamedTuple):
 
     found: Found
     related: dict[str, list[Group]]  # Of the words, by kind of relation, in the requested order
-    unknown_filters: list[str]  # Where nothing was found: a sentence for each part of a filter that no image passes
+    unknown_filters: list[str]  # Where nothing was found, or --without: what no image has
 
 
 def search_run(
@@ -119,4 +119,5 @@ def search_run(
             for how in dict.fromkeys(request.expand):
                 related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
             found = opened.search(words, k, among=among, sort=request.sort, **limits)
-        return Searched(found, related, opened.unknown_filters(among) if among and not found.hits else [])
+        asked = bool(among) and (bool(among.without) or not found.hits)
+        return Searched(found, related, opened.unknown_filters(among) if asked else [])
