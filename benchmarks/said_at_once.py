@@ -2,12 +2,14 @@
 
 Rows of width 100 are drawn around scenes, as in catalogue.py. The run has 200 tags, whose vectors are drawn as queries
 are. People gave tags to photos that score high for them, as many of each tag as Zipf's law says; one in five was
-accepted in place of given. A search is timed whole (`Catalogue.search`), from words to hits with names. The catalogues
-have the same rows, and take turns at the same searches, of which no two in a turn are the same. "never" is the
-catalogue without hand-given tags, whose searches don't look for any: what a search took before it honoured them.
-"after a change" commits a tag before each search, so that nothing that was remembered helps.
+accepted in place of given. A search is timed whole (`Catalogue.search`), from words to hits with names, by the clock
+and in processor time (of all threads), which other programs on the machine lengthen less. The catalogues have the same
+rows, and take turns at the same searches. "never" is the catalogue without hand-given tags, whose searches don't look
+for any: what a search took before it honoured them. There are three states: "repeated" searches were made once before;
+of "new" ones the words were searched for before, but not together; and "after a change" a tag was committed just
+before, so that what people said of the words is read again.
 
-    OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/said_at_once.py --json said_at_once.json
+    OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/said_at_once.py --json docs/figures/said_at_once.json
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ N_TAGS, N_ROWS, K = 200, 1_000_000, 10
 GIVEN = (0, 1_000, 100_000)
 ACCEPTED = 5  # One in that many is accepted in place of given
 BEST = 3  # Tags go to photos drawn from the best of the tag, of that many times as many
-SEARCHES = 15  # Of a side in a turn
+SEARCHES, SLOW_SEARCHES = 15, 5  # Of a side in a turn; those that read every row
+STATES = ("repeated", "new", "after a change")
 GOAL = 1.1
 KINDS = {"one word": "{}", "two words": "{} {}", "-word": "{} -{}"}
 LOOKS = search.hand_tagged
@@ -67,19 +70,23 @@ def made(folder: Path, tagger: Tagger, U: np.ndarray, pairs: np.ndarray) -> Path
     return folder
 
 
-def with_tags(source: Path, folder: Path, n: int, tagger: Tagger, U: np.ndarray, V: np.ndarray) -> dict[str, int]:
-    """Copy a catalogue, give it n tags, and return how many photos have each."""
+def photos_of_tags(n: int) -> np.ndarray:
+    """Return how many photos have each tag, of n hand-given tags in all."""
+    shares = 1 / np.arange(1, N_TAGS + 1)
+    return np.floor(shares / shares.sum() * n + 0.5).astype(int)
+
+
+def with_tags(source: Path, folder: Path, n: int, tagger: Tagger, U: np.ndarray, V: np.ndarray) -> None:
+    """Copy a catalogue, and give it n tags."""
     shutil.copytree(source, folder, copy_function=os.link)
     for file in folder.glob(f"{DATABASE}*"):
         file.unlink()
         shutil.copy(source / file.name, file)
     rng, tags = np.random.default_rng(n), tagger.vocabulary.tags
-    shares = 1 / np.arange(1, len(tags) + 1)
-    counts = np.floor(shares / shares.sum() * n + 0.5).astype(int)
     catalogue = Catalogue.load(folder, n_jobs=1)
     stored: Tags = catalogue.stored.tags
     with catalogue.stored.database.transaction():
-        for tag, row, count in zip(tags, V, counts.tolist(), strict=True):
+        for tag, row, count in zip(tags, V, photos_of_tags(n).tolist(), strict=True):
             if not count:
                 continue
             n_best = min(BEST * count, len(U))
@@ -90,7 +97,6 @@ def with_tags(source: Path, folder: Path, n: int, tagger: Tagger, U: np.ndarray,
             for photo in accepted:
                 stored.judge(photo, tag, 1)
     catalogue.stored.close()
-    return dict(zip(tags, counts.tolist(), strict=True))
 
 
 class Side:
@@ -102,15 +108,15 @@ class Side:
         if exact:
             self.catalogue.stored._current = exactly(self.catalogue.stored.current_rows())
 
-    def seconds(self, words: str, *, changed: bool) -> float:
-        """Return how long a search takes; after a change of the catalogue, if asked."""
+    def seconds(self, words: str, *, changed: bool = False) -> tuple[float, float]:
+        """Return how long a search takes, by the clock and in processor time; if asked, after a change."""
         if changed:
             self.catalogue.stored.tags.give(0, ["other"], "person")
             self.catalogue.stored.tags.take(0, ["other"], "person")
         search.hand_tagged = LOOKS if self._looks else never
-        start = time.perf_counter()
+        start, start_of_process = time.perf_counter(), time.process_time()
         self.catalogue.search(words, K)
-        took = time.perf_counter() - start
+        took = time.perf_counter() - start, time.process_time() - start_of_process
         search.hand_tagged = LOOKS
         return took
 
@@ -120,55 +126,83 @@ def never(searched: Any, vocabulary: Any, query: Any, tree: Any, remembered: Any
     return nothing_said(query.weights.nnz, int((query.weights.data > 0).sum()))
 
 
-def turns(sides: dict[str, Side], kind: str, tags: list[str], runs: int, *, changed: bool) -> dict[str, list[float]]:
-    """Time searches of all sides in turn, each the same ones; return the median seconds of each turn."""
+Times = dict[str, list[tuple[float, float]]]  # Of each side, by the clock and in processor time, a turn after the other
+
+
+def turns(sides: dict[str, Side], kind: str, tags: list[str], runs: int, n: int, state: str) -> Times:
+    """Time n searches of all sides in each turn, the same ones; return the median seconds of each turn."""
     rng = np.random.default_rng(7)
-    found: dict[str, list[float]] = {name: [] for name in sides}
+    found: Times = {name: [] for name in sides}
     for run in range(runs + 1):
-        queries = [KINDS[kind].format(*rng.choice(tags, 2, replace=False)) for _ in range(SEARCHES)]
-        took: dict[str, list[float]] = {name: [] for name in sides}
-        for query in queries:
-            for name in rng.permutation(list(sides)).tolist():  # who comes first finds its rows outside the caches
-                took[name].append(sides[name].seconds(query, changed=changed))
-        for name in sides if run else ():  # the first turn brings rows and what is remembered into memory
-            found[name].append(statistics.median(took[name]))
+        queries = [KINDS[kind].format(*rng.choice(tags, 2, replace=False)) for _ in range(n)]
+        for timed in (False, True) if state == "repeated" else (True,):
+            took: Times = {name: [] for name in sides}
+            for query in queries:
+                for name in rng.permutation(list(sides)).tolist():  # who comes first finds its rows outside the caches
+                    took[name].append(sides[name].seconds(query, changed=state == "after a change"))
+            for name in sides if run and timed else ():  # the first turn brings rows into memory
+                clock, processor = (statistics.median(times) for times in zip(*took[name], strict=True))
+                found[name].append((clock, processor))
     return found
+
+
+def measured(sides: dict[str, Side], how: str, runs: int) -> dict[str, Any]:
+    """Return the seconds of searches of each kind in each state, and how many times those of "never" they are."""
+    tags = sides["never"].catalogue.tagger.vocabulary.tags
+    result: dict[str, Any] = {}
+    for kind in KINDS:
+        n = SEARCHES if how == "index" and kind != "-word" else SLOW_SEARCHES
+        for state in STATES:
+            for side in sides.values() if state == "new" else ():
+                for first, second in zip(tags[::2], tags[1::2], strict=True):
+                    side.seconds(f"{first} {second}")
+            took = turns(sides, kind, tags, runs, n, state)
+            of_state = result[f"{kind}, {state}"] = {"seconds": {}, "over never": {}}
+            for by, place in (("clock", 0), ("processor", 1)):
+                times = {side: [each[place] for each in took[side]] for side in sides}
+                of_state["seconds"][by] = {side: spread(each) for side, each in times.items()}
+                over = {side: ratios(times[side], times["never"]) for side in sides if side != "never"}
+                of_state["over never"][by] = over
+            line = "  ".join(f"{side} {each['median']:.2f}" for side, each in over.items())
+            say(f"  {kind + ', ' + state:26s} never {1e3 * statistics.median(times['never']):7.2f} ms;  times: {line}")
+    return result
 
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--folder", type=Path, help="where catalogues are written, 3 GB; they are removed")
+    parser.add_argument("--folder", type=Path, help="where catalogues are kept, 3 GB, and found by the next run")
     chosen = parse(parser)
     n_rows = 3_000 if chosen.quick else N_ROWS
     segment_indexes.INDEX_FROM = 1000
+    given = {n: min(n, n_rows // 10) for n in GIVEN}
+    result: dict[str, Any] = {"machine": machine(), "rows": n_rows, "goal": GOAL}
+    result["photos of a tag"] = {str(n): spread(sorted(photos_of_tags(given[n]).tolist())) for n in GIVEN}
+    with tempfile.TemporaryDirectory() as temporary:
+        place = chosen.folder or Path(temporary)
+        if not (place / f"given{GIVEN[-1]}").exists():
+            write_catalogues(place, n_rows, given)
+        for how in ("exact", "index"):
+            sides = {"never": Side(place / "given0", exact=how == "exact", looks=False)}
+            sides |= {f"{n:,}": Side(place / f"given{n}", exact=how == "exact") for n in GIVEN}
+            index = sides["never"].catalogue.stored.how_it_searches() if how == "index" else "every row"
+            say(f"\n{how}: {index}")
+            result[how] = {"how": index} | measured(sides, how, chosen.runs)
+            for side in sides.values():
+                side.catalogue.stored.close()
+    write(result, chosen.json)
+
+
+def write_catalogues(place: Path, n_rows: int, given: dict[int, int]) -> None:
+    """Write the catalogues of all sides."""
     rng = np.random.default_rng(0)
     U, V = drawn(n_rows, rng)
     V = np.ascontiguousarray(V[:N_TAGS])
     tagger = tagger_of(V)
     lengths = np.linalg.norm(V, axis=1, keepdims=True)
     pairs = (V[rng.permutation(N_TAGS)] / lengths + V[rng.permutation(N_TAGS)] / lengths).astype(np.float32)
-    result: dict[str, Any] = {"machine": machine(), "rows": n_rows, "goal": GOAL, "seconds": {}, "over never": {}}
-    with tempfile.TemporaryDirectory(dir=chosen.folder) as place:
-        source = made(Path(place) / "source", tagger, U, pairs)
-        given = {n: min(n, n_rows // 10) for n in GIVEN}
-        counts = {n: with_tags(source, Path(place) / f"given{n}", given[n], tagger, U, V) for n in GIVEN}
-        result["photos of a tag"] = {str(n): spread(sorted(counts[n].values())) for n in GIVEN}
-        for how in ("exact", "index"):
-            sides = {"never": Side(Path(place) / "given0", exact=how == "exact", looks=False)}
-            sides |= {f"{n:,}": Side(Path(place) / f"given{n}", exact=how == "exact") for n in GIVEN}
-            say(f"\n{how}: {sides['never'].catalogue.stored.how_it_searches() if how == 'index' else 'every row'}")
-            for kind in KINDS:
-                for changed in (False, True):
-                    took = turns(sides, kind, tagger.vocabulary.tags, chosen.runs, changed=changed)
-                    name = f"{how}, {kind}{', after a change' if changed else ''}"
-                    result["seconds"][name] = {side: spread(values) for side, values in took.items()}
-                    over = {side: ratios(took[side], took["never"]) for side in sides if side != "never"}
-                    result["over never"][name] = over
-                    line = "  ".join(f"{side} {each['median']:.2f}" for side, each in over.items())
-                    say(f"  {name:40s} never {1e3 * statistics.median(took['never']):7.2f} ms;  times: {line}")
-            for side in sides.values():
-                side.catalogue.stored.close()
-    write(result, chosen.json)
+    source = made(place / "source", tagger, U, pairs)
+    for n, n_given in given.items():
+        with_tags(source, place / f"given{n}", n_given, tagger, U, V)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import subprocess
 import sys
 
@@ -252,3 +253,17 @@ def test_merged_photos_stand_where_they_did_in_their_parts():
         assert ids.tolist() == sorted(set(together.tolist()))
         assert together[places].tolist() == ids.tolist()
         assert ids[back].tolist() == together.tolist()
+
+
+def test_what_people_said_of_a_tag_is_the_same_array_until_they_say_more(both):
+    by_index, exact = both
+    say(exact, np.random.default_rng(3))
+    before = by_index.stored.said([["tag1"], ["tag2"]])
+    exact.stored.tags.give(7, ["another"], "person")
+    assert all(map(operator.is_, by_index.stored.said([["tag1"], ["tag2"]]), before))
+    free = next(i for i in range(1, N) if all(i not in part for said in before for part in said))
+    exact.stored.tags.give(free, ["tag2"], "person")
+    first, second = by_index.stored.said([["tag1"], ["tag2"]])
+    assert first is before[0]
+    assert free in second.has
+    assert free not in before[1].has

@@ -167,7 +167,8 @@ class CurrentRows:
         """Return products of dense rows by id, 0 where there is none; the rows are kept for calls with this array."""
         known = self._copied.get(id(ids))
         if known is None or known[0] is not ids:
-            known, there = (ids, np.zeros((len(ids), q.shape[1]), np.float32)), np.isin(ids, self.row_ids)
+            known = ids, np.zeros((len(ids), q.shape[1]), np.float32)
+            there = np.searchsorted(self.row_ids, ids) < np.searchsorted(self.row_ids, ids, "right")
             known[1][there] = self.rows(ids[there])
             if known[1].nbytes <= MOST_COPIED // 4:
                 if sum(copy.nbytes for _, copy in list(self._copied.values())) + known[1].nbytes > MOST_COPIED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +31,8 @@ SearchedRows: TypeAlias = "CurrentRows | ShardedRows"  # Rows that are searched,
 Searched: TypeAlias = "SearchedCatalogue | SearchedUnion"  # One catalogue, or several as one; ids are those of its rows
 
 ONE_BY_ONE = 50  # Images below which it is quicker to ask for their names one after another
+MOST_LAST = 500  # Tags of which is remembered what people said, over changes of the catalogue
+MOST_LAST_BYTES = 2**18  # Of one tag
 APART = 2**40  # Ids that each catalogue has room for: images come while others search, and the ids of no other move
 
 
@@ -84,6 +86,10 @@ class SearchedCatalogue:
     _rows: StoredRows
     _current: CurrentRows | None = None
     frames: Frames
+
+    @cached_property
+    def _last_said(self) -> dict[tuple[str, ...], Said]:
+        return {}
 
     def __len__(self) -> int:
         """Return how many images can be searched: here, and with a row of the current run."""
@@ -174,7 +180,18 @@ class SearchedCatalogue:
         has = np.union1d(given, accepted) if len(given) and len(accepted) else given if len(given) else accepted
         if len(rejected) and len(accepted):
             rejected = np.setdiff1d(rejected, accepted, assume_unique=True)
-        return Said(given, has, rejected)
+        return self._as_before((statement, *keys), Said(given, has, rejected))
+
+    def _as_before(self, key: tuple[str, ...], now: Said) -> Said:
+        """Return what was said the last time, where it is the same: what was computed of it still counts."""
+        before = self._last_said.get(key)
+        if before is not None and all(map(np.array_equal, before, now)):
+            return before
+        if len(self._last_said) >= MOST_LAST:
+            self._last_said.clear()
+        if sum(ids.nbytes for ids in now) <= MOST_LAST_BYTES:
+            self._last_said[key] = now
+        return now
 
     def held(self, keys: Sequence[str] | None = None) -> dict[str, str]:
         """Return the tags that images have here, by key (`tag_key`): all, or those of some keys."""
