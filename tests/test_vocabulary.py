@@ -149,6 +149,7 @@ def test_unknown_words_are_told_beside_the_known(vocabulary):
 def test_a_search_of_unknown_words_only_names_them_all_with_the_nearest_tags(vocabulary):
     with pytest.raises(UnknownNameError, match=r"'snwo'. Did you mean 'snow'\? .*'treee'. Did you mean 'tree'"):
         vocabulary.query("snwo treee")
+    assert vocabulary.unknown_words(["SNWO"]) == "Unknown tag 'SNWO'. Did you mean 'snow'?"
 
 
 @pytest.mark.parametrize("search", ["", "  ", '""', ",;", "-", [], [" "]])

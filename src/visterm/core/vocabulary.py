@@ -312,8 +312,9 @@ class Vocabulary:
     def unknown_words(self, words: Iterable[str]) -> str:
         """Return the message that some words are no tags: each with the nearest tag, or all with the list of tags."""
         messages, without_near = [], []
+        by_key = {tag_key(tag): tag for tag in self.tags}
         for word in dict.fromkeys(words):
-            near = difflib.get_close_matches(word, self.tags, n=1, cutoff=0.6)
+            near = [by_key[key] for key in difflib.get_close_matches(tag_key(word), by_key, n=1, cutoff=0.6)]
             if near:
                 how = f" Type it as {quoted(near[0])}." if set('",;') & set(near[0]) else ""
                 messages.append(f"Unknown tag '{word}'. Did you mean '{near[0]}'?{how}")
