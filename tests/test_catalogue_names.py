@@ -84,7 +84,8 @@ def test_the_page_names_folders_as_photos_are_named(home):
     ids = {hit["image"]: hit["id"] for hit in lines("search catalogue red -k 0 --json", home)[0]}
     with TestClient(create_app(home / "catalogue"), base_url="http://127.0.0.1") as client:
         page = client.get("/").text
-        assert re.findall(r'<option value="(\w+)">', page.partition('id="folders"')[2]) == ["Hunde", "Katzen"]
+        folders = page.partition('<select name="folder">')[2].partition("</select>")[0]
+        assert re.findall(r'<option value="(\w+)"', folders) == ["Hunde", "Katzen"]
         assert 'href="/?folder=Katzen"' in client.get(f"/image/{ids['Katzen/a.png']}").text
         found = set(re.findall(r'href="/image/(\d+)', client.get("/?folder=Katzen").text))
         assert found == {str(ids["Katzen/a.png"])}

@@ -131,10 +131,10 @@ def test_the_graph_gives_the_scores_and_confidences_of_annotate(model, settings,
     onnx.checker.check_model(onnx.load(tmp_path / "model" / "model.onnx"), full_check=True)
     told = "share it only with people who may know these" in (tmp_path / "model" / "README.md").read_text()
     assert told == (model in ("knn", "kernel_ridge", "auto"))
-    assert_same_as_annotate(tagger, tmp_path / "model", save(tmp_path, drawn_photos(6, seed=1)[0]))
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         "README.md", "labels.txt", "model.onnx", "preparation.json", "tag_photo.py",
     ]  # fmt: skip
+    assert_same_as_annotate(tagger, tmp_path / "model", save(tmp_path, drawn_photos(6, seed=1)[0]))
 
 
 @pytest.mark.parametrize(

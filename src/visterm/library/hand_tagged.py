@@ -286,7 +286,7 @@ class WordScores:
         rows, n_read = self._rows, sum(map(len, hand.parts))
         if not self._dense or not isinstance(rows, CurrentRows) or len(rows.frames):
             return rows.products(self._word_rows, hand.ids)
-        if n_read > MORE_READ * len(hand.ids):
+        if n_read > MORE_READ * len(hand.ids) or sp.issparse(rows.rows(rows.row_ids[:1])):
             return rows.products(self._word_rows, hand.ids)
         values = [rows.products_again(self._word_rows, part) for part in hand.parts]
         return np.concatenate(values)[hand.places]
