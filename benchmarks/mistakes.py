@@ -12,11 +12,13 @@ the drawn scenes know which of the tags that people gave are wrong, and which th
 images. ``60 photos`` are ten libraries of 60 drawn scenes, together.
 
     python benchmarks/mistakes.py ../shared --cache CACHE --json docs/figures/mistakes.json
+    python benchmarks/mistakes.py ../shared --only Delicious --json docs/figures/mistakes.json
 """
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -39,31 +41,45 @@ RATES = (0.02, 0.05, 0.1)
 STEPS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # Chances that are looked at together
 LIKELY, FEWEST = 0.05, 8  # The least chance that counts for rare tags, and the pairs of a step that is listed
 SMALL, LIBRARIES = 60, 10
-TRUE, OWN = "drawn scenes, true tags", "people's own"
+DRAWN, OWN = "drawn scenes", "people's own"
+TRUE = f"{DRAWN}, true tags"
+PARTS = ("train", "valid", "test")
 MOST_IMAGES = 6000
 RESAMPLES = 100
 
 
-def data_sets(shared: Path, cache: Path, library: Any) -> Iterator[tuple[str, Any, sp.csr_array]]:
-    """Yield names, features and tags of all images."""
-    from visterm.data.corpus import Corpus
-
+def data_sets(shared: Path, cache: Path, only: str) -> Iterator[tuple[str, Any, sp.csr_array, Any]]:
+    """Yield names, features, tags and the drawn library, if any, of data sets whose names begin with `only`."""
     network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
+    if DRAWN.startswith(only):
+        yield from drawn_data(network, cache)
+    corel, delicious = shared / "data" / "corel5k", shared / "data" / "delicious"
+    for name, encoder, params in (("network", network, {"output": "features"}), ("visterms", "visterms", {})):
+        if (whole := f"Corel5k, {name}").startswith(only):
+            yield whole, *stacked(encoded(corel, encoder, params, cache / name)), None
+    if "Corel5k, blobs".startswith(only):
+        yield "Corel5k, blobs", *stacked(blobs(corel)), None
+    if "Delicious, words".startswith(only):
+        both = [read_mulan(delicious / f"delicious-{part}.arff", delicious / "delicious.xml") for part in PARTS[::2]]
+        matrices = [matrix for part in both for matrix in (unit_rows(part.X), part.Y)]
+        yield "Delicious, words", *stacked(matrices), None
+
+
+def drawn_data(network: str, cache: Path) -> Iterator[tuple[str, Any, sp.csr_array, Any]]:
+    """Yield those of drawn scenes, with what is true of them and with what people gave."""
+    from visterm.data.corpus import Corpus
+    from visterm.demo.drawn import draw_library
+    from visterm_research.data.drawn_library import read_drawn_library
+
     source = Source(cache, n_jobs=1)
-    corpora = [Corpus.read(library.images, library.tags_file).select(part) for part in ("train", "valid", "test")]
+    library = read_drawn_library(source.drawn("scenes", draw_library, 3000))
+    corpora = [Corpus.read(library.images, library.tags_file).select(part) for part in PARTS]
     vocabulary = Vocabulary.from_lists(corpora[0].tags)
     parts = source.encode(corpora, vocabulary, network, {"output": "features"})
     X, Y = stacked([matrix for part in parts for matrix in (part.X, part.Y)])
     true = [picture.tags for picture in pictures_of(library)]
-    yield TRUE, X, sp.csr_array(Vocabulary.from_lists(true).encode(true))
-    yield "drawn scenes, network", X, Y
-    corel = shared / "data" / "corel5k"
-    for name, encoder, params in (("network", network, {"output": "features"}), ("visterms", "visterms", {})):
-        yield f"Corel5k, {name}", *stacked(encoded(corel, encoder, params, cache / name))
-    yield "Corel5k, blobs", *stacked(blobs(corel))
-    folder = shared / "data" / "delicious"
-    both = [read_mulan(folder / f"delicious-{part}.arff", folder / "delicious.xml") for part in ("train", "test")]
-    yield "Delicious, words", *stacked([matrix for part in both for matrix in (unit_rows(part.X), part.Y)])
+    yield TRUE, X, sp.csr_array(Vocabulary.from_lists(true).encode(true)), library
+    yield f"{DRAWN}, network", X, Y, library
 
 
 def stacked(matrices: list[Any]) -> tuple[Any, sp.csr_array]:
@@ -176,7 +192,7 @@ def own_mistakes(library: Any, X: Any, seed: int) -> dict[str, Any]:
 
 def pictures_of(library: Any) -> list[Any]:
     """Return the pictures of a drawn library in the order of their features."""
-    return [picture for part in ("train", "valid", "test") for picture in library.pictures if picture.split == part]
+    return [picture for part in PARTS for picture in library.pictures if picture.split == part]
 
 
 def written(measured: list[dict[str, Any]], name: str, label: str) -> dict[str, Any]:
@@ -192,18 +208,17 @@ def written(measured: list[dict[str, Any]], name: str, label: str) -> dict[str, 
 
 
 def main() -> None:
-    from visterm.demo.drawn import draw_library
-    from visterm_research.data.drawn_library import read_drawn_library
-
     parser = options(__doc__)
     parser.add_argument("shared", type=Path, metavar="FOLDER", help="where data and models lie")
     parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", metavar="NAME", help="the beginning of names; figures of others stay")
     chosen = parse(parser)
     seed = chosen.seed
-    library = read_drawn_library(Source(chosen.cache, n_jobs=1).drawn("scenes", draw_library, 3000))
     result: dict[str, Any] = {"machine": machine(), "seed": seed, "data": {}}
-    for name, X, Y in data_sets(chosen.shared, chosen.cache, library):
+    if chosen.only and chosen.json and chosen.json.exists():
+        result["data"] = json.loads(chosen.json.read_text(encoding="utf-8"))["data"]
+    for name, X, Y, library in data_sets(chosen.shared, chosen.cache, chosen.only):
         entries = result["data"][name] = {}
         if name == TRUE:
             entries[OWN] = written([own_mistakes(library, X, seed)], name, OWN)

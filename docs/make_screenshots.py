@@ -1,4 +1,4 @@
-"""Draw the pictures of the page that stand in the README, from the demo's library: `python docs/make_screenshots.py`.
+"""Draw the pictures in the README and docs/ from the demo's library: `python docs/make_screenshots.py`.
 
 It wants the extra `web`, playwright, and Debian's chromium; it draws the demo first (`--demo FOLDER`: takes one that is
 there), which takes some minutes.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -51,6 +53,7 @@ def main() -> None:
             _shoot_search(page, address)
             _shoot_review(page, address)
             _shoot_widths(chromium, address)
+            _shoot_mistakes(page, demo, Path(folder) / "mistakes.html")
             chromium.close()
 
 
@@ -119,6 +122,17 @@ def _shoot_widths(chromium: Browser, address: str) -> None:
         left += shot.width + GAP
     together.thumbnail((1600, TALL))
     together.save(DOCS / "photo_page.jpg", quality=QUALITY, optimize=True)
+
+
+def _shoot_mistakes(page: Page, demo: Path, sheet: Path) -> None:
+    """Shoot the sheet of the likeliest mistakes among the tags that people gave to the drawn scenes."""
+    library = demo / "library"
+    learned = [demo / "run", library / "images", "--tags", library / "tags.csv"]
+    subprocess.run(
+        [sys.executable, "-m", "visterm", "mistakes", *learned, "--limit", "12", "--sheet", sheet], check=True
+    )
+    page.goto(sheet.as_uri())
+    _save(page, "mistakes_sheet.jpg")
 
 
 def _save(page: Page, name: str) -> None:
