@@ -234,6 +234,7 @@
     const way = event.target.dataset?.zoom;
     if (way !== undefined) zoomBy({ 1: 1.6, "-1": 1 / 1.6, 0: 0 }[way]);
   });
+  resize(); // the places may come before the observer's first call
   new ResizeObserver(resize).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", resize);
 
