@@ -163,7 +163,7 @@ def test_the_map_is_zoomed_by_keys_and_lists_the_photos_in_view(window, catalogu
 
 def test_places_that_come_before_the_canvas_is_measured_are_drawn(window, catalogue):
     draw_map(catalogue)
-    window.page.add_init_script("window.ResizeObserver = class { observe() {} disconnect() {} }")  # one that never calls
+    window.page.add_init_script("window.ResizeObserver = class { observe() {} disconnect() {} }")  # never calls
     page = window.open("/map")
     page.locator("#n-in-view", has_text="24 photos").wait_for()
     page.locator("#in-view .hit").nth(23).wait_for()

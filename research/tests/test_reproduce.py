@@ -27,6 +27,7 @@ from visterm_research.comparison.methods import EXACT_KNN, PRIOR, WSABIE, Method
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.records import Records
 from visterm_research.comparison.run import begin_folder
+from visterm_research.comparison.search import unordered
 from visterm_research.comparison.sources import kind_of
 from visterm_research.comparison.trials import OutOfTimeError, Trials
 from visterm_research.pamir.methods import MORE_METHODS
@@ -41,7 +42,9 @@ PAPER_TRAINING = {"step": "sgd", "schedule": "constant", "bias": 0.0, "average":
 
 paper_vse_ens, paper_wsabie = read_paper("vse_ens"), read_paper("wsabie")
 
-SMALL = Method("WSABIE", "wsabie", {"dim": 8, "epochs": 6, "patience": 2}, [{"learning_rate": (0.005, 0.02)}])
+SMALL = Method(
+    "WSABIE", "wsabie", {"dim": 8, "epochs": 6, "patience": 2}, {"learning_rate": unordered(0.005, 0.02)}, trials=2
+)
 
 
 def planted_problem() -> Problem:
@@ -63,14 +66,14 @@ WSABIES = [method for method in (WSABIE, VSE_WARP, *MORE_METHODS) if method.mode
 
 @pytest.mark.parametrize("method", WSABIES, ids=lambda method: method.label)
 def test_wsabie_learns_as_in_its_paper_whatever_its_defaults_are(method: Method) -> None:
-    chosen = method.fixed | {name: values[0] for grid in method.grids for name, values in grid.items()}
+    chosen = method.settings()[0]
     assert chosen | PAPER_TRAINING == chosen
     assert {"learning_rate", "max_norm", "row_length", "patience"} <= set(chosen)
 
 
 def test_methods_with_settings_try_equally_many() -> None:
     for study in (WSABIE_STUDY, VSE_ENS_STUDY):
-        assert {len(method.settings()) for method in study.methods if method.grids} == {8}
+        assert {(len(method.settings()), method.trials) for method in study.methods if method.box} == {(10, 16)}
 
 
 def test_a_model_that_is_not_registered_is_an_error_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

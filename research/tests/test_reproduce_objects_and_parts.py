@@ -24,6 +24,7 @@ from visterm.models.parts.quadruplets import QuadrupletBlock
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison, Options, Outcome
+from visterm_research.comparison.search import unordered
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials, fit_rows
 from visterm_research.papers import read_paper
 from visterm_research.parts.claims import parts_claims
@@ -118,7 +119,20 @@ def comparison_in(folder: Path, *methods: Method) -> Comparison:
 
 
 def small(method: Method) -> Method:
-    return replace(method, fixed={**method.fixed, "dim": 4, "epochs": 4, "learning_rate": 0.05}, stages=())
+    return replace(
+        method,
+        fixed={
+            **method.fixed,
+            "dim": 4,
+            "epochs": 4,
+            "learning_rate": 0.05,
+            "max_trials": 10,
+            "image_learning_rate": 0.1,
+            "alpha": 0.3,
+        },
+        box={},
+        start=None,
+    )
 
 
 def test_ranks_of_all_tasks_are_those_of_all_answers_sorted() -> None:
@@ -164,26 +178,12 @@ def test_methods_that_differ_in_the_score_share_their_fits_and_are_chosen_by_it(
     fitted: list[object] = []
     counted = lambda *given: fitted.append(given) or fit_rows(*given)  # noqa: E731
     monkeypatch.setattr("visterm_research.parts.problem.fit_rows", counted)
-    stage = [{"alpha": alpha} for alpha in (0.1, 2.0)]
-    chosen = [trials.choose(problem, replace(small(one), stages=[stage]))[0] for one in (SHARED_IW, SHARED_I)]
+    box = {"alpha": unordered(0.1, 0.3, 2.0)}
+    chosen = [trials.choose(problem, replace(small(one), box=box))[0] for one in (SHARED_IW, SHARED_I)]
     assert len(fitted) == 3
     for choice, by in zip(chosen, ("words", "images"), strict=True):
         assert len(choice.tried) == 3
         assert choice.record["mean_rank"][by] == min(record["mean_rank"][by] for _, record in choice.tried)
-
-
-def test_a_stage_begins_with_the_best_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ranks = {(1.0, 50): 9.0, (2.0, 50): 4.0, (3.0, 50): 6.0, (2.0, 100): 5.0}
-
-    def validate(_: object, __: object, ___: object, settings: dict[str, float], ____: str) -> dict[str, object]:
-        return {"mean_rank": {"words": ranks[settings["alpha"], settings["dim"]]}}  # type: ignore[index]
-
-    monkeypatch.setattr(Trials, "validate", validate)
-    stages = [[{"alpha": 2.0}, {"alpha": 3.0}], [{"dim": 100}]]
-    method = Method("any", "objects_and_parts", {"alpha": 1.0, "dim": 50}, stages=stages, by=WORDS)
-    (choice,) = trials_in(tmp_path).choose(planted(), method)
-    assert choice.settings == {"alpha": 2.0, "dim": 50}
-    assert [settings for settings, _ in choice.tried][-1] == {"alpha": 2.0, "dim": 100}
 
 
 def test_relations_that_are_left_out_are_neither_learned_nor_chosen_by(tmp_path: Path) -> None:
@@ -258,8 +258,8 @@ def test_only_crops_of_training_scenes_are_left_unlearned(tmp_path: Path) -> Non
 def test_every_method_takes_its_settings() -> None:
     for method in METHODS:
         for one in (method, quick_method(method)):
-            for change in ({}, *(change for stage in one.stages for change in stage)):
-                MODELS.create(one.model, **{**one.fixed, **change})
+            for settings in one.settings():
+                MODELS.create(one.model, **settings)
 
 
 def test_the_papers_words_are_above_its_images(quick: Outcome) -> None:

@@ -23,6 +23,7 @@ from visterm_research.comparison.document import Document
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.run import Comparison, Outcome
+from visterm_research.comparison.search import unordered
 from visterm_research.comparison.sources import Source
 from visterm_research.comparison.trials import Choice, Judged, Trials
 from visterm_research.papers import read_paper
@@ -159,8 +160,8 @@ def test_the_paper_has_every_order_that_is_judged() -> None:
 def test_every_method_takes_its_settings() -> None:
     assert {label for table in paper.TABLES.values() for label in table} == {*LABELS, DENSECAP}
     for method in METHODS:
-        if "hidden" in method.varied:  # the same budget for all networks
-            assert len(method.settings()) == 6
+        if "hidden" in method.box:  # the same budget for all networks
+            assert (len(method.settings()), method.trials) == (5, 8)
             assert {method.fixed[name] for name in ("epochs", "patience", "batch_size")} == {30, 8, 128}
         for one in (method, quick_method(method)):
             for settings in one.settings():
@@ -177,14 +178,14 @@ def test_settings_are_chosen_by_f1_averaged_as_the_table_does(tmp_path: Path, mo
 
     monkeypatch.setattr("visterm_research.ugc.problems.five_metrics", measured)
     trials = trials_in(tmp_path)
-    choices = trials.choose(planted(), Method("any", "ridge", {}, [{"alpha": (1.0, 2.0, 3.0)}]))
+    choices = trials.choose(planted(), Method("any", "ridge", {}, {"alpha": unordered(1.0, 2.0, 3.0)}))
     assert {choice.by: choice.settings["alpha"] for choice in choices} == {BY_TAG: 2.0, BY_IMAGE: 1.0}
     monkeypatch.setattr("visterm_research.ugc.problems.fit_rows", lambda *_: pytest.fail("fitted again"))
     assert [trials.model(planted(), choice).alpha for choice in choices] == [2.0, 1.0]
 
 
 def test_a_judgement_is_of_the_test_rows_and_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, method = planted(), Method("least-squares", "ridge", {}, [{"alpha": (0.1, 1.0)}])
+    problem, method = planted(), Method("least-squares", "ridge", {}, {"alpha": unordered(0.1, 1.0)})
     run = run_on(problem, tmp_path)
     run.run([method])
     model = MODELS.create("ridge", alpha=run.choices["least-squares", BY_TAG].settings["alpha"])

@@ -5,14 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any
 
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
-
-Settings = dict[str, Any]
-Grid = Mapping[str, Sequence[Any]]
+from visterm_research.comparison.search import DRAWN, TRIALS, Axis, Box, Settings, draw_points, unordered
 
 
 @dataclass(frozen=True)
@@ -27,56 +24,44 @@ class Method:
         Ours, as in ``visterm models``.
     fixed : mapping
         Settings that are not chosen.
-    grids : sequence of mapping of str to sequence
-        Values to try: all combinations of each mapping.
+    box : mapping of str to Axis
+        Values of the settings that are chosen, which are searched together (`search`).
     start : mapping, optional
-        Settings that are tried before those of the grids.
-    stages : sequence of sequence of mapping
-        Changes to try after the grids: those of a stage on top of the best settings of the one before.
+        Settings of the box that are tried first.
     by : str
         What settings are chosen by, where the data have several measures for that.
-    most : int, optional
-        How many settings of the grids to try at most.
+    trials : int
+        How many settings are tried; the same for all methods of a comparison that have a box.
     """
 
     label: str
     model: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    grids: Sequence[Grid] = ()
+    box: Box = field(default_factory=dict)
     start: Mapping[str, Any] | None = None
-    stages: Sequence[Sequence[Settings]] = ()
     by: str = ""
-    most: int | None = None
+    trials: int = TRIALS
 
-    def settings(self) -> list[Settings]:
-        """List the settings to try, in the order of the grids, each once; stages come after them."""
-        tried = [{**self.fixed, **(self.start or {})}] if self.start is not None or not self.grids else []
-        for grid in self.grids:
-            for values in product(*grid.values()):
-                one = {**self.fixed, **dict(zip(grid, values, strict=True))}
-                if one not in tried:
-                    tried.append(one)
-        return tried[: self.most]
-
-    @property
-    def varied(self) -> list[str]:
-        """Names of the settings that are chosen."""
-        return list(dict.fromkeys(name for one in (*self.grids, *(c for s in self.stages for c in s)) for name in one))
+    def settings(self, seed: int = 0) -> list[Settings]:
+        """List the settings to try first: points drawn from the box, or the fixed ones alone."""
+        if not self.box:
+            return [{**self.fixed, **(self.start or {})}]
+        n_drawn = max(1, round(self.trials * DRAWN / TRIALS)) if self.trials > 2 else self.trials
+        return [{**self.fixed, **one} for one in draw_points(self.box, n_drawn, start=self.start, seed=seed)]
 
     def with_fixed(self, label: str, **settings: Any) -> Method:
-        """Return the same method with settings fixed, and no grid over them."""
-        grids = [{name: values for name, values in grid.items() if name not in settings} for grid in self.grids]
-        return replace(self, label=label, fixed={**self.fixed, **settings}, grids=grids)
+        """Return the same method with settings fixed, which are then not searched."""
+        box = {name: axis for name, axis in self.box.items() if name not in settings}
+        start = None if self.start is None else {name: self.start[name] for name in self.start if name not in settings}
+        return replace(self, label=label, fixed={**self.fixed, **settings}, box=box, start=start)
 
     def quick(self) -> Method:
         """Return the same method for a run of a minute: few epochs, at most two settings."""
         accepted = inspect.signature(MODELS.load(self.model)).parameters
         small = {name: value for name, value in QUICK.items() if name in accepted}
-        grids = [
-            {name: values[: 1 if place else 2] for place, (name, values) in enumerate(grid.items())}
-            for grid in self.grids[:1]
-        ]
-        return replace(self, fixed={**self.fixed, **small}, grids=grids)
+        middle = {name: axis.values[len(axis.values) // 2] for name, axis in self.box.items()}
+        box = {name: unordered(*axis.values[:2]) for name, axis in list(self.box.items())[:1]}
+        return replace(self, fixed={**self.fixed, **middle, **small}, box=box, start=None, trials=2)
 
 
 QUICK = {"epochs": 8, "patience": 3}
@@ -85,9 +70,11 @@ EPOCHS = {"epochs": 60, "patience": 8}
 EMBEDDED = {"dim": 100, "standardize": False, **EPOCHS}
 """The papers rank tags by the scores of training, as they are."""
 
-STEPS: Grid = {"learning_rate": (0.0015, 0.005, 0.015, 0.0005), "max_norm": (0.7, 1.5)}
-AGGRESSIVENESS: Grid = {"aggressiveness": (1.0, 10.0, 0.1, 0.01, 0.001, 100.0, 0.0001, 1000.0)}
-VOTES: Grid = {"n_neighbors": (20, 80), "power": (4.0, 1.0, 8.0, 16.0)}
+STEPS: Box = {"learning_rate": Axis((0.0005, 0.0015, 0.005, 0.015, 0.05)), "max_norm": Axis((0.7, 1.5, 3.0, 6.0))}
+AGGRESSIVENESS: Box = {"aggressiveness": Axis((0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0, 100.0, 1000.0))}
+VOTES: Box = {"n_neighbors": Axis((10, 20, 40, 80, 160), low=1), "power": Axis((0.5, 1.0, 2.0, 4.0, 8.0, 16.0))}
+
+ALPHAS: Box = {"alpha": Axis((0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0))}
 
 PAPER_STEPS = {"step": "sgd", "schedule": "constant", "bias": 0.0, "average": 20}
 WSABIE_PARAMS = {
@@ -95,15 +82,15 @@ WSABIE_PARAMS = {
 }  # fmt: skip
 """WSABIE's training as in its paper, but for the running mean; named one by one, as the model's defaults may change."""
 
-WSABIE = Method("WSABIE", "wsabie", {**EMBEDDED, **PAPER_STEPS, "row_length": 6.0}, [STEPS])
-AUC = Method("embedding, AUC", "auc_embedding", {**EMBEDDED, **PAPER_STEPS, "row_length": 6.0}, [STEPS])
-OWPC = Method("OWPC-SGD", "owpc_sgd", EMBEDDED, [STEPS])
-WARP_LINEAR = Method("linear, WARP", "warp_linear", EPOCHS, [STEPS])
-PAMIR_IA = Method("PAMIR-IA", "pamir_ia", EPOCHS, [AGGRESSIVENESS])
-ONE_VS_REST = Method("One-vs-Rest", "one_vs_rest", EPOCHS, [AGGRESSIVENESS])
-APPROX_KNN = Method("Approx. k-NN", "rp_knn", {"levels": 4}, [VOTES])
-EXACT_KNN = Method("k-NN", "knn", {}, [VOTES])
-RIDGE = Method("ridge (not in the paper)", "ridge", {}, [{"alpha": (1.0, 0.1, 10.0, 0.01, 0.3, 3.0, 0.03, 30.0)}])
+WSABIE = Method("WSABIE", "wsabie", {**EMBEDDED, **PAPER_STEPS, "row_length": 6.0}, STEPS)
+AUC = Method("embedding, AUC", "auc_embedding", {**EMBEDDED, **PAPER_STEPS, "row_length": 6.0}, STEPS)
+OWPC = Method("OWPC-SGD", "owpc_sgd", EMBEDDED, STEPS)
+WARP_LINEAR = Method("linear, WARP", "warp_linear", EPOCHS, STEPS)
+PAMIR_IA = Method("PAMIR-IA", "pamir_ia", EPOCHS, AGGRESSIVENESS)
+ONE_VS_REST = Method("One-vs-Rest", "one_vs_rest", EPOCHS, AGGRESSIVENESS)
+APPROX_KNN = Method("Approx. k-NN", "rp_knn", {"levels": 4}, VOTES)
+EXACT_KNN = Method("k-NN", "knn", {}, VOTES)
+RIDGE = Method("ridge (not in the paper)", "ridge", {}, ALPHAS)
 PRIOR = Method("tag frequencies (not in the paper)", "prior")
 
 

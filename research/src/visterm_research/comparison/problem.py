@@ -19,8 +19,9 @@ from visterm.metrics import average_precisions, measure
 from visterm.models.base import Annotator
 from visterm.tagging.tuning.trials import digest_of, key_of
 from visterm.tagging.tuning.validation import EarlyStopping
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record
+from visterm_research.comparison.search import Settings
 from visterm_research.comparison.trials import Choice, Trials, fit_rows
 
 CURVE = tuple(range(1, 11))

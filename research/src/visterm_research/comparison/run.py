@@ -222,9 +222,10 @@ class Comparison:
         """Describe how settings were chosen, and which."""
         self.document.section(
             "Settings",
-            "Every method was fitted with each setting of its grid on the training rows; the one of the best MAP over "
-            "the validation images was judged by the test rows, once. Iterative methods stop by the same validation "
-            "images.",
+            "The settings of a method are searched together: points drawn from a box of values (the same number for "
+            "each method), then steps from the best one. If the best value lies at an edge of the box, the box is "
+            "widened. The setting of the best MAP over the validation images was judged by the test rows, once. "
+            "Iterative methods stop by the same validation images.",
         )
         rows = []
         for problem, tested in self.tested.items():
@@ -234,8 +235,18 @@ class Comparison:
                 tried = f"{len(choice.tried)}" + (f" ({diverged} diverged)" if diverged else "")
                 epoch = "–" if record["epoch"] is None else str(record["epoch"])
                 seconds = f"{record['seconds']:.1f}"
-                rows.append([problem, label, tried, shown_choice(choice), f"{record['map']:.4f}", epoch, seconds])
-        header = ("data", "method", "settings tried", "chosen", "validation MAP", "best epoch", "seconds of its fit")
+                widened = ", ".join(choice.widened) or "–"
+                rows.append([problem, label, tried, choice.shown, widened, f"{record['map']:.4f}", epoch, seconds])
+        header = (
+            "data",
+            "method",
+            "settings tried",
+            "chosen",
+            "box widened",
+            "validation MAP",
+            "best epoch",
+            "seconds of its fit",
+        )
         self.document.table("Settings chosen on validation rows", header, rows)
 
     def finish(self, study: Study, left_out: Sequence[str], facts: Mapping[str, Any]) -> Outcome:
@@ -407,11 +418,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def shown_choice(choice: Choice) -> str:
-    """Write the settings that were chosen, by name."""
-    return ", ".join(f"{name}={choice.settings[name]}" for name in choice.method.varied) or "–"
-
-
 def _paper_of(path: Path) -> str | None:
     """Read from a description, or from results, whose comparison it is; None where there is no file."""
     if not path.is_file():
@@ -454,6 +460,8 @@ def _summary(tested: Judged) -> dict[str, Any]:
         "tried": [
             {"settings": one["settings"], "map": one["map"], "seconds": one.get("seconds")} for _, one in choice.tried
         ],
+        "widened": list(choice.widened),
+        "at_an_edge": choice.at_an_edge,
         "validation_map": record["map"],
         "epoch": record["epoch"],
         "seconds": record["seconds"],

@@ -1,4 +1,4 @@
-"""Fit every setting of a method, choose by the validation rows, and judge the chosen one by the test rows, once."""
+"""Fit settings of a method, choose by the validation rows, and judge the chosen one by the test rows, once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from visterm.core.errors import DivergedError
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.tagging.tuning.trials import jsonable, key_of
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record, Records
+from visterm_research.comparison.search import Settings, at_an_edge, search
 
 FORMAT = 1
 """Of the stored results; raised when what they hold changes, so that older ones are made anew."""
@@ -87,6 +88,8 @@ class Choice:
         Of its fit.
     tried : list of (dict, dict)
         All settings and their records.
+    widened : tuple of str
+        Values that were tried beyond the box, as the best one lay at its edge: "max_norm to 12".
     """
 
     method: Method
@@ -94,6 +97,19 @@ class Choice:
     settings: Settings
     record: Record
     tried: list[tuple[Settings, Record]] = field(repr=False)
+    widened: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def at_an_edge(self) -> list[str]:
+        """Settings whose chosen value is the least or the largest that was tried."""
+        return at_an_edge(self.method.box, [settings for settings, _ in self.tried], self.settings)
+
+    @property
+    def shown(self) -> str:
+        """The chosen settings of the box, by name; those at an edge say so."""
+        edge = self.at_an_edge
+        shown = (f"{name}={self.settings[name]}{' (at the edge)' if name in edge else ''}" for name in self.method.box)
+        return ", ".join(shown) or "–"
 
 
 @dataclass(frozen=True)
@@ -162,7 +178,7 @@ class Trials:
         self._kept: dict[str, tuple[str, float, Any]] = {}
 
     def choose(self, benchmark: Benchmark, method: Method) -> list[Choice]:
-        """Fit all settings of a method that are not on record, and return the best of them by each criterion.
+        """Search the settings of a method, fitting those that are not on record, and return the best by each criterion.
 
         Raises
         ------
@@ -171,21 +187,19 @@ class Trials:
         DivergedError
             If every setting diverged.
         """
-        settings = method.settings()
-        tried = [
-            (one, self.validate(benchmark, method, one, f"{number} of {len(settings)}"))
-            for number, one in enumerate(settings, start=1)
-        ]
-        for stage in method.stages:
-            best, _ = max(tried, key=lambda one: _score(benchmark, one[1], method.by))
-            for change in stage:
-                one = {**best, **change}
-                if one not in [settings for settings, _ in tried]:
-                    tried.append((one, self.validate(benchmark, method, one, f"{len(tried) + 1}")))
+        criteria = [method.by] if method.by else benchmark.criteria
+        tried: list[tuple[Settings, Record]] = []
+
+        def fit(settings: Settings) -> list[float]:
+            record = self.validate(benchmark, method, settings, f"{len(tried) + 1}")
+            tried.append((settings, record))
+            return [_score(benchmark, record, by) for by in criteria]
+
+        widened = search(method.box, method.settings(self.seed), fit, trials=method.trials)
         choices = []
-        for by in [method.by] if method.by else benchmark.criteria:
+        for by in criteria:
             chosen, record = max(tried, key=lambda one: _score(benchmark, one[1], by))
-            choices.append(Choice(method, by, chosen, record, tried))
+            choices.append(Choice(method, by, chosen, record, tried, widened=tuple(widened)))
         if choices[0].record[benchmark.measure] is None:
             raise DivergedError(f"Each of the {len(tried)} settings of {method.label} diverged on {benchmark.name}.")
         return choices

@@ -14,8 +14,9 @@ from visterm.metrics import evaluate
 from visterm.tagging.tuning.trials import digest_of
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record
+from visterm_research.comparison.search import Settings, search
 from visterm_research.pamir.methods import naming
 from visterm_research.pamir.rows import learned_settings
 from visterm_research.pamir.search_run import SearchRun
@@ -71,15 +72,22 @@ def _tested(
     """Choose settings by the validation pictures, fit them to all development pictures, and judge by the test ones."""
     rows = run.rows(features)
     division = run.pictures.divisions[0]
-    tried = []
-    settings = naming(method)
-    for one in settings if len(settings) > 1 else []:
+    named = naming(method)
+    tried: list[tuple[Settings, float]] = []
+
+    def fit(settings: Settings) -> list[float]:
         parts = (rows.X[division.train], tags[division.train], rows.X[division.valid], tags[division.valid])
-        tried.append(_record(run, features, method, one, "five-tags-valid", parts))
-    best = max(range(len(tried)), key=lambda i: _f1(tried[i]), default=0)
-    chosen = settings[best]
+        f1 = _f1(_record(run, features, method, settings, "five-tags-valid", parts))
+        tried.append((settings, f1))
+        return [f1]
+
+    if named.box:
+        search(named.box, named.settings(run.comparison.trials.seed), fit, trials=named.trials)
+        chosen, _ = max(tried, key=lambda one: one[1])
+    else:
+        (chosen,) = named.settings()
     record = _record(run, features, method, chosen, "five-tags-test", (rows.X, tags, rows.X_test, test_tags))
-    shown = ", ".join(f"{name}={value}" for name, value in chosen.items() if name not in method.fixed)
+    shown = ", ".join(f"{name}={chosen[name]}" for name in named.box)
     return {"test": record["metrics"], "settings": shown or "–"}
 
 

@@ -1,6 +1,7 @@
 """What the PAMIR comparison runs: methods, the settings that are tried, and the visterms that they choose from.
 
-Features are chosen first, with the settings that a method starts with; then its settings, on these features.
+Each kind of features is tried with the settings that a method starts with; the best few of them are then searched
+together with its settings.
 """
 
 from __future__ import annotations
@@ -9,39 +10,46 @@ from dataclasses import replace
 from typing import Any
 
 from visterm_research.comparison.feature_sets import PAPER_PARAMS, FeatureSet
-from visterm_research.comparison.methods import WSABIE_PARAMS, Method, Settings
+from visterm_research.comparison.methods import ALPHAS, STEPS, WSABIE_PARAMS, Method
+from visterm_research.comparison.search import Axis, Settings, unordered
 
 CMRM = Method(
     "CMRM",
     "cmrm",
     fixed={"alpha": 0.1},
+    box={"length": Axis((3.5, 5.0, 7.0, 10.0, 14.0, 20.0)), "beta": Axis((0.03, 0.1, 0.3, 0.6, 0.9), high=1.0)},
     start={"length": 10.0, "beta": 0.1},
-    grids=({"length": (5.0, 7.0, 14.0, 20.0), "beta": (0.1, 0.3, 0.6)}, {"length": (10.0,), "beta": (0.3, 0.6)}),
 )
 """Its alpha changes no sum of probabilities of words by which pictures are ranked."""
 
 CMTT = Method(
     "CMTT",
     "cmtt",
-    start={"rank": 200, "normalize": "visterms"},
-    grids=(
-        {"rank": (100, 200, 400), "normalize": ("visterms", "tags")},
-        {"rank": (200,), "normalize": ("visterms", "tags"), "idf": (True,)},
-    ),
+    box={
+        "rank": Axis((50, 100, 200, 400), low=1),
+        "normalize": unordered("visterms", "tags"),
+        "idf": unordered(False, True),
+    },
+    start={"rank": 200, "normalize": "visterms", "idf": False},
 )
 PLSA = Method(
-    "PLSA", "plsa", start={"aspects": 400}, grids=({"aspects": (200, 600)}, {"aspects": (400,), "fold_epochs": (10,)})
+    "PLSA",
+    "plsa",
+    box={"aspects": Axis((100, 200, 400, 600), low=1), "fold_epochs": Axis((3, 5, 10), low=1)},
+    start={"aspects": 400, "fold_epochs": 5},
 )
-SVM = Method("SVM", "svm", start={"C": 1.0}, grids=({"C": (None,)},))
-SVM_ON_DENSE = replace(SVM, grids=({"C": (0.1, 10.0)},))
+SVM = Method("SVM", "svm", box={"C": unordered(1.0, None)}, start={"C": 1.0})
+"""None: a C for each word, as in the paper."""
+
+SVM_ON_DENSE = replace(SVM, box={"C": Axis((0.1, 0.3, 1.0, 3.0, 10.0))}, trials=6)
 """One C for all words: features without zeros take ten times as long."""
 
 PAMIR = Method(
     "PAMIR",
     "pamir",
     fixed={"max_words": None},
+    box={"aggressiveness": Axis((0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0))},
     start={"aggressiveness": 0.1},
-    grids=({"aggressiveness": (0.01, 0.03, 0.3, 1.0)},),
 )
 
 PAPER_METHODS = (CMRM, CMTT, PLSA, SVM, PAMIR)
@@ -49,11 +57,11 @@ PAPER_METHODS = (CMRM, CMTT, PLSA, SVM, PAMIR)
 
 MORE_METHODS = (
     Method("MBRM", "mbrm"),
-    Method("ridge", "ridge", start={}, grids=({"alpha": (0.03, 0.3, 3.0)},)),
+    Method("ridge", "ridge", box=ALPHAS),
     Method("ridge over a Gaussian kernel", "kernel_ridge"),
     Method("k-NN", "knn"),
-    Method("WSABIE", "wsabie", fixed=WSABIE_PARAMS, start={}, grids=({"learning_rate": (0.005,)},)),
-    Method("JEC", "jec", start={}, grids=({"n_neighbors": (20,)},)),
+    Method("WSABIE", "wsabie", fixed=WSABIE_PARAMS, box=STEPS),
+    Method("JEC", "jec", box={"n_neighbors": Axis((5, 10, 20, 40), low=1)}),
     Method("TagProp", "tagprop"),
     Method("2PKNN", "two_pass_knn"),
     Method("FastTag", "fasttag"),
@@ -74,14 +82,15 @@ QUICK = {"epochs": 8, "patience": 3, "aspects": 20, "rank": 20}
 """In place of what takes long, in quick runs."""
 
 
-def naming(method: Method) -> list[Settings]:
-    """List the settings to try where tags are named."""
-    tried: list[Settings] = []
-    for one in method.settings():
-        settings = {**one, **NAMING.get(method.label, {})}
-        if settings not in tried:
-            tried.append(settings)
-    return tried
+def naming(method: Method) -> Method:
+    """Return a method as it is fitted where tags are named."""
+    return method.with_fixed(method.label, **NAMING.get(method.label, {}))
+
+
+def quick_method(method: Method) -> Method:
+    """Return the same method with two settings, for a run of a minute."""
+    box = {name: unordered(*axis.values) for name, axis in method.box.items()}
+    return replace(method, box=box, trials=2)
 
 
 LONG_SIDE = 192

@@ -122,6 +122,8 @@ def summary(run: SearchRun, label: str) -> dict[str, Any]:
         "settings": choice.settings,
         "validation": choice.record,
         "tried_features": {slug: record["avgp"] for slug, record in choice.by_features.items()},
+        "widened": list(choice.widened),
+        "at_an_edge": choice.at_an_edge,
         "tried_settings": [{"settings": one, "avgp": record["avgp"]} for one, record in choice.tried],
     }
     found = run.found.get(label)

@@ -18,9 +18,10 @@ from visterm.metrics.queries import measure_queries, rank_queries
 from visterm.models.base import Annotator
 from visterm.tagging.tuning.trials import digest_of, key_of
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows, mean_nonzeros
 from visterm_research.comparison.records import Record
+from visterm_research.comparison.search import Settings
 from visterm_research.comparison.sources import Source, check_encoded
 from visterm_research.comparison.trials import FORMAT, Choice, Trials, fit_rows
 from visterm_research.pamir.images import Pictures

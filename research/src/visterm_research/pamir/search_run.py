@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -13,14 +13,21 @@ from visterm.core.tables import MODELS
 from visterm.metrics.significance import SignedRanks
 from visterm.models.generative.counts import CountingAnnotator
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.search import Settings, search, unordered
 from visterm_research.comparison.trials import Choice, Judged
 from visterm_research.pamir.images import Pictures
 from visterm_research.pamir.rows import PRODUCT, Encoded, SearchRows
 
 Floats = NDArray[np.float64]
+
+FEATURES = "features"
+"""The axis of the kinds of features, by their slugs."""
+
+FINALISTS = 4
+"""Kinds of features that are searched together with the settings: the best with the settings to start with."""
 
 
 @dataclass(frozen=True)
@@ -109,25 +116,43 @@ class SearchRun:
         return found
 
     def choose(self, method: Method, sets: Sequence[FeatureSet]) -> None:
-        """Choose features, then settings on them, by AvgP over the validation queries; equal ones: the first."""
+        """Choose features and settings together by AvgP over the validation queries, among the best few features."""
         by_features = self.compare_features(method, sets)
         known = [features for features in sets if _avgp(by_features.get(features.slug)) is not None]
         if not known:
             return
-        best = max(known, key=lambda features: by_features[features.slug]["avgp"])
-        by_settings = []
-        for settings in method.settings():
+        known.sort(key=lambda features: -by_features[features.slug]["avgp"])
+        finalists = {features.slug: features for features in known[:FINALISTS]}
+        tried: list[tuple[Settings, Record]] = []
+
+        def fit(one: Settings) -> list[float]:
+            settings = {name: value for name, value in one.items() if name != FEATURES}
             record = self.comparison.while_time(
-                f"{method.label} with {settings} on {self.name}", partial(self._validated, method, best, settings)
+                f"{method.label} with {settings} on {self.name}",
+                partial(self._validated, method, finalists[one[FEATURES]], settings),
             )
-            if _avgp(record) is not None:
-                by_settings.append((settings, record))
+            if _avgp(record) is None:
+                return [-np.inf]
+            tried.append((one, record))
+            return [record["avgp"]]
+
+        box = {FEATURES: unordered(*finalists), **method.box}
+        start = {FEATURES: known[0].slug, **(method.start or {})}
+        together = replace(method, box=box, start=start)
+        points = together.settings(self.comparison.trials.seed)
+        points[1:] = sorted(points[1:], key=lambda one: list(finalists).index(one[FEATURES]))  # opens each kind once
+        widened = search(box, points, fit, trials=method.trials)
+        if not tried:
+            return
+        chosen, record = max(tried, key=lambda one: one[1]["avgp"])
+        best = finalists[chosen[FEATURES]]
         for features in sets:
             if features != best:
                 self.comparison.trials.forget(f"{self.pictures.name}-{features.slug}")
-        if by_settings:
-            settings, record = max(by_settings, key=lambda one: one[1]["avgp"])
-            self.choices[method.label] = SearchChoice(method, "avgp", settings, record, by_settings, best, by_features)
+        settings = {name: value for name, value in chosen.items() if name != FEATURES}
+        self.choices[method.label] = SearchChoice(
+            method, "avgp", settings, record, tried, best, by_features, widened=tuple(widened)
+        )
 
     def judge(self, label: str) -> None:
         """Judge a chosen method on the test queries, once for every division."""

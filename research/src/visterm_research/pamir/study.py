@@ -22,11 +22,12 @@ from visterm_research.pamir.methods import (
     SVM,
     SVM_ON_DENSE,
     TRIED,
+    quick_method,
 )
 from visterm_research.pamir.pictures import shown_queries
 from visterm_research.pamir.report import described, report, summary
 from visterm_research.pamir.rows import Encoded
-from visterm_research.pamir.search_run import SearchRun
+from visterm_research.pamir.search_run import FINALISTS, SearchRun
 from visterm_research.papers import read_paper
 
 DIVISIONS, QUICK_DIVISIONS = 5, 2
@@ -72,7 +73,7 @@ def run(comparison: Comparison) -> dict[str, Any]:
     if library is not None and small is None:
         small = _first(_with_shown(library, (), LIKE_4), comparison, encoded, of_paper)
     elif library is not None and small is not None:
-        # Settings only are chosen: features are those of the first pictures, as in the paper (V-B).
+        # Only settings are chosen: features are those of the first pictures, as in the paper (V-B).
         large = SearchRun(_with_shown(library, (), LIKE_5), comparison, encoded)
         for method in of_paper:
             if method.label in small.choices:
@@ -123,7 +124,7 @@ def _with_encoder(small: SearchRun, encoder: str, of_paper: Sequence[Method], mo
         return run
     for method in (*of_paper, *more):
         if run.takes(method, features):
-            dense = replace(SVM_ON_DENSE, most=method.most)
+            dense = quick_method(SVM_ON_DENSE) if small.comparison.quick else SVM_ON_DENSE
             run.choose(dense if method.label == SVM.label else _for(method, run.pictures), [features])
             run.judge(method.label)
     return run
@@ -145,8 +146,10 @@ def _protocol(runs: Sequence[SearchRun]) -> str:
         "normalised idf of the training captions. Codebooks, colours and idf of visterms are learned from the "
         "development pictures, without their captions. Features, block and codebook sizes and the settings of each "
         "method are those of the best AvgP over the validation queries of the first division of the development "
-        f"pictures; with these, every method is fitted on each of {n} divisions, the test pictures are ranked once for "
-        "each, and every figure is the mean over them. Methods that give probabilities rank by the inner product of "
+        f"pictures: each kind of features is tried with one setting, and the best {FINALISTS} of them are searched "
+        "together with the settings, which are drawn from a box that is widened where the best lies at its edge. "
+        f"With these, every method is fitted on each of {n} divisions, the test pictures are ranked once for each, and "
+        " every figure is the mean over them. Methods that give probabilities rank by the inner product of "
         'the weights of words and P(word | picture), as in the paper; the lines "product" rank by the product of '
         "P(word | picture) to the power of the weights."
     )
@@ -158,7 +161,7 @@ STUDY = Study(
     (*PAPER_METHODS, *MORE_METHODS),
     run,
     check,
-    lambda method: replace(method, most=2),
+    quick_method,
     ": Wilcoxon's signed rank test at 95 % over the test queries, the value of a query being its mean over the "
     "divisions; single measurements of time count as equal within a tenth.",
     QUICK,

@@ -13,8 +13,8 @@ from PIL import Image
 from visterm.data.tag_queries import Queries
 from visterm_research.comparison.claims import least_claim, percent
 from visterm_research.comparison.feature_sets import FeatureSet
-from visterm_research.comparison.methods import Settings
 from visterm_research.comparison.records import Record
+from visterm_research.comparison.search import Settings
 from visterm_research.comparison.trials import Trials
 from visterm_research.pamir.methods import PAMIR, PLSA, SVM
 from visterm_research.pamir.rows import SearchRows, blocks_of
@@ -123,7 +123,7 @@ def settings_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
                     choice.features.label,
                     f"{run.rows(choice.features).X.shape[1]:,}",
                     shown_settings(choice),
-                    f"{len(choice.by_features)} × {len(choice.tried)}",
+                    f"{len(choice.by_features)} + {len(choice.tried)}",
                     _avgp(choice.record),
                     NONE if choice.record["seconds"] is None else f"{choice.record['seconds']:.1f}",
                 ]
@@ -133,8 +133,8 @@ def settings_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
     header = ("method", "data", "features", "numbers", "settings", "tried", "AvgP (validation)", "seconds of its fit")
     runs[0][0].comparison.document.table("Table VI: features and settings chosen on validation queries", header, rows)
     runs[0][0].comparison.document.text(
-        "Tried: kinds of features × settings. Features were chosen first, with one setting of the method; then its "
-        "settings, on these features. In brackets what a method chose for itself as it was fitted (C: the median)."
+        "Tried: kinds of features with one setting of the method, and settings together with the best of these kinds. "
+        "In brackets what a method chose for itself as it was fitted (C: the median)."
     )
 
 

@@ -69,6 +69,8 @@ class PartsRun(Run):
                 "chosen_by": choice.by,
                 "settings": choice.settings,
                 "validation": choice.record,
+                "widened": list(choice.widened),
+                "at_an_edge": choice.at_an_edge,
                 "tried": [{"settings": settings, "mean_rank": one["mean_rank"]} for settings, one in choice.tried],
             }
             if label in self.judged:

@@ -17,8 +17,9 @@ from visterm.core.progress import Progress
 from visterm.core.types import RandomState
 from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets, check_relations
 from visterm.tagging.tuning.trials import digest_of, key_of
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record
+from visterm_research.comparison.search import Settings
 from visterm_research.comparison.trials import FORMAT, Choice, Trials, fit_rows
 from visterm_research.parts.images import Labelled
 from visterm_research.parts.methods import ANNOTATION, IMAGES, OFFSET, WORDS

@@ -60,15 +60,23 @@ def settings_part(run: PartsRun) -> None:
     """Return which settings were chosen, by what."""
     rows = []
     for label, choice in run.choices.items():
-        start, settings = choice.method.fixed, choice.settings
-        shown = (
-            ", ".join(f"{name}={settings.get(name, start.get(name))}" for name in sorted(choice.method.varied)) or NONE
-        )
         record = choice.record
         epoch = NONE if record["epoch"] is None else str(record["epoch"])
         found = f"{record['mean_rank'][choice.by]:,.1f}"
-        rows.append([label, choice.by, f"{len(choice.tried)}", shown, found, epoch, f"{record['seconds']:.1f}"])
-    header = ("method", "scored by", "settings tried", "chosen", "mean rank", "best epoch", "seconds of its fit")
+        widened = ", ".join(choice.widened) or NONE
+        rows.append(
+            [label, choice.by, f"{len(choice.tried)}", choice.shown, widened, found, epoch, f"{record['seconds']:.1f}"]
+        )
+    header = (
+        "method",
+        "scored by",
+        "settings tried",
+        "chosen",
+        "box widened",
+        "mean rank",
+        "best epoch",
+        "seconds of its fit",
+    )
     run.comparison.document.table(f"Settings chosen on validation rows of {run.name}", header, rows)
 
 

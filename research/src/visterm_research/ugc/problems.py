@@ -24,10 +24,11 @@ from visterm_research.comparison.image_problems import (
     dictionary_problem,
     scene_problem,
 )
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Problem
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.search import Settings
 from visterm_research.comparison.sources import COREL, DELICIOUS, Source, known_folders
 from visterm_research.comparison.trials import Choice, Trials, fit_rows
 from visterm_research.ugc.measures import KINDS, K, five_metrics, five_of

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from visterm_research.comparison.claims import Claim, percent, verdict_of
-from visterm_research.comparison.run import shown_choice
 from visterm_research.papers import read_paper
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, K, interval_of
 from visterm_research.ugc.methods import (
@@ -140,23 +139,23 @@ def settings_part(runs: Sequence[TagRun]) -> None:
     for run in runs:
         for (label, kind), choice in run.choices.items():
             diverged = sum(record["metrics"] is None for _, record in choice.tried)
-            epoch = choice.record["epoch"]
+            epoch = NONE if choice.record["epoch"] is None else str(choice.record["epoch"])
+            widened = ", ".join(choice.widened) or NONE
             tried = f"{len(choice.tried)}" + (f" ({diverged} diverged)" if diverged else "")
             seconds = f"{choice.record['seconds']:.1f}"
-            rows.append(
-                [run.name, label, kind, tried, shown_choice(choice), NONE if epoch is None else str(epoch), seconds]
-            )
+            rows.append([run.name, label, kind, tried, choice.shown, widened, epoch, seconds])
     if not rows:
         return
     document = runs[0].comparison.document
     document.section(
         "Settings",
-        "Every method was fitted with each setting of its grid on the training rows; the one of the best F1 over the "
-        "validation rows, averaged as the table does, was judged by the test rows, once. Networks have six settings "
-        "each and the same budget of epochs, and stop by the MAP of the same validation rows; the paper's network of "
+        "The settings of a method are searched together: points drawn from a box of values, then steps from the best "
+        "one. If the best value lies at an edge of the box, the box is widened. The setting of the best F1 over the "
+        "validation rows, averaged as the table does, was judged by the test rows, once. Networks have the same number "
+        "of trials and of epochs, and stop by the MAP of the same validation rows; the paper's network of "
         "4096, 8192 and 2048 hidden numbers is too slow here, and smaller ones are tried.",
     )
-    header = ("data", "method", "averaged", "settings tried", "chosen", "best epoch", "seconds of its fit")
+    header = ("data", "method", "averaged", "settings tried", "chosen", "box widened", "best epoch", "seconds")
     document.table("Settings chosen on validation rows", header, rows)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm_research.comparison.claims import Claim
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
 from visterm_research.comparison.run import Run
+from visterm_research.comparison.search import Settings
 from visterm_research.ugc.measures import BY_IMAGE, KINDS, Five, five_of, resampled_fives
 from visterm_research.ugc.problems import TagProblem
 
@@ -69,6 +70,8 @@ class TagRun(Run):
             judged = self.judged.get((label, kind))
             found.setdefault(label, {"model": choice.method.model})[kind] = {
                 "settings": choice.settings,
+                "widened": list(choice.widened),
+                "at_an_edge": choice.at_an_edge,
                 "validation": choice.record["metrics"],
                 "epoch": choice.record["epoch"],
                 "seconds": choice.record["seconds"],
@@ -85,7 +88,7 @@ class TagRun(Run):
 def chosen_settings(run: TagRun, method: Method) -> Settings:
     """Return the settings of a method that were chosen by F1 over images, to be fitted anew without validation rows.
 
-    Its epochs are then those of the chosen fit. Where nothing was chosen: the first of its grid.
+    Its epochs are then those of the chosen fit. If none was chosen: the first that is drawn.
     """
     choice = run.choices.get((method.label, BY_IMAGE))
     if choice is None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from visterm.encoders.sentences import sentence_vectors
 from visterm.tagging.tuning.trials import digest_of
 from visterm_research.comparison.claims import Claim, order_claim, percent
-from visterm_research.comparison.methods import Method, Settings
+from visterm_research.comparison.methods import Method
+from visterm_research.comparison.search import Settings
 from visterm_research.papers import read_paper
 from visterm_research.ugc.measures import K, harmonic
 from visterm_research.ugc.methods import (
@@ -117,7 +118,7 @@ def settings_of(method: Method, *, quick: bool) -> Settings:
     own = {name: value for name, value in method.fixed.items() if name not in BUDGET}
     if quick:
         return {**own, **QUICK_NETWORK}
-    power = {"power": 0.25} if "power" in method.varied else {}
+    power = {"power": 0.25} if "power" in method.box else {}
     return {**own, **power, **(LONG if method.label == AVERAGE else SHORT)}
 
 

@@ -19,6 +19,7 @@ from visterm_research.comparison.methods import PAPER_STEPS, PRIOR, Method
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison, Options, Study
+from visterm_research.comparison.search import Axis, Box
 from visterm_research.comparison.sources import DELICIOUS, NUSWIDE, known_folders
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
 from visterm_research.data.mulan import read_mulan
@@ -32,17 +33,14 @@ BY_NUMBER = {
 }  # fmt: skip
 """The VSE-ens paper's: 100 dimensions, start values N(0, 0.01), L2 and no limit of norms."""
 
-BY_NUMBER_STEPS = {"learning_rate": (0.01, 0.03, 0.1, 0.003), "l2": (0.01, 0.03)}
-"""Within the range in which the paper tunes the models that it compares with, 0.001 to 0.1."""
+PAPER_RANGE = (0.001, 0.003, 0.01, 0.03, 0.1)
+"""In which the paper tunes learning rates and L2 of all models."""
 
-VSE_WARP = Method("WARP", "wsabie", {**PAPER_STEPS, **BY_NUMBER}, [BY_NUMBER_STEPS])
-VSE_ENS = Method(
-    "VSE-ens",
-    "vse_ens",
-    {**BY_NUMBER, "l2": 0.01},
-    [{"learning_rate": (0.01, 0.03), "rank_scale": (0.1, 0.01, 1.0, 0.001)}],
-)
-OPT_AUC = Method("Opt-AUC", "opt_auc", {**PAPER_STEPS, **BY_NUMBER}, [BY_NUMBER_STEPS])
+BY_NUMBER_STEPS: Box = {"learning_rate": Axis(PAPER_RANGE), "l2": Axis(PAPER_RANGE)}
+
+VSE_WARP = Method("WARP", "wsabie", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS)
+VSE_ENS = Method("VSE-ens", "vse_ens", BY_NUMBER, {**BY_NUMBER_STEPS, "rank_scale": Axis((0.001, 0.01, 0.1, 1.0))})
+OPT_AUC = Method("Opt-AUC", "opt_auc", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS)
 
 VALID_IMAGES = 5_000
 """Images, of those with two tags left, of which a second tag is held out to choose settings by."""

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from visterm_research.comparison.claims import least_claim, percent, shown_metric
-from visterm_research.comparison.methods import EXACT_KNN, WSABIE, Method, Settings
+from visterm_research.comparison.methods import EXACT_KNN, WSABIE, Method
 from visterm_research.comparison.problem import Problem
 from visterm_research.comparison.run import Comparison
+from visterm_research.comparison.search import Settings
 from visterm_research.comparison.trials import Judged
 from visterm_research.papers import read_paper
 
