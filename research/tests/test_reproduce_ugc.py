@@ -249,7 +249,8 @@ def test_claims_and_the_goal_follow_the_test_rows(tmp_path: Path) -> None:
 
 
 def test_a_chosen_fit_is_made_anew_with_its_own_epochs(tmp_path: Path) -> None:
-    run, method = run_on(planted(), tmp_path), Method("any", "sampled_tagger", {"epochs": 30}, [{"power": (1.0, 0.5)}])
+    run = run_on(planted(), tmp_path)
+    method = Method("any", "sampled_tagger", {"epochs": 30}, {"power": unordered(1.0, 0.5)})
     assert chosen_settings(run, method) == {"epochs": 30, "power": 1.0}
     run.choices["any", BY_IMAGE] = Choice(method, BY_IMAGE, {"epochs": 30, "power": 0.5}, {"epoch": 7}, [])
     assert chosen_settings(run, method) == {"epochs": 7, "power": 0.5}
