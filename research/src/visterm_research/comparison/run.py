@@ -225,7 +225,9 @@ class Comparison:
             "The settings of a method are searched together: points drawn from a box of values (the same number for "
             "each method), then steps from the best one. If the best value lies at an edge of the box, the box is "
             "widened. The setting of the best MAP over the validation images was judged by the test rows, once. "
-            "Iterative methods stop by the same validation images.",
+            "Iterative methods stop by the same validation images. Methods that draw pairs take their steps in blocks: "
+            "scores and draws of a block are of the weights before it, so that any number of threads gives the same "
+            "result. The weights that are used are the mean of the last 20 epochs. The papers have neither.",
         )
         rows = []
         for problem, tested in self.tested.items():

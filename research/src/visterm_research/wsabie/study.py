@@ -43,6 +43,7 @@ from visterm_research.wsabie.tables import (
     loss_part,
     results_part,
     sizes_part,
+    steps_part,
 )
 
 DICTIONARY, QUICK_DICTIONARY = (20_000, 5000, 5000), (600, 120, 200)
@@ -79,6 +80,7 @@ def run(comparison: Comparison) -> dict[str, Any]:
         if WSABIE.model in models:
             neighbours_part(comparison, problem)
             sizes_part(comparison, problem)
+            steps_part(comparison, problem)
         loss_part(comparison, problem)
         training_part(comparison, problem)
         cost_part(comparison, problem)
@@ -106,4 +108,4 @@ STUDY = Study(
     run,
     check,
 )
-"""Eight settings of each method that has settings."""
+"""As many settings of each method that has settings."""

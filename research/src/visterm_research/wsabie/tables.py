@@ -29,6 +29,13 @@ ENSEMBLE = Method("ensembles", "ensemble")
 SINGLE = 300
 """The size that the paper compares ensembles with."""
 
+ONE_BY_ONE: tuple[tuple[Settings, str], ...] = (
+    ({}, "blocks, mean of weights"),
+    ({"average": 1}, "blocks"),
+    ({"block": 1, "average": 1}, "one pair a step (the paper's)"),
+)
+"""WSABIE's training, from ours to the paper's."""
+
 METRICS = ("p@1", "p@10", "psib@10", "map")
 ABOVE = (
     ("WSABIE", "PAMIR-IA"),
@@ -131,6 +138,21 @@ def loss_part(comparison: Comparison, problem: Problem) -> None:
     for first, second in LOSSES:
         theirs = paper.TABLE_5[first]["ImageNet"]["p@1"], paper.TABLE_5[second]["ImageNet"]["p@1"]
         comparison.judge_order(problem, first, second, "p@1", where="Table 5, ImageNet", paper=theirs)
+
+
+def steps_part(comparison: Comparison, problem: Problem) -> None:
+    """Compare WSABIE's training as it is here with the paper's own: one pair a step, and the weights as they end."""
+    base = comparison.tested[problem.name].get(WSABIE.label)
+    if base is None:
+        return
+    rows = []
+    for settings, what in ONE_BY_ONE:
+        method = base.choice.method.with_fixed(f"{WSABIE.label}, {what}", **{**base.choice.settings, **settings})
+        tested = comparison.try_test(problem, method) if settings else base
+        if tested is not None:
+            rows.append([what, *(percent(tested.metrics[name]) for name in ("p@1", "p@10", "map"))])
+    header = ("WSABIE's training", *map(shown_metric, ("p@1", "p@10", "map")))
+    comparison.document.table(f"One pair a step, on {problem.name}: the settings chosen above", header, rows)
 
 
 def cost_part(comparison: Comparison, problem: Problem) -> None:
