@@ -21,7 +21,6 @@ from visterm.metrics import average_precisions
 from visterm.models.neighbours.knn import Knn
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.tagging.tuning.trials import key_of
-from visterm_research.comparison.claims import Claim, least_claim, order_claim
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.methods import EXACT_KNN, PRIOR, WSABIE, Method, chosen_methods
 from visterm_research.comparison.problem import Problem, Rows
@@ -176,26 +175,6 @@ def test_the_precision_of_each_neighbour_is_counted_by_hand(kind: Any) -> None:
     wanted = sp.csr_array(np.array([[0, 1, 0]], np.float32))
     problem = Problem("x", "", ["a", "b", "c"], Rows(X, Y), Rows(X, Y), Rows(sought, wanted))
     np.testing.assert_allclose(neighbour_hits(problem), [0.5, 1.0, 0.0])
-
-
-def test_a_claim_is_held_against_the_resampled_difference() -> None:
-    rng = np.random.default_rng(0)
-    values = {name: (rng.random(400) < chance).astype(float) for name, chance in (("A", 0.7), ("B", 0.5))}
-
-    def claim(first: str, second: str) -> Claim:
-        pair, paper = (values[first], values[second]), ("4.00 %", "2.00 %")
-        return order_claim(first, second, "p@1", pair, where="Table 9", problem="x", paper=paper)
-
-    assert [claim(*pair).verdict for pair in ("AB", "BA", "AA")] == ["yes", "no", "too close to call"]
-    assert claim("A", "B").sentence.startswith(
-        "A better than B by p@1: paper yes (4.00 % against 2.00 %; Table 9), x yes ("
-    )
-
-
-@pytest.mark.parametrize(("here", "verdict"), [((1, 2), "yes"), ((2, 1), "no"), ((1, 1.05), "too close to call")])
-def test_costs_within_a_tenth_are_too_close_to_call(here: tuple[float, float], verdict: str) -> None:
-    claim = least_claim("A", "B", "time", where="", paper=("1 h", "2 h"), problem="x", here=here, unit="s")
-    assert claim.verdict == verdict
 
 
 def test_curves_are_read_at_a_time_and_at_convergence() -> None:

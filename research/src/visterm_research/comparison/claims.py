@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.metrics import paired_bootstrap
+from visterm_research.comparison.verdicts import by_interval, by_ratio
 
 RESAMPLES = 2000
 """Of the test images, for the interval of a difference."""
-
-YES, NO, UNSURE = "yes", "no", "too close to call"
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def order_claim(
     counted = f", of {difference.n} {units}" if units else ""
     detail = f"{ratio}95 % interval of {less} {write(difference.low)} to {write(difference.high)}{counted}"
     relation = "better than" if times == 1 else f"at least {times:g} times as good as"
-    verdict = verdict_of(difference.low, difference.high)
+    verdict = by_interval(difference.low, difference.high)
     return Claim(first, second, of, where, problem, paper, (write(here[0]), write(here[1])), verdict, detail, relation)
 
 
@@ -128,18 +127,7 @@ def least_claim(
     """Judge an order by a cost, of which less is better; differences below a tenth are too close to call."""
     ratio = here[0] / here[1] if here[1] else np.inf
     shown = (f"{here[0]:.3g} {unit}", f"{here[1]:.3g} {unit}")
-    verdict = ratio_verdict(ratio, 1 / 0.9)
-    return Claim(first, second, of, where, problem, paper, shown, verdict, f"{ratio:.2g} times as much")
-
-
-def verdict_of(low: float, high: float) -> str:
-    """Judge an order by the interval of the difference."""
-    return YES if low > 0 else NO if high < 0 else UNSURE
-
-
-def ratio_verdict(ratio: float, room: float) -> str:
-    """Judge whether a ratio is below 1, by more than some room."""
-    return YES if ratio < 1 / room else NO if ratio > room else UNSURE
+    return Claim(first, second, of, where, problem, paper, shown, by_ratio(*here), f"{ratio:.2g} times as much")
 
 
 def percent(share: float) -> str:

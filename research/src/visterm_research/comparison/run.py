@@ -19,11 +19,12 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.writing import write_whole
 from visterm.tagging.plot import figure_class
 from visterm.tagging.tuning.trials import jsonable
-from visterm_research.comparison.claims import NO, RESAMPLES, UNSURE, YES, Claim, order_claim, percent, shown_metric
+from visterm_research.comparison.claims import RESAMPLES, Claim, order_claim, percent, shown_metric
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.methods import Method, chosen_methods
 from visterm_research.comparison.problem import Problem
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials
+from visterm_research.comparison.verdicts import NO, UNSURE, YES
 
 DESCRIPTION = "reproduction.json"
 """Written first: whose comparison the folder holds."""

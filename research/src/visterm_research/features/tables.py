@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from visterm.metrics import paired_bootstrap
@@ -11,6 +12,7 @@ from visterm_research.comparison.feature_sets import CHAIN, ENSEMBLE, OUR_VISTER
 from visterm_research.comparison.figures import draw_lines
 from visterm_research.comparison.methods import APPROX_KNN, AUC, EXACT_KNN, ONE_VS_REST, RIDGE, WARP_LINEAR, WSABIE
 from visterm_research.comparison.problem import CURVE
+from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval
 from visterm_research.features.photo_run import LINEAR_AUC, METHODS, PhotoRun, named, paper_label
 from visterm_research.papers import read_paper
 
@@ -200,11 +202,10 @@ def _counted(photos: str, what: str, differences: Sequence[Difference | None]) -
     known = [one for one in differences if one is not None]
     if not known:
         return ""
-    surely, below = sum(one.low > 0 for one in known), sum(one.high < 0 for one in known)
-    unsure = len(known) - surely - below
+    counts = Counter(by_interval(one.low, one.high) for one in known)
     return (
-        f"On {photos}, by MAP: {what} for {surely} of {len(known)} methods, below for {below}, too close to call for "
-        f"{unsure}."
+        f"On {photos}, by MAP: {what} for {counts[YES]} of {len(known)} methods, below for {counts[NO]}, too close to "
+        f"call for {counts[UNSURE]}."
     )
 
 

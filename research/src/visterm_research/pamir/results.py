@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 
 from visterm.metrics.significance import SignedRanks, signed_ranks
 from visterm_research.comparison.claims import Claim, percent
+from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_ranks
 from visterm_research.pamir.methods import PAMIR
 from visterm_research.pamir.search_run import SearchRun
 from visterm_research.papers import read_paper
 
 paper = read_paper("pamir")
 
-LEVEL = 0.95
+BESIDE = {YES: "better", NO: "worse", UNSURE: "neither"}
+"""What PAMIR is beside another method."""
+
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Mapping[str, Floats]]
 Shares = Mapping[str, Mapping[str, float]]
@@ -98,13 +101,12 @@ def _claim(
     if first not in columns or second not in columns or not chosen.any() or shares[first] <= shares[second]:
         return
     test = compared(run, columns, pair, measure, kind)
-    verdict = {1: "yes", -1: "no", 0: "too close to call"}[test.better(LEVEL)]
     here = [percent(float(np.nanmean(columns[label][measure][chosen]))) for label in pair]
     of = measure if kind == "all" else f"{measure} over {_named(kind)}"
     run.comparison.claims.append(
         Claim(
             first, second, of, where, run.name, (percent(shares[first]), percent(shares[second])), (here[0], here[1]),
-            verdict, f"Wilcoxon p = {test.p_value:.2g}",
+            by_ranks(test), f"Wilcoxon p = {test.p_value:.2g}",
         )
     )  # fmt: skip
 
@@ -118,7 +120,7 @@ def _shown(run: SearchRun, columns: Columns, label: str, measure: str, kind: str
     others = [other for other in paper.METHODS if other in columns and other != label]
     if label not in paper.METHODS or not others:
         return mean
-    best = all(compared(run, columns, (label, other), measure, kind).better(LEVEL) == 1 for other in others)
+    best = all(by_ranks(compared(run, columns, (label, other), measure, kind)) == YES for other in others)
     return f"**{mean}**" if best else mean
 
 
@@ -127,7 +129,7 @@ def _tested(run: SearchRun, columns: Columns, label: str, measure: str, kind: st
     if PAMIR.label not in columns or label == PAMIR.label or not run.pictures.kinds[kind].any():
         return "–"
     test = compared(run, columns, (PAMIR.label, label), measure, kind)
-    return {1: "better", -1: "worse", 0: "neither"}[test.better(LEVEL)] + f" (p = {test.p_value:.1g})"
+    return f"{BESIDE[by_ranks(test)]} (p = {test.p_value:.1g})"
 
 
 def _paper(shares: Mapping[str, float], label: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from visterm_research.comparison.claims import Claim, percent, verdict_of
+from visterm_research.comparison.claims import Claim, percent
+from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval
 from visterm_research.papers import read_paper
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, K, interval_of
 from visterm_research.ugc.methods import (
@@ -50,6 +51,8 @@ ROOM = 0.01
 """What sampling may cost: the goal is F1 within one point of the full cross-entropy's, or better."""
 
 WITHIN = "at most 1 point below"
+
+GOAL = {YES: "met", NO: "not met", UNSURE: "too close to call"}
 
 
 class Order(NamedTuple):
@@ -207,7 +210,7 @@ def goal_part(run: TagRun) -> None:
             continue
         sampled, full = (run.five(label, kind).f1 for label in (PROPOSED, FULL))
         low, high = _interval(run, PROPOSED, FULL, "F1", kind)
-        met = "met" if sampled >= full - ROOM else "not met"
+        met = GOAL[by_interval(low + ROOM, high + ROOM)]
         found.append(
             f"{kind}: sampled {percent(sampled)}, full {percent(full)}, a difference of "
             f"{100 * (sampled - full):+.2f} points (95 % interval {100 * low:+.2f} to {100 * high:+.2f}): goal {met}"
@@ -230,7 +233,7 @@ def _judged(run: TagRun, order: Order, kind: str, room: float = 0.0) -> Claim:
     relation = WITHIN if room else "better than"
     return Claim(
         order.first, order.second, f"{order.of} {kind}", paper.PLACES[order.data], run.name, (theirs[0], theirs[1]),
-        (here[0], here[1]), verdict_of(low, high), detail, relation,
+        (here[0], here[1]), by_interval(low, high), detail, relation,
     )  # fmt: skip
 
 

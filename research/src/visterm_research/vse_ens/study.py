@@ -21,6 +21,7 @@ from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison, Options, Study
 from visterm_research.comparison.search import Axis, Box
 from visterm_research.comparison.sources import DELICIOUS, NUSWIDE, known_folders
+from visterm_research.comparison.verdicts import by_ratio
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
 from visterm_research.data.mulan import read_mulan
 from visterm_research.papers import read_paper
@@ -300,7 +301,6 @@ def converged(curve: list[Record]) -> Record | None:
 
 def _more_draws(problem: Problem, curve: list[Record]) -> Claim:
     first, last = curve[0]["draws"], curve[-1]["draws"]
-    verdict = "yes" if last > 1.1 * first else "no" if last < first / 1.1 else "too close to call"
     return Claim(
         f"WARP's draws after {len(curve)} epochs",
         "after the first one",
@@ -309,7 +309,7 @@ def _more_draws(problem: Problem, curve: list[Record]) -> Claim:
         problem.name,
         (f"about {paper.FIGURE_1['NUS-WIDE'][0]:,}", "few"),
         (f"{last:.2f}", f"{first:.2f}"),
-        verdict,
+        by_ratio(first, last),
         relation="higher than",
     )
 

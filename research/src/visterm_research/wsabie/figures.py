@@ -9,12 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.tagging.tuning.trials import key_of
-from visterm_research.comparison.claims import NO, UNSURE, YES, Claim
+from visterm_research.comparison.claims import Claim
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.methods import AUC, ONE_VS_REST, OWPC, PAMIR_IA, RIDGE, WSABIE
 from visterm_research.comparison.problem import CURVE, Problem
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.trials import Judged
+from visterm_research.comparison.verdicts import by_ratio
 from visterm_research.papers import read_paper
 
 paper = read_paper("wsabie")
@@ -23,6 +24,9 @@ TAGS_SHOWN = 10
 NEIGHBOURS = 8
 IMAGES_SHOWN = 6
 ANNOTATIONS = 10
+
+HUNDREDTH = 0.01
+"""MAPs of single trainings that are no further apart than this are equal."""
 
 
 def precision_part(comparison: Comparison, problem: Problem) -> None:
@@ -75,8 +79,6 @@ def best_until(line: Line, seconds: float) -> float:
 
 
 def _after_the_same_time(problem: Problem, other: str, until: float, ours: float, theirs: float) -> Claim:
-    ratio = theirs / ours if ours else np.inf
-    verdict = YES if ratio < 0.99 else NO if ratio > 1.01 else UNSURE
     return Claim(
         WSABIE.label,
         other,
@@ -85,7 +87,7 @@ def _after_the_same_time(problem: Problem, other: str, until: float, ours: float
         problem.name,
         ("well trained", "worse" if other == AUC.label else "hardly learned"),
         (f"{ours:.4f}", f"{theirs:.4f}"),
-        verdict,
+        by_ratio(theirs, ours, HUNDREDTH),
     )
 
 
