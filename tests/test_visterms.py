@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
 from tiny_scenes import scene
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
 from visterm.core.threads import one_blas_thread
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
@@ -48,6 +48,43 @@ def test_each_scale_learns_words_of_its_own_from_the_blocks_that_there_are(fitte
     assert fitted.scale_words_.tolist() == [50, 50, 36]
     assert fitted.codebook_.shape == (136, 59 + 12)
     assert fitted.spread_.shape == (3,)
+
+
+def test_scales_can_share_one_codebook_that_is_learned_from_the_blocks_of_all(scenes):
+    settings = {"colours": 12, "codebook": 30, "neighbours": 1, "sample_blocks": 10**6}
+    shared = Visterms(shared_words=True, **settings).fit(scenes)
+    assert shared.scale_words_.tolist() == [30]
+    assert shared.codebook_.shape == (30, 59 + 12)
+    assert shared.spread_.shape == (1,)
+    # all blocks are drawn: the words are what k-means makes of the blocks of all scales, and each has some
+    cutter, points = shared._cutter(), []
+    for image in scenes:
+        codes = pixel_codes(image, shared._table())
+        points += [cutter.points(codes, scale) for scale in range(3)]
+    words, scores = assign_words(np.concatenate(points), prepare_codebook(shared.codebook_))
+    assert set(words.tolist()) == set(range(30))
+    squares = np.square(np.concatenate(points)).sum(axis=1) - 2 * scores
+    np.testing.assert_allclose(shared.spread_, np.maximum(squares, 0).mean(), rtol=1e-4)
+    apart = Visterms(**settings).fit(scenes)
+    assert apart.scale_words_.tolist() == [10, 10, 10]
+    assert apart.fingerprint != shared.fingerprint
+
+
+def test_blocks_of_all_scales_count_for_the_words_that_are_shared():
+    picture = np.zeros((48, 48, 3), np.uint8)
+    picture[:, 24:] = 255
+    encoder = made_by_hand([1, 1, 1], block=0.5, shared_words=True)
+    encoder.set_params(scales=(1.0, 2.0))
+    # 3 × 3 blocks of half the side: black, half of each, white in each row; and one of the whole picture, half of each.
+    row = encoder.transform([picture]).toarray()[0]
+    np.testing.assert_allclose(row, np.array([3, 4, 3]) / np.sqrt(9 + 16 + 9), rtol=1e-6)
+
+
+def test_words_that_are_not_those_of_the_codebooks_are_refused(scenes):
+    encoder = made_by_hand([1, 1, 1], block=0.5)
+    encoder.set_params(scales=(1.0, 2.0))
+    with pytest.raises(DataError, match=re.escape("scale_words_ is [3]; expected the words of 2 codebooks, 3 in all")):
+        encoder._check_learned()
 
 
 def test_idf_is_minus_the_log_of_the_share_of_training_images_with_the_word(scenes):

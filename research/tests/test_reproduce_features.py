@@ -15,10 +15,12 @@ import pytest
 from command_line import run_command
 from planted import plant_corpus
 from studies import run_study, tables_of
+from tiny_scenes import scene
 from visterm.core.errors import DataError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
+from visterm.encoders.blocks import BlockCutter, pixel_codes
 from visterm.encoders.named import make_encoder
 from visterm.encoders.visterms import Visterms
 from visterm_research.comparison.claims import Claim
@@ -78,8 +80,39 @@ def test_every_kind_of_features_is_an_encoder_that_takes_its_settings() -> None:
         for one in (features, features.quick()):
             made = make_encoder(one.encoder, one.params, {"random_state": 0, "n_jobs": 1})
             assert made.get_params()["random_state"] == 0
-    defaults = inspect.signature(Visterms).parameters
-    assert all(defaults[name].default != value for name, value in PAPER_PARAMS.items())
+
+
+def test_visterms_as_in_the_paper_are_what_its_sections_say() -> None:
+    said = {
+        "colour_space": "rgb", "colours": 50, "overlap": 0.5, "texture_weight": 1.0, "root": False,
+        "shared_words": True, "neighbours": 1, "root_terms": False, "levels": 1,
+    }  # fmt: skip
+    assert said == PAPER_PARAMS
+    assert PAPER_VISTERMS.params == {**said, "codebook": 10_000, "block": 64 / 384, "scales": (0.5, 1.0, 2.0)}
+    assert set(PAPER_PARAMS) <= set(inspect.signature(Visterms).parameters)
+    assert PAPER_VISTERMS.quick().params.items() >= {**said, "colours": 16}.items()
+
+
+def test_a_row_of_the_papers_visterms_is_tf_times_idf_of_nearest_words_over_blocks_of_all_sizes() -> None:
+    scenes = [scene(("stripes", "dots")[i % 2], i) for i in range(12)]
+    encoder = Visterms(**{**PAPER_VISTERMS.params, "codebook": 25, "colours": 6}).fit(scenes)
+    words = encoder.codebook_.astype(np.float64)
+    assert len(words) == 25
+
+    def counts(pixels: Any) -> Any:
+        """Count the nearest words of all blocks, one block after another."""
+        found = np.zeros(25)
+        codes = pixel_codes(pixels, encoder._table())
+        for side in (1 / 12, 1 / 6, 1 / 3):
+            for block in BlockCutter((side,), 6, False, 1.0).points(codes, 0):
+                found[np.argmin(np.square(words - block).sum(axis=1))] += 1
+        return found
+
+    terms = np.array([counts(pixels) for pixels in scenes])
+    share = (terms > 0).mean(axis=0)
+    expected = terms * np.where(share > 0, -np.log(np.maximum(share, 1 / 12)), 0)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.transform(scenes).toarray(), expected, atol=1e-5)
 
 
 def test_every_method_takes_its_settings_and_tries_equally_many() -> None:
@@ -167,7 +200,7 @@ def test_the_quick_comparison_has_every_table_beside_the_papers_rows(quick: Outc
     losses = tables["Table 2 on scenes: losses, on paper visterms"]
     assert losses[1] == ["embedding [d=100]", "ImageNet (paper)", "1.65 %", "4.03 %"]
     assert all(claim.sentence in report for claim in quick.claims)
-    assert len(quick.claims) == 28
+    assert len(quick.claims) == 30
     assert quick.unfinished == []
     assert (folder / "figures" / "features-scenes.png").stat().st_size > 1000
     for features in (PAPER_VISTERMS, OUR_VISTERMS, ENSEMBLE, CHAIN):

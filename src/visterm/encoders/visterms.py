@@ -44,7 +44,7 @@ CODEBOOK_STEPS = 10
 BLOCKS_A_WORD = 10  # The least number of sampled blocks for each word of the codebook
 OVERLAP = 0.5  # The overlap of the papers
 MOST_SCALES = 32
-LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_groups": None}
+LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_groups": None, "shared_words": False}
 """Settings that were added later, with the values that do what was done before."""
 
 
@@ -64,8 +64,8 @@ class Visterms(Encoder):
 
     What departs from the papers by default was chosen on 500 held-out training photos of Corel5k, by MAP over images
     of ridge regression: words of their own for each scale, CIELAB for colours, texture three times as heavy, several
-    words a block, and the root of tf. The papers' are ``neighbours=1, colour_space="rgb", texture_weight=1,
-    root_terms=False``.
+    words a block, and the roots of histograms and of tf. The papers' are ``shared_words=True, colour_space="rgb",
+    texture_weight=1, neighbours=1, root=False, root_terms=False``.
 
     Parameters
     ----------
@@ -84,6 +84,9 @@ class Visterms(Encoder):
     codebook : int
         Visterms in all, shared out evenly among the scales. Fewer are learned from small collections: at most one for
         each 10 sampled blocks.
+    shared_words : bool
+        Learn one codebook from the blocks of all scales, each block as likely to be drawn, as in the papers: blocks of
+        different scales that look alike are then the same visterm. False: each scale has words of its own.
     root : bool
         Take square roots of the histograms, so that k-means compares them by Hellinger's distance.
     texture_weight : float
@@ -125,9 +128,9 @@ class Visterms(Encoder):
     codebook_ : ndarray of float32, shape (n_words, 59 + n_colours)
         The words of the first scale, then those of the second, ...
     scale_words_ : ndarray of int64, shape (n_scales,)
-        How many words each scale has.
+        How many words each scale has; one number where scales share their words.
     spread_ : ndarray of float32, shape (n_scales,)
-        Mean squared distance of the sampled blocks to their words.
+        Mean squared distance of the sampled blocks to their words; one number where scales share their words.
     idf_ : ndarray of float32, shape (n_features,)
         One a word, or a word and cell; 0 for those that no training image has.
 
@@ -146,8 +149,8 @@ class Visterms(Encoder):
     learned: ClassVar[dict[str, Kind]] = {
         "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST),
         "codebook_": Array("float32", ("n_words", f"n_colours + {N_PATTERNS}"), least=-LARGEST, most=LARGEST),
-        "scale_words_": Array("int64", ("n_scales",), least=1, most="n_words"),
-        "spread_": Array("float32", ("n_scales",), least=0),
+        "scale_words_": Array("int64", ("n_codebooks",), least=1, most="n_words"),
+        "spread_": Array("float32", ("n_codebooks",), least=0),
         "idf_": Array("float32", ("n_features",), least=0, most=LARGEST),
     }
 
@@ -157,6 +160,7 @@ class Visterms(Encoder):
     colours: int = 50
     colour_space: str = "lab"
     codebook: int = 10_000
+    shared_words: bool = False
     root: bool = True
     texture_weight: float = 3.0
     neighbours: int = 4
@@ -221,16 +225,18 @@ class Visterms(Encoder):
         return {key: value for key, value in params.items() if key not in LATER_PARAMS or value != LATER_PARAMS[key]}
 
     def _learn_words(self, codes: list[Codes], rng: np.random.Generator, progress: Progress) -> None:
-        """Learn the words of each scale, and how far blocks lie from them."""
-        n = len(self.scales)
+        """Learn the words of each scale, or of all scales together, and how far blocks lie from them."""
+        scales = range(len(self.scales))
+        groups = [list(scales)] if self.shared_words else [[scale] for scale in scales]
+        n = len(groups)
         learned: list[NDArray[np.float32]] = []
         spread: list[float] = []
-        for scale in range(n):
-            points = self._draw_blocks(codes, scale, max(1, self.sample_blocks // n), rng)
-            share = self.codebook * (scale + 1) // n - self.codebook * scale // n
+        for group, members in enumerate(groups):
+            points = self._draw_blocks(codes, members, max(1, self.sample_blocks // n), rng)
+            share = self.codebook * (group + 1) // n - self.codebook * group // n
             n_words = max(1, min(share, len(points) // BLOCKS_A_WORD))
             shared: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
-            task = f"learn visterms of scale {scale + 1} of {n}"
+            task = "learn visterms" if self.shared_words else f"learn visterms of scale {group + 1} of {n}"
             words = learn_codebook(points, n_words, rng, iterations=CODEBOOK_STEPS, task=task, **shared)
             _, scores = assign_words(points, prepare_codebook(words), n_jobs=self.n_jobs)
             squares = np.square(points).sum(axis=1) - 2 * scores
@@ -240,10 +246,12 @@ class Visterms(Encoder):
         self.scale_words_ = np.array([len(words) for words in learned], np.int64)
         self.spread_ = np.array(spread, np.float32)
 
-    def _draw_blocks(self, codes: list[Codes], scale: int, most: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """Draw at most `most` blocks of one scale, each as likely, from all images."""
+    def _draw_blocks(
+        self, codes: list[Codes], scales: list[int], most: int, rng: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """Draw at most `most` blocks of some scales, each as likely, from all images."""
         cutter = self._cutter()
-        ends = np.cumsum([cutter.count(image, scale) for image in codes])
+        ends = np.cumsum([sum(cutter.count(image, scale) for scale in scales) for image in codes])
         drawn = np.sort(rng.permutation(ends[-1])[:most])
         cuts = np.searchsorted(drawn, ends)
         starts = np.concatenate([[0], cuts[:-1]])
@@ -252,8 +260,8 @@ class Visterms(Encoder):
         def points(j: int) -> NDArray[np.float32]:
             i = used[j]
             from_the_end = drawn[starts[i] : cuts[i]] - ends[i]
-            blocks: NDArray[np.float32] = cutter.points(codes[i], scale)[from_the_end]
-            return blocks
+            blocks = np.concatenate([cutter.points(codes[i], scale) for scale in scales])
+            return np.asarray(blocks[from_the_end])
 
         with Team(resolve_jobs(self.n_jobs)) as team:
             return np.concatenate(team.run(points, len(used)))
@@ -298,9 +306,10 @@ class Visterms(Encoder):
     def _check_learned(self) -> None:
         """Refuse words that are not those of the scales, or weights that are not one a word and cell."""
         check_palette(self.colours_)
-        if len(self.scale_words_) != len(self.scales) or self.scale_words_.sum() != len(self.codebook_):
+        n = 1 if self.shared_words else len(self.scales)
+        if len(self.scale_words_) != n or self.scale_words_.sum() != len(self.codebook_):
             raise DataError(
-                f"scale_words_ is {self.scale_words_.tolist()}; expected the words of {len(self.scales)} scales, "
+                f"scale_words_ is {self.scale_words_.tolist()}; expected the words of {n} codebooks, "
                 f"{len(self.codebook_)} in all"
             )
         if len(self.idf_) != self._pyramid().n_columns:

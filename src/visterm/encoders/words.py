@@ -23,10 +23,11 @@ LookUp: TypeAlias = "Callable[[NDArray[np.float32]], tuple[NDArray[np.int32], ND
 
 
 class WordFinder:
-    """Finds the nearest words of blocks, among the words of their own scale.
+    """Finds the nearest words of blocks, among the words of their own scale, or of all scales where they share them.
 
     `codebook`, (n_words, n_features), has the words of all scales, one scale after the other, `scale_words` how many
-    each scale has, and `spread` the mean squared distance of its blocks to their nearest word. A block gets
+    each scale has, and `spread` the mean squared distance of its blocks to their nearest word; these two have one
+    number for all scales of the `cutter` that share their words. A block gets
     `neighbours` words; where a scale has fewer, it counts once for each of them. For `softness` and `nearest_groups`
     see `Visterms`.
     """
@@ -61,14 +62,15 @@ class WordFinder:
         """
         words, shares, boxes = [], [], [np.empty((0, 4))]
         tiny = float(np.finfo(np.float32).tiny)
-        for scale, look_up in enumerate(self._look_up):
+        for scale in range(len(self.cutter.sides)):
+            book = 0 if len(self._look_up) == 1 else scale
             points = self.cutter.points(codes, scale)
             ids = np.zeros((len(points), self.neighbours), np.int32)
             part = np.zeros(ids.shape, np.float32)
-            n = min(self.neighbours, int(self._n_words[scale]))
-            found, scores = look_up(points)
-            ids[:, :n] = found + np.int32(self._first[scale])
-            width = max(self.softness * max(float(self._spread[scale]), tiny), tiny)
+            n = min(self.neighbours, int(self._n_words[book]))
+            found, scores = self._look_up[book](points)
+            ids[:, :n] = found + np.int32(self._first[book])
+            width = max(self.softness * max(float(self._spread[book]), tiny), tiny)
             further = 2 * (scores[:, :1].astype(np.float64) - scores)
             weights = np.exp(-further / width)
             part[:, :n] = weights / weights.sum(axis=1, keepdims=True)

@@ -49,8 +49,27 @@ class FeatureSet:
         return f"{self.encoder} ({set_to})" if set_to else self.encoder
 
 
-PAPER_PARAMS = {"neighbours": 1, "colour_space": "rgb", "texture_weight": 1.0, "root_terms": False}
-"""Visterms as in the paper, which takes them from the PAMIR paper; ours differ in these."""
+PAPER_BLOCKS: dict[str, Any] = {
+    "colour_space": "rgb",
+    "colours": 50,
+    "texture_weight": 1.0,
+    "root": False,
+    "overlap": 0.5,
+}
+"""Blocks as in the PAMIR paper: the histograms of RGB colours and of texture side by side as they are (section IV-B),
+50 colours, and blocks that overlap by half (V-B)."""
+
+PAPER_WORDS: dict[str, Any] = {"neighbours": 1, "root_terms": False}
+"""Visterms as in the PAMIR paper: a block counts for its nearest word, and words weigh tf · idf, in rows of length 1
+(section IV-C)."""
+
+PAPER_PARAMS: dict[str, Any] = {**PAPER_BLOCKS, **PAPER_WORDS, "shared_words": True, "levels": 1}
+"""Both, and one codebook for blocks of all sizes, as in the WSABIE paper (section 6.2), whose visterms the
+objects-and-parts paper takes."""
+
+PAPER_SIZES: dict[str, Any] = {"codebook": 10_000, "block": 1 / 6, "scales": (0.5, 1.0, 2.0)}
+"""Words as in the papers. Blocks are "at various scales", which no paper names: the one that PAMIR chose (64 of 384
+pixels), and half and twice as large ones."""
 
 SMALL_VISTERMS = {"colours": 16, "codebook": 120, "sample_blocks": 3000}
 SMALL_HISTOGRAMS = {
@@ -62,9 +81,9 @@ PAPER_VISTERMS = FeatureSet(
     "paper visterms",
     "paper-visterms",
     "visterms",
-    PAPER_PARAMS,
+    {**PAPER_PARAMS, **PAPER_SIZES},
     stands_for=paper.VISTERMS,
-    small={**SMALL_VISTERMS, **PAPER_PARAMS},
+    small={**PAPER_PARAMS, **PAPER_SIZES, **SMALL_VISTERMS},
 )
 OUR_VISTERMS = FeatureSet("our visterms", "visterms", "visterms", stands_for=paper.VISTERMS, small=SMALL_VISTERMS)
 ENSEMBLE = FeatureSet(
