@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm_research.comparison.problem import Problem, Rows
-from visterm_research.zero_shot.across_corpora import across_corpora, join_tags
+from visterm_research.zero_shot.across_corpora import across_corpora, join_near
 from visterm_research.zero_shot.arms import ZeroShotArm, has_common, zero_shot
 from visterm_research.zero_shot.held_out import TagSplit, seen_rows, split_tags, zero_shot_measures
 from visterm_research.zero_shot.vectors import prepared, tag_list_vectors, with_common, word_sources
@@ -194,12 +194,11 @@ def test_what_cannot_be_run_is_refused(world: tuple[Problem, np.ndarray]):
 def test_tags_are_joined_by_name_and_others_by_the_nearest_vector():
     ours = np.array([[1, 0], [0, 1], [0, 0]], np.float32)
     theirs = np.array([[0, 1], [0.9, 0.1], [-1, -1], [0, 0]], np.float32)
-    joined = join_tags(["Dog", "house", "x"], ["dog", "hound", "sea", "y"], ours, theirs)
+    joined = join_near(["Dog", "house", "x"], ["dog", "hound", "sea", "y"], ours, theirs)
     assert joined.ours.tolist() == [0, 0, -1, -1]  # the name counts for more than the vector
     assert joined.by_name.tolist() == [True, False, False, False]
-    assert join_tags(["Dog"], ["dog", "hound"]).ours.tolist() == [0, -1]
     with pytest.raises(ShapeError, match="source has 1 tags, but 3 vectors"):
-        join_tags(["Dog"], ["dog"], ours, theirs[:1])
+        join_near(["Dog"], ["dog"], ours, theirs[:1])
 
 
 def test_a_model_of_one_corpus_tags_another_by_names_and_by_words(world: tuple[Problem, np.ndarray]):

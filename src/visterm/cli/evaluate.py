@@ -18,6 +18,7 @@ EXAMPLES = (
     ("visterm evaluate run photos --tags tags.csv --metric p@1 --metric map --json", "choose the metrics"),
     ("visterm evaluate run photos --tags tags.csv --against other_run --report report", "compare runs"),
     ("visterm evaluate run photos --tags tags.csv --queries tags", "measure searches"),
+    ("visterm evaluate run other_photos --tags other.csv --map words.csv", "on a library with other tags"),
 )
 measure_option = partial(typer.Option, rich_help_panel="Measures", show_default=False)
 
@@ -32,6 +33,12 @@ def evaluate(
     image_column: options.ImageColumn = None,
     tags_column: options.TagsColumn = None,
     separator: options.Separator = None,
+    map_of_tags: Annotated[
+        str | None,
+        options.input_option(
+            "--map", help="For photos of another library: a CSV of their_tag,run_tag; or 'names'.", metavar="FILE"
+        ),
+    ] = None,
     metric: Annotated[
         list[str] | None,
         measure_option(
@@ -58,13 +65,13 @@ def evaluate(
         int, measure_option(min=0, help="With --queries tags: most words per query; 0 for all.", show_default=True)
     ] = 3,
     combine: Annotated[
-        str, measure_option(help="With --queries: combine words as `visterm search --combine` does.", show_default=True)
+        str, measure_option(help="With --queries: combine words as `search --combine` does.", show_default=True)
     ] = "sum",
     against: Annotated[list[Path] | None, measure_option(help="Another run to compare with. Repeat for more.")] = None,
     report: Annotated[
         Path | None,
         options.output_option(
-            help="Write a page of tables, curves and pictures, and results.json, into this folder.", metavar="FOLDER"
+            help="Write a page of tables, curves and pictures, and results.json, here.", metavar="FOLDER"
         ),
     ] = None,
     json: options.Json = False,
@@ -83,8 +90,8 @@ def evaluate(
 
     request = EvaluateRequest(
         runs=[run, *(against or [])], images=one_or_features(images), tags=tags, split=split, image_column=image_column,
-        tags_column=tags_column, separator=separator, metrics=metric, isa=isa, bands=bands, precision=precision,
-        queries=queries, max_words=max_words, combine=combine, report=report, intervals=not json,
+        tags_column=tags_column, separator=separator, map=map_of_tags, metrics=metric, isa=isa, bands=bands,
+        precision=precision, queries=queries, max_words=max_words, combine=combine, report=report, intervals=not json,
         memory=options.bytes_of(memory), n_jobs=jobs,
     )  # fmt: skip
     found = evaluate_run(request, say=say, progress=Bars())

@@ -35,6 +35,7 @@ class PairFormat(NamedTuple):
     relation: str | None = None  # What a word cannot be of itself: "a kind of". None: the two are no words of one sort.
     may_be_empty: bool = False  # Whether the second may be left out
     other_columns: tuple[str, str] | None = None  # Names by which other programs' headers call the two
+    needs_header: bool = False  # Whether a first line must name the two: where they are easily taken for each other
 
 
 class Pair(NamedTuple):
@@ -49,7 +50,8 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of two columns.
 
     A first line that names both columns is a header; there may then be other columns too, in any order. Raises
-    DataError if it cannot be read, has no pair, or a line is not two words; the message names file and line.
+    DataError if it cannot be read, has no pair, lacks a header that its format needs, or a line is not two words; the
+    message names file and line.
     """
     columns: tuple[int, int] | None = None
     n_columns = 2
@@ -60,7 +62,11 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]
             if columns is not None:
                 n_columns = len(cells)
                 continue
-            if any(cells[2:]) or _HEADERS.union(form.columns).issuperset(cell.casefold() for cell in cells):
+            if (
+                form.needs_header
+                or any(cells[2:])
+                or _HEADERS.union(form.columns).issuperset(cell.casefold() for cell in cells)
+            ):
                 raise DataError(
                     f"{path} has the columns {', '.join(cells)}; {form.option} needs {','.join(form.columns)}. Rename "
                     "its columns, or add a first line that names two."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -106,6 +106,7 @@ def evaluate_taggers(
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
     optional: Sequence[str] = (),
+    only: Collection[str] | None = None,
     isa: Path | None = None,
     progress: Progress = SILENT,
 ) -> AnnotationEvaluation:
@@ -115,15 +116,21 @@ def evaluate_taggers(
     number they have learned other tags: what any of them learned is left out of the rankings.
 
     `metrics` are names from ``visterm metrics``; the `optional` ones of them are left out where they have nothing to
-    average, unless no other has either. `isa` says which tags are siblings, for ``psib@k``: a CSV of child,parent, or
+    average, unless no other has either. `only` are the tags to rank, as `join_library` finds them; None: all that all
+    taggers know. `isa` says which tags are siblings, for ``psib@k``: a CSV of child,parent, or
     the folder of WordNet's database files. If a run has a tree, a photo of a child has its parents for all of them.
     Raises DataError if there is nothing to measure on, or the relations cannot be used.
     """
     vocabulary = shared_vocabulary(taggers)
+    if only is not None:
+        vocabulary = vocabulary.subset(column for column, tag in enumerate(vocabulary) if tag in only)
     tree = tree_of(taggers, vocabulary)
     check_metrics(metrics, siblings=isa is not None, tree=tree is not None)
     if len(vocabulary) == 0:
-        raise DataError("The runs have no tag in common, so they cannot be compared. Measure each on its own.")
+        raise DataError(
+            f"The runs have no tag in common{'' if only is None else ' that these photos have, too'}, so they can't "
+            "be compared. Measure each on its own."
+        )
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
     if len(corpus) == 0:
         raise DataError("There are no photos to measure on. Check --split and the tag file.")

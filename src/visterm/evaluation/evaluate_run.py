@@ -20,6 +20,7 @@ from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_files import TableOptions
 from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers
 from visterm.evaluation.html_report import Report
+from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.evaluation.report.results import (
     PAGE_METRICS,
@@ -58,6 +59,8 @@ class EvaluateRequest:
     image_column: str | None = None
     tags_column: str | None = None
     separator: str | None = None
+    map: TagMap | None = None
+    """Photos of another library: a CSV of their_tag,run_tag, a mapping, or ``"names"``; see `join_library`."""
     metrics: Sequence[str] | None = None  # Names from ``visterm metrics``; None: the usual ones
     isa: Path | None = None  # Which tags are siblings, for ``psib@k``: a CSV of child,parent, or WordNet's folder
     bands: bool = False  # Measure rare and frequent tags apart, too
@@ -90,6 +93,11 @@ class EvaluateRequest:
         for option, (value, why) in of_annotation.items():
             if self.queries is not None and value:
                 raise UserError(f"{option} and --queries do not go together: {why}.")
+        if self.map is not None and self.queries not in (None, OF_TAGS):
+            raise UserError(
+                "--map and --queries FILE do not go together: a file's queries are in the words of the run. Use "
+                "--queries tags, which makes them from the photos' tags."
+            )
         if self.isa is not None and not self.isa.exists():
             raise UserError(f"There is no file or folder {self.isa} of what tags are kinds of (--isa).")
         if self.report is not None:
@@ -184,7 +192,7 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
     if plan is not None:
         unusable = {
             "--queries": request.queries, "--against": request.runs[1:], "--report": request.report,
-            "--bands": request.bands, "--precision": request.precision,
+            "--bands": request.bands, "--precision": request.precision, "--map": request.map,
         }  # fmt: skip
         if given := [option for option, value in unusable.items() if value]:
             raise UserError(
@@ -211,20 +219,32 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
         corpus, lines = query_corpus(encoder, request.images, lines)
     for warning in corpus.remarks:
         say(warning)
+    other = None
+    if request.map is not None:
+        tree = taggers[0].tree
+        other = join_library(taggers[0].vocabulary, corpus, request.map, None if tree is None else tree.words)
+        corpus = other.corpus
+        for remark in other.remarks:
+            say(remark)
     measured = corpus
     if request.split is not None or any(corpus.splits):
         measured = corpus.select(request.split or "test")
     if request.queries is None:
-        found = _measure_annotation(taggers, measured, request, say, progress)
+        found = _measure_annotation(taggers, measured, other, request, say, progress)
     else:
-        found = _measure_queries(taggers, corpus, measured, lines, request, say, progress)
+        found = _measure_queries(taggers, corpus, measured, other, lines, request, say, progress)
     if request.report is not None:
         say(f"The report is {request.report / 'index.html'}")
     return found
 
 
 def _measure_annotation(
-    taggers: Sequence[Tagger], corpus: Corpus, request: EvaluateRequest, say: Say, progress: Progress
+    taggers: Sequence[Tagger],
+    corpus: Corpus,
+    other: OtherLibrary | None,
+    request: EvaluateRequest,
+    say: Say,
+    progress: Progress,
 ) -> Measured:
     from visterm.evaluation.report.annotation import annotation_page
 
@@ -232,13 +252,15 @@ def _measure_annotation(
     metrics = _metrics(request, say, tree=any(tagger.tree is not None for tagger in taggers))
     needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
     found = evaluate_taggers(
-        taggers, corpus, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics, isa=request.isa,
-        progress=progress,
+        taggers, corpus, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
+        only=None if other is None else other.ranked, isa=request.isa, progress=progress,
     )  # fmt: skip
     apart: dict[str, Any] = {"bands": band_summary(found, names)} if request.bands else {}
+    if other is not None:
+        apart["map_counts"] = other.counts | {"given": found.given, "given_left_out": found.unknown}
     if request.precision is not None:
         apart["wanted_precision"] = precision_summary(found, names, request.precision)
-    _say_what_was_left_out(found, len(taggers), len(found.vocabulary), say)
+    _say_what_was_left_out(found, len(taggers), len(found.vocabulary), say, joined=other is not None)
     _warn_of_learned(names, found.learned, len(corpus), say)
     metrics = [name for name in metrics if name not in found.undefined]
     values = {name: found.mean(name) for name in metrics} | apart
@@ -255,6 +277,7 @@ def _measure_queries(
     taggers: Sequence[Tagger],
     everything: Corpus,
     corpus: Corpus,
+    other: OtherLibrary | None,
     queries: list[QueryRow] | None,
     request: EvaluateRequest,
     say: Say,
@@ -265,8 +288,8 @@ def _measure_queries(
     names, report = _names(taggers, request), request.report
     found = evaluate_queries(
         taggers, corpus, queries,
-        learned=learned_part(everything), max_words=request.max_words or None, combine=request.combine,
-        progress=progress,
+        learned=learned_part(everything) if other is None else None, max_words=request.max_words or None,
+        combine=request.combine, progress=progress,
     )  # fmt: skip
     measured = found.corpus.names
     learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(measured) for tagger in taggers]
@@ -276,7 +299,7 @@ def _measure_queries(
             f"Queries left out: {found.left_out:,}, with no word that is a tag of the run, or no relevant photo among "
             "those measured."
         )
-    summary = query_summary(found, names)
+    summary = query_summary(found, names) | ({} if other is None else {"map_counts": other.counts})
     if report is not None:
         results = query_results(found, summary)
         write_report(report, query_page(found, names, results), results)
@@ -320,13 +343,14 @@ def _metrics(request: EvaluateRequest, say: Say, *, tree: bool = False) -> list[
 
 
 def _say_what_was_left_out(
-    found: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say
+    found: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say, *, joined: bool = False
 ) -> None:
     for reason in found.undefined.values():
         say(f"Left out: {reason}")
     if found.unknown:
         of = "the run's vocabulary" if n_runs == 1 else "the vocabulary of every run"
-        say(f"{found.unknown:,} of {found.given:,} given tags are not in {of} and are not counted.")
+        are_not = "joined" if joined else f"in {of}"
+        say(f"{found.unknown:,} of {found.given:,} given tags are not {are_not} and are not counted.")
     if found.with_siblings is not None:
         say(f"{found.with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.tables import MODELS
-from visterm.core.vocabulary import tag_key
+from visterm.core.vocabulary import Vocabulary
+from visterm.evaluation.joined_tags import NONE, JoinedTags, join_tags
 from visterm.metrics import measure
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.zero_shot.arms import rows_of
@@ -23,40 +23,22 @@ Floats = NDArray[np.float32]
 LEAST_COSINE = 0.6
 """From which on the nearest tag stands for one that has no namesake."""
 
-NONE = -1
 
-
-@dataclass(frozen=True)
-class JoinedTags:
-    """Which tag of the first corpus stands for which of the second.
-
-    Attributes
-    ----------
-    ours : ndarray of int64, shape (n_target_tags,)
-        The number of the source's tag, or -1.
-    by_name : ndarray of bool, shape (n_target_tags,)
-        Whether they have the same name; the others that are joined are near by their vectors.
-    """
-
-    ours: NDArray[np.int64]
-    by_name: NDArray[np.bool_]
-
-
-def join_tags(
+def join_near(
     source_tags: Sequence[str],
     target_tags: Sequence[str],
-    source_vectors: Floats | None = None,
-    target_vectors: Floats | None = None,
+    source_vectors: Floats,
+    target_vectors: Floats,
     *,
     least_cosine: float = LEAST_COSINE,
 ) -> JoinedTags:
-    """Join tags of the same name, then, with vectors, each other one to the tag nearest to it, if near.
+    """Join tags of the same name, then each other one to the tag whose vector is nearest to its own, if near.
 
     Parameters
     ----------
     source_tags, target_tags : sequence of str
         Spellings are compared as those of tags are. One tag of the source may stand for several of the target.
-    source_vectors, target_vectors : ndarray of float32, shape (n_tags, width), optional
+    source_vectors, target_vectors : ndarray of float32, shape (n_tags, width)
         Of one kind. A row of zeros is a tag without a vector, which is near to none.
     least_cosine : float
 
@@ -65,17 +47,13 @@ def join_tags(
     ShapeError
         If there is not a vector for each tag.
     """
-    names = {tag_key(tag): number for number, tag in reversed(list(enumerate(source_tags)))}
-    ours = np.array([names.get(tag_key(tag), NONE) for tag in target_tags], np.int64)
-    by_name = ours != NONE
-    if source_vectors is None or target_vectors is None:
-        return JoinedTags(ours, by_name)
+    named = join_tags(Vocabulary(source_tags), target_tags)
     for what, tags, vectors in (("source", source_tags, source_vectors), ("target", target_tags, target_vectors)):
         if len(vectors) != len(tags):
             raise ShapeError(f"The {what} has {len(tags)} tags, but {len(vectors)} vectors; expected one a tag.")
     cosines = _unit(target_vectors) @ _unit(source_vectors).T
-    near = ~by_name & (cosines.max(axis=1) >= least_cosine)
-    return JoinedTags(np.where(near, cosines.argmax(axis=1), ours), by_name)
+    near = ~named.by_name & (cosines.max(axis=1) >= least_cosine)
+    return JoinedTags(np.where(near, cosines.argmax(axis=1), named.ours), named.by_name)
 
 
 def across_corpora(
@@ -128,7 +106,7 @@ def across_corpora(
             f"The images of {source.name} have {source.train.X.shape[1]} features, those of {target.name} "
             f"{rows.X.shape[1]}. Encode both with the same encoder."
         )
-    named = join_tags(source.tags, target.tags)
+    named = join_tags(Vocabulary(source.tags), target.tags)
     if not named.by_name.any():
         raise DataError(f"{source.name} and {target.name} have no tag of the same name, so nothing joins them.")
     start = {} if vectors is None else {"word_vectors": vectors["source"]}
@@ -139,7 +117,7 @@ def across_corpora(
     scores = np.asarray(fitted.decision_function(rows.X), np.float32)
     found = {"name": _judged(scores[:, named.ours], named.by_name, rows)}
     if vectors is not None:
-        near = join_tags(source.tags, target.tags, vectors["source"], vectors["target"], least_cosine=least_cosine)
+        near = join_near(source.tags, target.tags, vectors["source"], vectors["target"], least_cosine=least_cosine)
         found["vector"] = _judged(scores[:, near.ours], near.ours != NONE, rows)
         words = scores[:, named.ours]
         others = np.flatnonzero(~named.by_name)
