@@ -153,7 +153,9 @@ def test_the_command_measures_shard_by_shard_where_memory_is_short_and_says_so(t
     assert N == 600
 
 
-@pytest.mark.parametrize("more", [["--bands"], ["--precision", "0.9"], ["--report", "page"], ["--queries", "tags"], ["--map", "names"]])
+@pytest.mark.parametrize(
+    "more", [["--bands"], ["--precision", "0.9"], ["--report", "page"], ["--queries", "tags"], ["--map", "names"]]
+)
 def test_what_needs_all_images_at_once_is_refused(tmp_path, drawn, more):
     done = run_command(
         ["evaluate", drawn / "run", drawn / "features", "--tags", drawn / "split.jsonl", "--memory", "1M", *more],
