@@ -7,7 +7,7 @@ changes its place), MAP over searches for one tag, for two tags, and for one tag
 confidences are from the share that is right, in tenths. Searches rank as in a catalogue: one tag by score, several by
 confidence, and also by the sum of scores, as runs without confidences do.
 
-    python benchmarks/standardized.py ../shared --json docs/figures/standardized.json
+    python benchmarks/standardized.py ../shared --cache CACHE --json docs/figures/standardized.json
 
 FOLDER has data/corel5k, data/delicious and models/mobilenet_v2.onnx.
 """
@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from auto import Data, data_sets
 from harness.runs import machine, options, say, write
+from harness.training_splits import Data, training_splits
 from numpy.typing import NDArray
 
 from planted import plant_corpus
@@ -45,8 +45,8 @@ LEAST = 0.05
 """Confidences from which on they count: nearly all tags of an image are unlikely, and right about that."""
 
 
-def more_data(shared: Path, quick: bool) -> Iterator[Data]:
-    yield from data_sets(shared, quick)
+def more_data(shared: Path, cache: Path | None, quick: bool) -> Iterator[Data]:
+    yield from training_splits(shared, cache, quick=quick)
     planted = plant_corpus(n_train=600 if quick else LEARNED + MEASURED, n_tags=60, n_features=120, random_state=1)
     yield Data("drawn", planted.X_train, planted.Y_train)
     if not quick:
@@ -127,6 +127,7 @@ def one_fit(data: Data, name: str, settings: dict[str, Any], sizes: tuple[int, i
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("shared", type=Path, metavar="FOLDER", help="where data and models lie")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="features of photos; made if they are not there")
     parser.add_argument("--models", nargs="+", default=["wsabie"], help="models with the setting standardize")
     parser.set_defaults(runs=1)
     chosen = parser.parse_args()
@@ -134,7 +135,7 @@ def main() -> None:
     sizes = (200, 400) if chosen.quick else (MEASURED, LEARNED)
     sides: list[tuple[str, dict[str, Any]]] = [("ridge", {})]
     sides += [(name, {"standardize": standardize}) for name in chosen.models for standardize in (False, True)]
-    for data in more_data(chosen.shared, chosen.quick):
+    for data in more_data(chosen.shared, chosen.cache, chosen.quick):
         say(f"{data.name}: {data.X.shape[0]:,} rows, {data.X.shape[1]:,} features, {data.Y.shape[1]:,} tags")
         for name, settings in sides:
             seeds = [one_fit(data, name, settings, sizes, seed) for seed in range(chosen.runs)]

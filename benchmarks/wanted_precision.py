@@ -1,12 +1,12 @@
 """Whether confidences of rare tags hold: achieved beside wanted precision, by how many training images tags have.
 
-Corel5k as visterms and as features of a network, and Delicious, each with several models and seeds. A seed draws rows
-to learn from and rows to measure on from the training split; test rows are not looked at. For tags with 1 to 4, 5 to
-19, and 20 or more training images it prints how many tags are given at a wanted precision of .5, .7 and .9, how many of
-these are right with their 95 % interval, and how many of the tags with a confidence of 50 % or more are right beside
-what their confidences promise.
+Corel5k as visterms and as features of a network, and Delicious, each with several models. A seed (`--runs`: how many)
+draws rows to learn from and rows to measure on from the training split; test rows are not looked at. For tags with 1 to
+4, 5 to 19, and 20 or more training images it prints how many tags are given at a wanted precision of .5, .7 and .9, how
+many of these are right with their 95 % interval, and how many of the tags with a confidence of 50 % or more are right
+beside what their confidences promise.
 
-    python benchmarks/wanted_precision.py ../shared --json docs/figures/wanted_precision.json
+    python benchmarks/wanted_precision.py ../shared --cache CACHE --json docs/figures/wanted_precision.json
 
 FOLDER has data/corel5k, data/delicious and models/mobilenet_v2.onnx.
 """
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from auto import Data, data_sets
-from harness.runs import machine, options, parse, say, write
+from harness.runs import machine, options, say, write
+from harness.training_splits import Data, training_splits
 from numpy.typing import NDArray
 
 from visterm.core.tables import MODELS
@@ -101,17 +101,19 @@ def shown(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("shared", type=Path, metavar="FOLDER", help="where data and models lie")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="features of photos; made if they are not there")
     parser.add_argument("--threads", type=int, default=2)
-    chosen = parse(parser)
+    parser.set_defaults(runs=1)
+    chosen = parser.parse_args()
     result: dict[str, Any] = {"machine": machine(), "seeds": chosen.runs, "data": {}}
     sizes = (200, 150) if chosen.quick else (LEARNED, MEASURED)
-    for data in data_sets(chosen.shared, chosen.quick):
+    for data in training_splits(chosen.shared, chosen.cache, quick=chosen.quick):
         say(f"{data.name}: {data.X.shape[0]:,} rows, {data.Y.shape[1]:,} tags")
         result["data"][data.name] = {
             name: [one_fit(data, name, seed, *sizes, chosen.threads) for seed in range(chosen.runs)]
             for name in MODEL_NAMES
         }
-    write(result, chosen.json)
+        write(result, chosen.json)
 
 
 if __name__ == "__main__":
