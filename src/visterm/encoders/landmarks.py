@@ -17,7 +17,7 @@ from visterm.kernels.overlaps import Overlap, add_dense_overlaps, add_sparse_ove
 SPARSE_BELOW = 0.1
 """Share of values that are not 0 below which landmarks are kept as CSR: a fifth of the memory or less.
 
-Below a twentieth that is also faster; at a tenth it takes twice as long, 0.4 ms for an image and 2,048 landmarks."""
+Below a twentieth that is also faster; at a tenth it takes longer."""
 
 PART = 32  # Rows that a thread takes at a time
 

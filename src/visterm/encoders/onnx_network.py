@@ -52,10 +52,10 @@ class OnnxNetwork:
     """An image network of an ONNX file ready to run: on the processor with the same row for an image in any company.
 
     There, a session runs on the caller's thread alone, and any number of threads may call: the same bytes for any
-    number of them, and faster than the runtime's own threads (measured with MobileNetV2 on 2 cores, 512 images a
-    second; 390 in batches of 32). Images go through a few at a time where that was found to leave all rows as they are
-    alone, byte for byte (`TOGETHER`), and else one at a time. On another `device` (one of `PROVIDERS`, or "auto") all
-    images of a call go through together, unless the network takes a fixed number.
+    number of them, and faster than the runtime's own threads (MobileNetV2 on 2 cores). Images go through a few at a
+    time where that was found to leave all rows as they are alone, byte for byte (`TOGETHER`), and else one at a time.
+    On another `device` (one of `PROVIDERS`, or "auto") all images of a call go through together, unless the network
+    takes a fixed number.
 
     `settings` are what is known of it: attributes of `Preparation`, ``output`` (None: the only one, or one that is
     named as features are), ``pooling`` (one of `POOLINGS`) and ``layout`` (None: as the network's input says, and of

@@ -95,8 +95,8 @@ class Visterms(Encoder):
         Nearest words that each block counts for. 1 is the usual hard assignment and gives the sparsest rows.
     nearest_groups : int, optional
         Look for them only in this many groups of words, those whose centres are nearest to the block. A scale's words
-        are put into groups by k-means, as many groups as words in one. 4 make photos take a third of the time, for .003
-        of MAP on held-out photos of Corel5k (ridge). None: compare all words.
+        are put into groups by k-means, as many groups as words in one. 4 save most of the time of a photo, and cost a
+        little quality (``benchmarks/large_photos.py``). None: compare all words.
     softness : float
         How evenly it counts for them: a word at squared distance d² gets a part proportional to
         ``exp(-(d² - d₁²) / (softness · mean d₁²))``, d₁ being that of the nearest.
@@ -104,9 +104,8 @@ class Visterms(Encoder):
         Weigh a word by the square root of its frequency, so that a large even sky does not drown the rest.
     levels : int
         Levels of the pyramid, from the whole picture (1) on; the last has 2^(levels - 1) cells a side. A block is in
-        the cell that its centre lies in. Each level multiplies the number of features by nearly 4; 2 make rows 2.4
-        times as long. On the held-out photos, at the same epochs and with one seed, 2 took the average precision of
-        `pamir` over queries from 0.255 to 0.262, and the MAP over images of `wsabie` from 0.506 to 0.499.
+        the cell that its centre lies in. Each level multiplies the number of features by nearly 4, and
+        makes rows longer. Whether that ranks better depends on the model: try it on your own photos.
     level_weights : sequence of float, optional
         What the levels weigh in the inner product of two rows, the whole picture first. None: 1/2 for the finest, half
         as much for each coarser one, the coarsest as the one after it, as in [3]_.

@@ -22,8 +22,7 @@ from visterm.models.epochs import EpochSums, Floats
 
 COMPARED = 4096  # Rows compared at a time
 SYNCS = 16
-"""Syncs an epoch, at least: on held-out images of Corel5k and NUS-WIDE 64 did no better, and 8 were 2 % worse (of
-NUS-WIDE by number, four workers)."""
+"""Syncs an epoch, at least: on held-out images of Corel5k and NUS-WIDE more did no better, and fewer were worse."""
 
 MOST_PAIRS = 65_536  # Pairs of all workers between two syncs, at most
 WAYS = "ways"
