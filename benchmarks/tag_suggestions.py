@@ -1,6 +1,6 @@
 """How well `visterm tags --suggest` tells misspellings and plurals from other words of a similar spelling.
 
-    python benchmarks/tag_suggestions.py results.json                    # 20 libraries of 1,500 photos
+    python benchmarks/tag_suggestions.py docs/figures/tag_suggestions.json    # 20 libraries of 1,500 photos
     python benchmarks/tag_suggestions.py results.json --libraries 1 --pairs 600 --photos 30000
 
 The libraries are planted. Words are drawn from syllables, so that by their letters nobody can tell what they mean. Each
