@@ -31,7 +31,7 @@ from visterm_research.comparison.sources import kind_of
 from visterm_research.comparison.trials import OutOfTimeError, Trials
 from visterm_research.pamir.methods import MORE_METHODS
 from visterm_research.papers import read_paper
-from visterm_research.vse_ens.study import OPT_AUC, VSE_WARP, converged, held_tag_problem, zipf_problem
+from visterm_research.vse_ens.study import OPT_AUC, VSE_WARP, converged, held_tag_problem, nuswide_problem, zipf_problem
 from visterm_research.vse_ens.study import STUDY as VSE_ENS_STUDY
 from visterm_research.wsabie.figures import best_until
 from visterm_research.wsabie.neighbours import any_lost, first_lost, neighbour_hits
@@ -228,6 +228,13 @@ def test_folders_are_known_by_what_they_hold(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     assert kind_of(tmp_path) == "corel5k"
     assert kind_of(tmp_path / "images") is None
+
+
+def test_nus_wides_name_says_how_many_concepts_the_rows_have(tmp_path: Path) -> None:
+    (tmp_path / "labels.tsv").write_text("row\tlabels\n0\tsea,sky,sun\n1\tsea,sky,sun\n")
+    problem = nuswide_problem(tmp_path, seed=0)
+    assert problem.name == "nuswide-3-concepts"
+    assert "3 concepts" in problem.what
 
 
 def test_without_matplotlib_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

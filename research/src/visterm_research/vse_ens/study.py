@@ -69,9 +69,9 @@ def nuswide_problem(folder: Path, *, seed: int) -> Problem:
     lists = [record.tags for record in records]
     vocabulary = Vocabulary.from_lists(lists)
     Y = vocabulary.encode(lists)
-    return held_tag_problem(
-        "nuswide", "NUS-WIDE, the images with at least one of its concepts", Y, vocabulary.tags, seed
-    )
+    n_concepts = len(vocabulary)  # In the name, and so in every line: the paper's NUS-WIDE has 5,108 tags
+    what = f"NUS-WIDE, the images with at least one of its {n_concepts} concepts"
+    return held_tag_problem(f"nuswide-{n_concepts}-concepts", what, Y, vocabulary.tags, seed)
 
 
 def delicious_tag_problem(folder: Path, *, seed: int) -> Problem:
