@@ -319,9 +319,13 @@ class ObjectsAndParts(EmbeddingRanker):
         except DataError:  # no relation whose tags have an image each among those
             return super()._measure(judged)
         self._by_rank = True
+        rows, place = np.unique([drawn.object_images, drawn.part_images], return_inverse=True)
+        images = self._check_features(X[rows])  # each scored once, however many quadruplets it is in
+        of_objects, of_parts = place.reshape(2, -1)
 
         def mean_rank() -> float:
-            ranks = self.ranks_of_pairs(X[drawn.object_images], X[drawn.part_images], drawn.objects, drawn.parts)
-            return -float(np.mean(ranks))
+            scores, terms = self._scores(self._image_rows(images)), self.pair_scores()
+            found = ranks_of_pairs(scores[of_objects], scores[of_parts], terms, drawn.objects, drawn.parts, self.n_jobs)
+            return -float(np.mean(found))
 
         return mean_rank
