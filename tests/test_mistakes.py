@@ -14,11 +14,12 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm.core.errors import CorruptFileError, StorageError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.tag_tree import TagTree
 from visterm.library.catalogue import Catalogue
 from visterm.library.mistakes import FILE
 from visterm.metrics import average_precisions
 from visterm.models.confidence.mistakes import find_mistakes
-from visterm.tagging.mistakes import cross_chances
+from visterm.tagging.mistakes import cross_chances, mistakes_among
 
 N_FLIPPED = 30
 
@@ -93,6 +94,28 @@ def test_answers_move_the_chances_of_their_kind_and_keep_the_order(flipped):
     assert after.missing.chance.tolist() == before.missing.chance.tolist()
     answered = -sp.csr_array((np.full(5, -1.0, np.float32), none.nonzero()), shape=Y.shape)
     assert np.all(find_mistakes(chances, Y, folds, answers=(answered, empty)).wrong.chance > before.wrong.chance)
+
+
+def test_what_follows_from_a_tag_in_the_tree_neither_hides_that_it_is_wrong_nor_is_missing():
+    corpus = plant_corpus(n_train=400, noise=0.5, n_tags=12)
+    given = corpus.Y_train.toarray() > 0
+    names = [f"tag{number}" for number in range(12)]
+    above = {name: ("even" if number % 2 == 0 else "odd") for number, name in enumerate(names)}
+    rng = np.random.default_rng(1)
+    wrong = {(int(i), int(t)) for i, t in rng.permutation(np.argwhere(~given))[:20]}
+    for image, tag in wrong:
+        given[image, tag] = True
+    lists = [[names[tag] for tag in np.flatnonzero(row)] for row in given]
+    tree = TagTree(above.items())
+    vocabulary = Vocabulary.from_lists([tree.with_parents(tags) for tags in lists])
+    model, photos = MODELS.create("ridge").fit(corpus.X_train, corpus.Y_train), [str(i) for i in range(400)]
+    found = mistakes_among(model, vocabulary, photos, corpus.X_train, vocabulary.encode(lists), tree=tree, limit=10_000)
+    of_wrong = [(int(one.image), one.tag) for one in found if one.kind == "wrong"]
+    planted = {(image, names[tag]) for image, tag in wrong}
+    assert {tag for _, tag in of_wrong} <= set(names)  # nobody gave what lies above
+    assert average_precision(of_wrong, planted) > 0.7
+    has = {(str(i), each) for i, tags in enumerate(lists) for each in tree.with_parents(tags)}
+    assert not {(one.image, one.tag) for one in found if one.kind == "missing"} & has
 
 
 @pytest.fixture(scope="module")

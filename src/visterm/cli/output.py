@@ -171,7 +171,7 @@ def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
 
 def _numeric(cell: str) -> bool:
     try:
-        float(cell.replace(",", "").rstrip("%"))
+        float(cell.replace(",", "").rstrip("%").lstrip("<>"))
     except ValueError:
         return False
     return True

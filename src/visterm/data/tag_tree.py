@@ -188,6 +188,10 @@ class TagTree:
         """Return tags, and before each the tags under it; none twice."""
         return self._with(tags, self.below)
 
+    def follows(self, given: Iterable[str], denied: Iterable[str]) -> set[str]:
+        """Return the keys of the tags that an image has for sure, by those that were given, and surely has not."""
+        return {tag_key(tag) for tag in (*self.with_parents(given), *self.with_children(denied))}
+
     def completed(
         self, tags: Iterable[Iterable[str]], negatives: Iterable[Iterable[str]]
     ) -> tuple[list[list[str]], list[list[str]]]:

@@ -375,7 +375,7 @@ class Catalogue(Searchable):
         from visterm.library.mistakes import kept_mistakes
 
         named = None if tag is None else self.tagger.vocabulary.spellings(tag)[0]
-        return kept_mistakes(self.stored, limit, kind=kind, tag=named)
+        return kept_mistakes(self.stored, limit, kind=kind, tag=named, tree=self.tree)
 
     def refresh(self) -> bool:
         """Open the current run again, where another process or thread has learned one since; return whether it has."""

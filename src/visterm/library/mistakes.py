@@ -18,6 +18,7 @@ from visterm.library.training import all_said
 from visterm.tagging.mistakes import KINDS, Mistake, check_kind, mistakes_among, vocabulary_of
 
 if TYPE_CHECKING:
+    from visterm.data.tag_tree import TagTree
     from visterm.store.catalogue import StoredCatalogue
     from visterm.tagging.tagger import Tagger
 
@@ -34,11 +35,13 @@ def look_for_mistakes(
     with CatalogueJob(stored, "mistakes", job_id) as job:
         part = all_said(tagger, stored, CatalogueFeatures(stored, tagger.encoder.fingerprint))
         vocabulary = vocabulary_of(part.tags, tagger)
-        answers = stored.tags.settled([image.id for image in part.images])
+        ids = [image.id for image in part.images]
+        answers, held, rejected = (of(ids) for of in (stored.tags.settled, stored.tags.held, stored.tags.rejected))
+        stated = vocabulary.encode(*([of.get(i, []) for i in ids] for of in (held, rejected)))
         found = mistakes_among(
-            tagger.model, vocabulary, [str(image.id) for image in part.images], part.X, part.encode(vocabulary),
-            settled=vocabulary.encode([answers.get(image.id, []) for image in part.images]), limit=KEPT,
-            answers=_answers(stored, [image.id for image in part.images], vocabulary),
+            tagger.model, vocabulary, list(map(str, ids)), part.X, stated,
+            settled=vocabulary.encode([answers.get(i, []) for i in ids]), limit=KEPT,
+            answers=_answers(stored, ids, vocabulary), tree=None if tagger.tree is None else tagger.tree.words,
             progress=progress, stop=lambda: job.cancelled,
         )  # fmt: skip
         if job.cancelled:
@@ -63,7 +66,12 @@ def _answers(stored: StoredCatalogue, ids: Sequence[int], vocabulary: Vocabulary
 
 
 def kept_mistakes(
-    stored: StoredCatalogue, limit: int = 100, *, kind: str | None = None, tag: str | None = None
+    stored: StoredCatalogue,
+    limit: int = 100,
+    *,
+    kind: str | None = None,
+    tag: str | None = None,
+    tree: TagTree | None = None,
 ) -> list[Mistake] | None:
     """List what is kept and not answered yet, wrong and missing in turn; see `Catalogue.mistakes`."""
     check_kind(kind)
@@ -73,6 +81,8 @@ def kept_mistakes(
     ids = sorted({entry[0] for entry in kept})
     records = {record.id: record for record in stored.images.get_many(ids) if record.state == "here"}
     held, settled = ({i: set(tags) for i, tags in of(ids).items()} for of in (stored.tags.held, stored.tags.settled))
+    rejected = {} if tree is None else stored.tags.rejected(ids)
+    follows = {} if tree is None else {i: tree.follows(held.get(i, ()), rejected.get(i, ())) for i in ids}
     key = None if tag is None else tag_key(tag)
     found: list[Mistake] = []
     for image_id, name, of_kind, chance, low, high in kept:
@@ -83,6 +93,7 @@ def kept_mistakes(
             image_id in records
             and has == (of_kind == "wrong")
             and name not in settled.get(image_id, ())
+            and not (of_kind == "missing" and tag_key(name) in follows.get(image_id, ()))
             and kind in (None, of_kind)
             and key in (None, tag_key(name))
         ):

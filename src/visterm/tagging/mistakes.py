@@ -21,6 +21,7 @@ from visterm.core.types import CHUNK, Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
+from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.features.training_rows import encode_corpus, known_part
 from visterm.models.base import Annotator
 from visterm.models.confidence.fit_calibration import fit_calibration
@@ -68,6 +69,7 @@ def mistakes_among(
     answers: Any = None,
     kind: str | None = None,
     tag: str | None = None,
+    tree: TagTree | None = None,
     limit: int = 100,
     seed: int = 0,
     progress: Progress = SILENT,
@@ -100,6 +102,8 @@ def mistakes_among(
         "wrong" or "missing"; None: both.
     tag : str, optional
         List mistakes of this tag only.
+    tree : TagTree, optional
+        An image of a tag has those above it, too: these are never missing there, and wrong only where they were given.
     limit : int
         Mistakes of each kind at most.
     seed : int
@@ -118,10 +122,18 @@ def mistakes_among(
     """
     check_kind(kind)
     columns = None if tag is None else [vocabulary.index(tag)]
+    related = None
+    if tree is not None:
+        places = TreeColumns(tree, vocabulary)
+        Y, stated, related = places.completed(Y), Y, places.pairs
+        follows = Y - Y.multiply(stated != 0)  # from other tags alone
+        settled = follows if settled is None else abs(settled) + abs(follows)
     with cross_chances(model, X, Y, seed=seed, progress=progress, stop=stop) as (chances, folds):
         if stop():
             return []
-        found = find_mistakes(chances, Y, folds, settled=settled, answers=answers, tags=columns, limit=limit, seed=seed)
+        found = find_mistakes(
+            chances, Y, folds, settled=settled, answers=answers, tags=columns, related=related, limit=limit, seed=seed
+        )
     lists = [
         [
             Mistake(names[image], vocabulary.tags[column], name, float(chance), float(low), float(high))
@@ -150,13 +162,17 @@ def mistakes_of(
             "The run knows images by number, so nothing is known of one that is held out. Take a run of photos."
         )
     corpus, _ = known_part(tagger.encoder, corpus)
-    vocabulary = vocabulary_of(corpus.tags, tagger)
+    tree = None if tagger.tree is None else tagger.tree.words
+    given = corpus.tags if tree is None else [tree.with_parents(tags) for tags in corpus.tags]
+    vocabulary = vocabulary_of(given, tagger)
     X, Y, skipped = encode_corpus(tagger.encoder, corpus, vocabulary, progress)
     unread = {item.image for item in skipped}
     names = [name for name in corpus.names if name not in unread]
     if len(names) != Y.shape[0]:
         raise DataError("Several photos have one name, so that mistakes cannot be named. Index the photos first.")
-    found = mistakes_among(tagger.model, vocabulary, names, X, Y, kind=kind, tag=tag, limit=limit, progress=progress)
+    found = mistakes_among(
+        tagger.model, vocabulary, names, X, Y, kind=kind, tag=tag, tree=tree, limit=limit, progress=progress
+    )
     return found[:limit]
 
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError
 from visterm.models.confidence.calibration import groups_of
+from visterm.models.confidence.evidence import LEAST, MOST_CASES, TINY, Evidence, log_odds
 
 Doubles = NDArray[np.float64]
 
-COMPANIONS = 1500
-"""Tags, the most frequent ones, whose company says something of each other: a matrix of twice as many rows."""
-
-ODDS_SCALE = 0.1  # Of the log odds beside the tags that are given, which are 0 or 1
-LEAST_EXPECTED = 1e-4
-FIRMNESS = 20.0  # Images that speak against a link between two tags, so that few together say little
-BLOCK = 2**22  # Entries of images and tags that are looked at together
-MOST_CASES = 400_000  # Entries of tags that images lack from which it is learned how the evidence adds up
 LOW_SHARE = 0.1  # Of the images without a tag, in which the tag is least likely: tags given there are wrong ones
 SURE_SHARE = 0.05  # Of all given tags: so many pairs, the surest ones, tell how often a tag is left out
 PRIOR = 100.0  # Images with which the noise of all tags counts beside that of a tag
@@ -31,14 +22,13 @@ EXPECTED_IMAGES = 50.0  # Images with which that counts
 EXPECTED_WRONG = 2.0  # Wrong tags with which it counts
 POWERS = np.linspace(1, 0, 11)  # Of a tag's share of images, to which wrong tags of it are in proportion
 FAVOURED = 0.5  # Log likelihood by which the power 1 is favoured over 0, where few wrong tags are seen
-LEAST, MOST = 1e-6, 0.9  # Of the noise of a tag
+MOST = 0.9  # Of the noise of a tag, of which at least `LEAST` is expected
 STEPS = np.arange(-8, 8.1, 0.5)  # Log odds between which it is counted how many planted mistakes would lie
 CASES_OF_STEP = 5.0  # Pairs with which the curve expected counts in each step
 RARE, CASES_OF_RARE = 10, 20.0  # Images of a rare tag, and pairs with which the curve of all tags counts for these
 DOUBT = 1.5  # Deviation of how far the log odds are off, before people have answered
 SUREST = 0.98  # Of a chance: nothing is certain
 SPREAD = 1.96  # Deviations from the middle to the ends of an interval of 95 %
-TINY = 1e-9
 
 
 class Pairs(NamedTuple):
@@ -68,12 +58,12 @@ class Noise(NamedTuple):
 
     def wrong_odds(self, q: Doubles) -> Doubles:
         """Return the log odds that given tags are wrong, by the chances q that they were given."""
-        odds: Doubles = np.log(self.untrue) - _log_odds(q)
+        odds: Doubles = np.log(self.untrue) - log_odds(q)
         return odds
 
     def missing_odds(self, q: Doubles) -> Doubles:
         """Return the log odds that tags that were not given are missing."""
-        odds: Doubles = _log_odds(self.missing) + _log_odds(q)
+        odds: Doubles = log_odds(self.missing) + log_odds(q)
         return odds
 
 
@@ -112,7 +102,7 @@ class Curve:
 
     def learn(self, odds: Doubles, rare: NDArray[np.bool_], mistaken: NDArray[np.bool_]) -> None:
         """Move all log odds by what people answered, whether pairs are mistakes: logistic regression of a constant."""
-        known = _log_odds(self.chances(odds, rare)[0])
+        known = log_odds(self.chances(odds, rare)[0])
         for _ in range(30):  # Newton: far fewer do
             p = _chance(known + self._shift)
             slope = (mistaken - p).sum() - self._shift / DOUBT**2
@@ -122,7 +112,7 @@ class Curve:
         """Return the chances of pairs, and the variances of their log odds."""
         found = np.where(rare, *(np.interp(odds, self._middles, chances) for chances in self._chances[::-1]))
         weights = self._weights[rare.astype(int), np.searchsorted(STEPS, odds)]
-        return _chance(_log_odds(found) + self._shift), 1 / weights
+        return _chance(log_odds(found) + self._shift), 1 / weights
 
     @staticmethod
     def _rising(expected: Doubles, observed: Doubles, usual: Doubles, cases: float) -> Doubles:
@@ -133,101 +123,6 @@ class Curve:
         return rising
 
 
-class Company(NamedTuple):
-    """What the other tags of an image, and its chances of all tags, say of a tag: ``(a - mean) B + mean`` (EASE).
-
-    ``a`` has the tags that are given and, scaled, the log odds of all chances. B is ridge regression in which no tag
-    says anything of itself. Images of a fold are judged by those of the other folds.
-
-    References
-    ----------
-    Steck: Embarrassingly shallow autoencoders for sparse data. WWW 2019.
-    """
-
-    frequent: NDArray[np.int64]  # shape (n_frequent,): the tags that are looked at
-    weights: list[Doubles]  # B of each fold, shape (2 n_frequent, n_frequent)
-    means: list[Doubles]  # Of each fold, shape (2 n_frequent,)
-
-    @classmethod
-    def of(cls, chances: Any, given: sp.csr_array, folds: NDArray[np.int64]) -> Self:
-        """Learn from all images, once for each fold."""
-        counts = np.bincount(given.indices, minlength=given.shape[1])
-        frequent = np.sort(np.argsort(-counts, kind="stable")[:COMPANIONS])
-        n_folds, width = int(folds.max()) + 1, 2 * frequent.size
-        grams, sums = np.zeros((n_folds, width, width)), np.zeros((n_folds, width))
-        for rows in _blocks_of(given.shape):
-            A = _company(chances[rows], given[rows], frequent)
-            for fold in np.unique(folds[rows]):
-                part = A[folds[rows] == fold]
-                grams[fold] += part.T @ part
-                sums[fold] += part.sum(axis=0)
-        weights, means = [], []
-        for fold, n in enumerate(given.shape[0] - np.bincount(folds)):
-            mean = (sums.sum(axis=0) - sums[fold]) / n
-            gram = grams.sum(axis=0) - grams[fold] - n * np.outer(mean, mean)
-            inverse = np.linalg.inv(gram + FIRMNESS * np.eye(width))
-            B = -(inverse / np.diag(inverse))[:, : frequent.size]
-            np.fill_diagonal(B, 0.0)
-            weights.append(B)
-            means.append(mean)
-        return cls(frequent, weights, means)
-
-    def expected(self, p: Any, given: sp.csr_array, folds: NDArray[np.int64], common: Doubles) -> Doubles:
-        """Return how far an image's company leads to expect each tag, shape (n_images, n_tags); others are `common`."""
-        found = np.repeat(common[None], given.shape[0], axis=0)
-        A = _company(p, given, self.frequent)
-        for fold in np.unique(folds):
-            rows = np.flatnonzero(folds == fold)
-            mean = self.means[fold]
-            found[np.ix_(rows, self.frequent)] = (A[rows] - mean) @ self.weights[fold] + mean[: self.frequent.size]
-        return found
-
-
-class Evidence:
-    """The chance that a tag was given, by what a model sees in the image and by the image's other tags."""
-
-    def __init__(self, chances: Any, given: sp.csr_array, folds: NDArray[np.int64], seed: int) -> None:
-        from sklearn.linear_model import LogisticRegression
-
-        self._chances, self.given, self._folds = chances, given, folds
-        self.counts = np.bincount(given.indices, minlength=given.shape[1])
-        self._company = Company.of(chances, given, folds)
-        self.common = (self.counts + 0.5) / (given.shape[0] + 1)
-        self._curve: Any = None
-        n, n_tags = given.shape
-        rng = np.random.default_rng(seed)
-        rate = min(1.0, MOST_CASES / max(n * n_tags, 1))
-        cases: list[tuple[Doubles, NDArray[np.bool_]]] = []
-        for _, features, has in self._blocks():
-            keep = has | (rng.random(has.shape) < rate)
-            cases.append((features[keep], has[keep]))
-        features = np.concatenate([case[0] for case in cases])
-        has = np.concatenate([case[1] for case in cases])
-        weights = np.where(has, 1.0, 1 / rate)
-        self._mean, self._scale = features.mean(axis=0), features.std(axis=0) + TINY
-        self._curve = LogisticRegression(max_iter=1000).fit(
-            (features - self._mean) / self._scale, has, sample_weight=weights
-        )
-
-    def _blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:
-        """Yield rows, features of shape (n_rows, n_tags, 5), and which tags the images have."""
-        log_common = np.log(self.common / (1 - self.common))
-        for rows in _blocks_of(self.given.shape):
-            given, p = sp.csr_array(self.given[rows]), self._chances[rows]
-            has, odds = given.toarray() > 0, _log_odds(p)
-            E = self._company.expected(p, given, self._folds[rows], self.common)
-            others = np.log1p(has.sum(axis=1, keepdims=True) - has)
-            parts = (odds, np.broadcast_to(log_common, odds.shape), E, np.log(np.maximum(E, LEAST_EXPECTED)), others)
-            yield rows, np.stack(parts, axis=-1), has
-
-    def blocks(self) -> Iterator[tuple[slice, Doubles, NDArray[np.bool_]]]:
-        """Yield rows, the chances q that tags were given, shape (n_rows, n_tags), and which were."""
-        coef = self._curve.coef_[0] / self._scale
-        constant = self._curve.intercept_[0] - coef @ self._mean
-        for rows, features, has in self._blocks():
-            yield rows, 1 / (1 + np.exp(-(features @ coef + constant))), has
-
-
 def find_mistakes(
     chances: Any,
     given: Any,
@@ -236,6 +131,7 @@ def find_mistakes(
     settled: Any = None,
     answers: Any = None,
     tags: Any = None,
+    related: NDArray[np.int64] | None = None,
     limit: int = 1000,
     seed: int = 0,
 ) -> Mistakes:
@@ -256,6 +152,9 @@ def find_mistakes(
         none. All chances of a kind move by it.
     tags : sequence of int, optional
         List pairs of these tags only.
+    related : array of int, shape (n_pairs, 2), optional
+        Pairs of tags of which one follows from the other, as a tag above it in a tree: whether one was given says
+        nothing of whether the other was given by mistake.
     limit : int
         Pairs of each kind at most.
     seed : int
@@ -270,7 +169,7 @@ def find_mistakes(
         )
     if folds.max(initial=0) < 1 or given.nnz == 0:
         raise DataError("Mistakes are found by comparing images that have tags, in two folds or more; there are none.")
-    evidence = Evidence(chances, given, folds, seed)
+    evidence = Evidence(chances, given, folds, related, seed)
     noise = _noise(evidence, seed)
     rare = evidence.counts <= RARE
     curves = Curve(), Curve()
@@ -299,27 +198,9 @@ def find_mistakes(
             curve.learn(*map(np.concatenate, zip(*kept, strict=True)))
         chance, variance = curve.chances(odds, rare[columns])
         variance += 1 / (noise.n_wrong + 1) + 1 / (evidence.counts[columns] + 1)
-        ends = (_chance(_log_odds(chance) + sign * SPREAD * np.sqrt(variance)) for sign in (-1, 1))
+        ends = (_chance(log_odds(chance) + sign * SPREAD * np.sqrt(variance)) for sign in (-1, 1))
         found.append(Pairs(images, columns, chance, *ends))
     return Mistakes(*found)
-
-
-def _blocks_of(shape: tuple[int, int]) -> Iterator[slice]:
-    """Yield the rows of each block of a matrix."""
-    step = max(1, BLOCK // max(shape[1], 1))
-    for start in range(0, shape[0], step):
-        yield slice(start, min(start + step, shape[0]))
-
-
-def _log_odds(chances: Any) -> Doubles:
-    p = np.clip(np.asarray(chances, np.float64), LEAST, 1 - LEAST)
-    odds: Doubles = np.log(p) - np.log1p(-p)
-    return odds
-
-
-def _company(chances: Any, given: sp.csr_array, frequent: NDArray[np.int64]) -> Doubles:
-    """Return what tells of an image's tags: those given, and the log odds of all, shape (n_images, 2 n_frequent)."""
-    return np.concatenate([given[:, frequent].toarray(), _log_odds(chances[:, frequent]) * ODDS_SCALE], axis=1)
 
 
 def _noise(evidence: Evidence, seed: int) -> Noise:
