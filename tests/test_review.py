@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from visterm.data.tag_tree import TagTree
 from visterm.library.review import review_queue
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
@@ -50,6 +51,16 @@ def test_an_answer_is_worth_its_entropy_over_the_root_of_the_images_that_have_th
 def test_a_tag_that_only_predictions_have_is_told_so():
     [item] = review_queue(catalogue([{"sea": 0.5}]))
     assert item.why == ["50% sure", "a rare tag: no photo has it yet"]
+
+
+def test_what_follows_in_a_tree_is_not_asked_and_photos_of_children_count_for_their_parents():
+    tree = TagTree([("husky", "dog"), ("poodle", "dog")])
+    predicted = {"dog": 0.5, "husky": 0.6}
+    stored = catalogue([predicted, predicted, predicted], given=[(0, ["husky"])])
+    stored.tags.judge(stored.images.all()[1].id, "Dog", -1)
+    assert asked(stored, tree=tree) == [(2, "dog")]
+    [item] = review_queue(stored, tree=tree)
+    assert item.why == ["50% sure", "a rare tag: 1 photo"]
 
 
 def test_rare_tags_come_before_frequent_ones_of_the_same_sureness():

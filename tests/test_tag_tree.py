@@ -312,6 +312,39 @@ def test_a_photo_that_a_person_gave_a_child_has_its_parents_and_one_without_the_
             indexed.take(image[name], ["husky"])
 
 
+def test_a_rejected_parent_counts_against_a_child_of_a_tag_file_in_filters_too(indexed):
+    image = ids(indexed)
+    indexed.stored.tags.set_from_file(image["husky0.png"], ["husky"])
+    indexed.stored.tags.set_from_file(image["poodle0.png"], ["poodle"])
+
+    def passes(name, **filters):
+        return name in [hit.image for hit in indexed.browse(Filter(**filters), 0).hits]
+
+    try:
+        assert passes("husky0.png", tags=("animal",))
+        indexed.judge(image["husky0.png"], "animal", -1)
+        for tag in ("animal", "dog", "husky"):
+            assert not passes("husky0.png", tags=(tag,))
+            assert passes("husky0.png", without=(tag,))
+            assert not passes("husky0.png", predicted=(tag,), min_confidence=0.0)
+        indexed.give(image["husky0.png"], ["husky"])  # what a person gave stands
+        assert passes("husky0.png", tags=("animal",))
+        indexed.judge(image["poodle0.png"], "husky", -1)  # is a dog all the same
+        assert passes("poodle0.png", tags=("dog",))
+    finally:
+        for name, tag in (("husky0.png", "animal"), ("poodle0.png", "husky")):
+            indexed.judge(image[name], tag, 0)
+            indexed.take(image[name], ["husky"])
+            indexed.stored.tags.set_from_file(image[name], [])
+
+
+def test_an_alias_may_mean_a_tag_by_its_path():
+    images, tags = photos()
+    paths = [[PATHS[tag] for tag in those] for those in tags]
+    run = Tagger(**FEW_COLOURS, model="ridge").fit(images, paths, tree="paths", aliases={"Hund": "Animal/dog"})
+    assert run.vocabulary.index("hund") == run.vocabulary.index("dog")
+
+
 def test_what_lies_under_a_tag_that_an_image_has_alone_is_neither_right_nor_wrong():
     """By hand: dog alone, dog with a husky, dog without a poodle, and sky; animal, dog, husky, poodle, sky."""
     Y = sp.csr_array(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, -1, 0], [0, 0, 0, 0, 1]], np.float32))

@@ -60,7 +60,7 @@ def judge(
     if answers is not None:
         _finish(opened, _take_in(opened, answers), json=json)
         return
-    questions = review_queue(opened.stored, k)
+    questions = review_queue(opened.stored, k, tree=opened.tree)
     names = {item.image_id: opened.image(item.image_id).record for item in questions}
     if csv is not None:
         from visterm.data.relation_files import write_pairs

@@ -183,6 +183,7 @@ class Listing:
         return replace(
             among,
             spellings={tag: self._meant_by(tag) for tag in tags},
+            over={} if self.tree is None else {tag: self._over(tag) for tag in tags},
             folder_path=None if among.folder is None else real_path(among.folder),
         )
 
@@ -192,6 +193,12 @@ class Listing:
         known = as_known(vocabulary, tag)
         others = [] if tree is None else [*tree.paths_of(known), *tree.below(known)]
         return [spelling for each in (known, *others) for spelling in vocabulary.spellings(each)]
+
+    def _over(self, tag: str) -> list[str]:
+        """Return the spellings of a tag and of those above it in the tree."""
+        vocabulary, tree = self.tagger.vocabulary, self.tree
+        known = as_known(vocabulary, tag)
+        return [word for each in (known, *(tree.above(known) if tree else ())) for word in vocabulary.spellings(each)]
 
 
 def chosen_of(found: Ranking, places: NDArray[Any]) -> Ranking:

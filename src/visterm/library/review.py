@@ -7,17 +7,21 @@ import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
+from visterm.data.tag_tree import TagTree
 from visterm.store.catalogue import StoredCatalogue
 
 CANDIDATES = 20_000  # Predictions that are weighed, the least sure ones first: bounds the time for large libraries
 RARE = 5  # Images with a tag, given or accepted, below which it is called rare
 DISAGREE = 0.25  # Difference between the confidences of two runs that is worth telling
+
+Question: TypeAlias = tuple[int, str, float | None, float | None]  # Image, tag, confidence and that of the run before
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,12 @@ class ReviewItem:
 
 
 def review_queue(
-    stored: StoredCatalogue, k: int = 20, *, skip: Collection[tuple[int, str]] = (), frequent: bool = False
+    stored: StoredCatalogue,
+    k: int = 20,
+    *,
+    skip: Collection[tuple[int, str]] = (),
+    frequent: bool = False,
+    tree: TagTree | None = None,
 ) -> list[ReviewItem]:
     """Choose k questions whose answers would teach most, best first.
 
@@ -57,14 +66,21 @@ def review_queue(
     Without confidences, as before anything was learned, questions are of predictions drawn by chance, the same at each
     call. Asking for each tag's best images first taught less, though more answers were yes: these are found already.
 
-    Questions come from stored predictions. What was given, accepted or rejected is left out, and the images and tags of
-    `skip`.
+    Questions come from stored predictions. What was given, accepted or rejected is left out, what follows from it in
+    the `tree`, and the images and tags of `skip`.
     """
     found = _unanswered(stored)
     open_questions = [question for question in found if question[:2] not in skip]
     if not open_questions:
         return []
     images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}
+    if tree is not None:
+        open_questions = _without_what_follows(open_questions, stored, tree)
+        named = {tag_key(tag): n for tag, n in images.items()}
+        images = {
+            tag: sum(named.get(tag_key(each), 0) for each in (tag, *tree.below(tag)))
+            for tag in dict.fromkeys(tag for _, tag, *_ in open_questions)
+        }
     worth = _worth([item[2] for item in open_questions], [item[3] for item in open_questions])
     predicted = Counter(tag for _, tag, *_ in open_questions)
     chosen: list[ReviewItem] = []
@@ -94,7 +110,7 @@ def review_queue(
     return chosen
 
 
-def _unanswered(stored: StoredCatalogue) -> list[tuple[int, str, float | None, float | None]]:
+def _unanswered(stored: StoredCatalogue) -> list[Question]:
     """Return image, tag, confidence and that of the run before, least sure first, of what has no answer yet."""
     run = stored.runs.current()
     if run is None:
@@ -114,6 +130,14 @@ def _unanswered(stored: StoredCatalogue) -> list[tuple[int, str, float | None, f
         "p.score DESC, tags.name LIMIT ?",
         (max(earlier, default=-1), run.id, CANDIDATES),
     )
+
+
+def _without_what_follows(questions: list[Question], stored: StoredCatalogue, tree: TagTree) -> list[Question]:
+    """Leave out tags above those that an image has, and tags under those that a person said it has not."""
+    ids = list({image_id for image_id, *_ in questions})
+    held, rejected = stored.tags.held(ids), stored.tags.rejected(ids)
+    known = {i: tree.follows(held.get(i, ()), rejected.get(i, ())) for i in held.keys() | rejected.keys()}
+    return [question for question in questions if tag_key(question[1]) not in known.get(question[0], ())]
 
 
 def _worth(confidences: list[float | None], before: list[float | None]) -> NDArray[np.float64]:

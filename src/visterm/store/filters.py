@@ -35,6 +35,11 @@ HAS = (
 )
 """That an image has a tag; binds its keys twice."""
 
+BY_HAND = HAS.replace("AS g WHERE", "AS g WHERE source = 'person' AND")
+"""That a person gave or accepted a tag."""
+
+REJECTED = f"id IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -1)"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
@@ -59,7 +64,10 @@ class Filter:
     file_type: str | None = None  # "jpeg" ("jpg" is the same), "png", ...
     unreviewed: bool = False  # Not reviewed by a person yet
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
-    """Of tags above that have aliases: all words that mean them. Case never counts."""
+    """Of tags above that have aliases or tags under them: all words that mean them. Case never counts."""
+    over: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    """Of tags in a tree: the words that mean them or what lies over them. An image of which a person rejected one of
+    these has the tag only if a person gave or accepted it, or a tag under it."""
 
     def __post_init__(self) -> None:
         """Check what can be wrong."""
@@ -111,23 +119,27 @@ def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
         conditions.append(condition)
         values.extend(bound)
 
-    def keys(tag: str) -> str:
-        return json.dumps([tag_key(spelling) for spelling in among.spellings.get(tag, [tag])])
+    def keys(tag: str, spellings: Mapping[str, Sequence[str]] = among.spellings) -> str:
+        return json.dumps([tag_key(spelling) for spelling in spellings.get(tag, [tag])])
 
-    for tag in among.tags:
-        add(HAS, *[keys(tag)] * 2)
-    for tag in among.without:
-        add(f"NOT {HAS}", *[keys(tag)] * 2)
+    for tags, holds in ((among.tags, ""), (among.without, "NOT ")):
+        for tag in tags:
+            if tag in among.over:
+                over = keys(tag, among.over)
+                add(f"{holds}({HAS} AND (NOT {REJECTED} OR {BY_HAND}))", *[keys(tag)] * 2, over, *[keys(tag)] * 2)
+            else:
+                add(f"{holds}{HAS}", *[keys(tag)] * 2)
     for tag in among.predicted:
         least, sure = among.min_confidence, "confidence >= ?"
         if least is None:
             least, sure = PREDICTED_FROM, "(confidence IS NULL OR confidence >= ?)"
         add(
-            "id IN (SELECT image_id FROM predictions WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
-            f"AND {TAGGED} AND {sure})",
+            "id IN (SELECT image_id FROM predictions AS p WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
+            f"AND {TAGGED} AND {sure} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
+            "v.tag_id = p.tag_id AND verdict = -1))",
             keys(tag), least,
         )  # fmt: skip
-        add(f"id NOT IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -1)", keys(tag))
+        add(f"NOT {REJECTED}", keys(tag, among.over if tag in among.over else among.spellings))
     if among.folder is not None:
         folder = among.folder_path or os.fspath(in_full(among.folder))
         inside, text = folder.rstrip("/") + "/", "CAST(? AS TEXT)"

@@ -105,6 +105,8 @@ class Cleaning(NamedTuple):
                     f"--tree {PATHS}: no tag is a path such as 'animals/dog/husky'. Leave --tree out, or pass a table "
                     "of child,parent."
                 )
+            named_so = {tag_key(path): tag for path, tag in called.items()}
+            aliases = {alias: named_so.get(tag_key(tag), tag) for alias, tag in aliases.items()}
             tree = TagTree(of_paths.pairs, aliases)
             aliases = {path: tag for path, tag in called.items() if path not in aliases} | aliases
         elif self.tree is not None or corpus.tree:  # of a table, or of keywords, which are called by their names

@@ -136,7 +136,7 @@ def _question(
         found = _mistakes(catalogue, len(skipped) + 2)
         pairs = [pair for pair in found if pair[:2] not in skipped][:2]
     else:
-        asked = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent")
+        asked = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent", tree=catalogue.tree)
         pairs = [Pair(each.image_id, each.tag, each.confidence, each.why) for each in asked]
     if again is not None:
         pairs = [_one_more_time(catalogue, queue, again), *(pair for pair in pairs if pair[:2] != again[:2])]
