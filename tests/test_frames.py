@@ -57,6 +57,8 @@ FORMS = {
     "pyarrow": lambda frame: (pa.table({"image": list(frame["path"]), "labels": list(frame["tags"].str.split(";"))}),),
     "dicts": lambda frame: (frame.assign(tags=frame["tags"].str.split(";")).to_dict("records"),),
     "dicts, file_name": lambda frame: (frame.rename(columns={"path": "file_name"}).to_dict("records"),),
+    "a dict of columns": lambda frame: (frame.to_dict("list"),),
+    "a dict of Series": lambda frame: (dict(frame[["path", "tags"]].items()),),
     "two Series": lambda frame: (frame["path"], frame["tags"]),
     "two Series of polars": lambda frame: (pl.Series(frame["path"]), pl.Series(frame["tags"].str.split(";"))),
     "a frame and lists": lambda frame: (frame, [one.split(";") for one in frame["tags"]]),
@@ -120,10 +122,15 @@ def test_a_missing_column_is_named_with_those_that_are_there(change, message, fr
     [
         ([{"path": "1.jpg", "tags": ["sea"]}, "2.jpg"], "Entry 1 of the list is a str, and the first is a dict"),
         ([{"path": "1.jpg", "tags": 3.5}], "the table, line 1: 'tags' is 3.5; expected text or a list of texts"),
+        (
+            {"path": ["1.jpg", "2.jpg"], "tags": [["sea"]]},
+            r"The dict has 'path' \(2\), 'tags' \(1\); expected a list for",
+        ),
+        ({"path": "1.jpg", "tags": ["sea"]}, r"'path' \(no list\), 'tags' \(1\).*For one photo, pass a list"),
         ([{"path": None, "tags": ["sea"]}], "the table, line 1: the cell 'path' is empty"),
         (pd.DataFrame({"path": [], "tags": []}), "The table has no rows"),
     ],
-    ids=["mixed", "number", "no path", "empty"],
+    ids=["mixed", "number", "lengths", "a dict alone", "no path", "empty"],
 )
 def test_what_no_table_can_hold_is_refused_with_its_place(table, message):
     with pytest.raises(DataError, match=message):
@@ -212,7 +219,8 @@ def test_a_frame_of_results_says_what_they_say(frame, tagger):
         one.tags[0].score for one in tagged.images
     ]
     values = visterm.evaluate(tagger, frame, metrics="map")
-    assert repr(values) == f"Measured:\nrun 1 map {values.values['map']}"
+    ends = values.to_pandas().iloc[0]
+    assert repr(values) == f"Measured:\nrun 1 map {ends['mean']:.4g} ({ends['low']:.4g} to {ends['high']:.4g})"
     assert values.to_pandas().loc[0, "mean"] == pytest.approx(values.values["map"])
 
 

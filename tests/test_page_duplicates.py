@@ -165,4 +165,7 @@ def test_groups_fit_and_axe_finds_nothing_wrong(window):
     width = page.viewport_size["width"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert violations(page) == []
+    one, other = (page.locator(".side-by-side").first.locator("li").nth(place).bounding_box() for place in (0, 1))
+    assert one["y"] == other["y"]  # beside each other on a phone, too
+    assert one["x"] + one["width"] <= other["x"]
     window.shoot(f"duplicates_{width}")

@@ -298,6 +298,20 @@ def test_one_browses_by_keys_from_all_folders_to_a_photo(window):
     page.locator(".walk", has_text=f"1 of {n}").wait_for()
 
 
+def test_the_list_of_orders_lies_over_the_photos_and_escape_closes_it(window):
+    page = window.open("/")
+    first = page.locator("#grid .hit").first
+    place = first.bounding_box()
+    window.press("o")
+    page.locator("#sort[open] a[aria-current]").wait_for()
+    assert first.bounding_box() == place
+    window.press("Escape")
+    page.locator("#sort:not([open])").wait_for()
+    window.press("o")
+    page.locator("#count").click()
+    page.locator("#sort:not([open])").wait_for()
+
+
 def test_folder_and_dates_are_picked_in_the_filters(window, catalogue):
     page = window.open("/")
     window.press("f")

@@ -181,6 +181,12 @@ def test_filters_narrow_and_what_is_wrong_with_them_is_told(client):
         assert "expected" in answer.text, wrong
     told = client.get("/?q=skyy").text
     assert "Did you mean" in told
+    assert '<a class="button" href="/?q=sky">sky</a>' in told
+    assert 'href="/tags">All tags</a>' in told  # no dead end
+    partly = client.get("/", params={"q": "grass skyy", "without": "sea"}).text
+    assert "Not a known tag, so ignored: skyy." in partly
+    assert '<a class="button" href="/?q=grass+sky&amp;without=sea">grass sky</a>' in partly
+    assert "Search for <a" not in client.get("/?q=zzzz").text
     assert client.get("/?q=sky&start=999999999").status_code == 200
     assert client.get("/tags?order=beauty").status_code == 422
 

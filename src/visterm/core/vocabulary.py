@@ -312,18 +312,22 @@ class Vocabulary:
     def unknown_words(self, words: Iterable[str]) -> str:
         """Return the message that some words are no tags: each with the nearest tag, or all with the list of tags."""
         messages, without_near = [], []
-        by_key = {tag_key(tag): tag for tag in self.tags}
-        for word in dict.fromkeys(words):
-            near = [by_key[key] for key in difflib.get_close_matches(tag_key(word), by_key, n=1, cutoff=0.6)]
-            if near:
-                how = f" Type it as {quoted(near[0])}." if set('",;') & set(near[0]) else ""
-                messages.append(f"Unknown tag '{word}'. Did you mean '{near[0]}'?{how}")
+        for word, near in self.nearest(words).items():
+            if near is not None:
+                how = f" Type it as {quoted(near)}." if set('",;') & set(near) else ""
+                messages.append(f"Unknown tag '{word}'. Did you mean '{near}'?{how}")
             else:
                 without_near.append(f"'{word}'")
         if without_near:
             plural = "s" if len(without_near) > 1 else ""
             messages.append(f"Unknown tag{plural} {', '.join(without_near)}. {known_names(self.tags)}")
         return " ".join(messages)
+
+    def nearest(self, words: Iterable[str]) -> dict[str, str | None]:
+        """Return for each word the tag that is spelled most like it; None where none is."""
+        by_key = {tag_key(tag): tag for tag in self.tags}
+        near = {word: difflib.get_close_matches(tag_key(word), by_key, n=1, cutoff=0.6) for word in words}
+        return {word: by_key[found[0]] if found else None for word, found in near.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return plain lists, as they are saved with a run."""

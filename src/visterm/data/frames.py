@@ -30,10 +30,13 @@ class Table(NamedTuple):
 
 
 def as_table(value: Any) -> Table | None:
-    """Return the columns of a DataFrame (of pandas, polars and what else narwhals reads) or of a list of dicts.
+    """Return the columns of a DataFrame (of pandas, polars and what else narwhals reads), or of dicts.
 
-    None of anything else. Raises DataError if some entries of a list are dicts, and others are not.
+    These are a list of dicts, one a row, or one dict of columns. None of anything else. Raises DataError if some
+    entries of a list are dicts, and others are not; or if what a dict has are no lists of one length.
     """
+    if isinstance(value, Mapping):
+        return _columns(value)
     if isinstance(value, list | tuple):
         if not value or not isinstance(value[0], Mapping):
             return None
@@ -49,6 +52,22 @@ def as_table(value: Any) -> Table | None:
     if frame is None or not hasattr(frame, "columns"):
         return None
     return Table(list(frame.columns), lambda name: list(frame.get_column(name).to_list()))
+
+
+def _columns(given: Mapping[Any, Any]) -> Table:
+    columns = {name: listed(cells) for name, cells in given.items()}
+    lengths = {
+        name: len(cells) if isinstance(cells, list | tuple | np.ndarray) else None for name, cells in columns.items()
+    }
+    if None in lengths.values() or len(set(lengths.values())) != 1:
+        kinds = ", ".join(
+            f"{name!r} ({'no list' if length is None else length})" for name, length in list(lengths.items())[:5]
+        )
+        raise DataError(
+            f"The dict has {kinds or 'nothing'}; expected a list for each column, all of one length, such as "
+            '{"path": ["1.jpg"], "tags": [["sea"]]}. For one photo, pass a list with its dict.'
+        )
+    return Table(list(columns), lambda name: list(columns[name]))
 
 
 def listed(values: Any) -> Any:

@@ -126,9 +126,7 @@ class Measured(Framed, _Measured):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        columns = ("run", "kind", "metric", "mean")
-        lines = (" ".join(str(row[name]) for name in columns if name in row) for row in self.rows())
-        return "\n".join(["Measured:", *lines])
+        return "\n".join(["Measured:", *map(_line, self.rows())])
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each metric of each run."""
@@ -141,6 +139,13 @@ class Measured(Framed, _Measured):
             for name, figures in metrics.items()
             if isinstance(figures, dict)
         ]
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Return a row as it is read: the mean, and the ends of its interval where it has one."""
+    named = [str(row[name]) for name in ("run", "kind", "metric") if name in row]
+    ends = f" ({row['low']:.4g} to {row['high']:.4g})" if row.get("low") is not None else ""
+    return f"{' '.join(named)} {row['mean']:.4g}{ends}"
 
 
 def evaluate(

@@ -109,7 +109,7 @@ class TaggerEstimator(Estimator, Run):
         return JudgedTags(lambda: self.score_blocks(X), Y, self.known_tags(X))
 
     def __repr__(self) -> str:
-        shown = repr(self.path)
+        shown = repr(self.path) if self.path else "read from a catalogue"
         if "_made_with" in vars(self):
             defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
             changed = {name: value for name, value in self._made_with.items() if value not in (defaults[name], {})}

@@ -17,6 +17,7 @@ from visterm.store.images import ImageRecord
 from visterm.web.api.steps import undone_step
 from visterm.web.body_limit import MEDIUM, takes
 from visterm.web.errors import Refused
+from visterm.web.pages.browse import folders_to_choose
 from visterm.web.pages.render import HEADERS, PageRoute, file_size, is_for_script, local, moment, render, send_on
 from visterm.web.pages.search import Shared
 
@@ -70,6 +71,7 @@ async def duplicates_page(service: Shared, start: int = 0, rule: str = "largest"
             "groups": [_group(catalogue, images, kind, rule, folder) for images, kind in shown],
             "n_groups": len(found), "n_copies": n_copies, "start": max(start, 0), "more": more,
             "n_hidden": len(catalogue.stored.images.hidden()),
+            "folders": [name for name, _ in folders_to_choose(catalogue)],
         }  # fmt: skip
 
     values = await service.browsing.run(find)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import weakref
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
+from visterm.core.queries import quoted
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
 from visterm.store.filters import PREDICTED_FROM, Filter
@@ -29,6 +32,7 @@ class FoundPhotos(NamedTuple):
     notes: list[str]
     n_found: int  # Photos in all; of a search more than `ids`, if these are `MOST`
     n_likely: int | None = None  # Of a search with confidences: those at least `PREDICTED_FROM` likely
+    meant: str = ""  # The search with the tags that are spelled like its unknown words, if there are any
 
     def page(self, catalogue: Catalogue, start: int) -> list[Hit]:
         """Return the photos of a page."""
@@ -59,7 +63,8 @@ def found_by(catalogue: Catalogue, form: SearchForm, *, afresh: bool = False) ->
         try:
             found = _find(catalogue, form)
         except UserError as error:
-            found = FoundPhotos(np.empty(0, np.int64), [], [str(error)], 0)
+            meant = _meant(catalogue, form.q, re.split(r"[\s,;]+", form.q))
+            found = FoundPhotos(np.empty(0, np.int64), [], [str(error)], 0, meant=meant)
         kept.put(key, found)
     return found
 
@@ -92,19 +97,30 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
     if not form.q and not form.like:
         ids = catalogue.ids(among or Filter(), form.sorted_by)
         return FoundPhotos(ids, [], [], len(ids))
-    notes = []
+    notes, meant = [], ""
     if form.image_id is not None:
         found = catalogue.like(form.image_id, MOST, among=among, sort=form.sorted_by)
     else:
         found = catalogue.search(form.q, MOST, among=among, sort=form.sorted_by)
         if found.unknown:
             notes.append(f"Not a known tag, so ignored: {', '.join(found.unknown)}.")
+            meant = _meant(catalogue, form.q, found.unknown)
         if found.untrained:
             notes.append(f"No tagged photos to learn from, so found by meaning alone: {', '.join(found.untrained)}.")
     confidences = [hit.confidence for hit in found.hits if hit.confidence is not None]
     n_likely = sum(confidence >= PREDICTED_FROM for confidence in confidences) if confidences else None
     ids = np.array([hit.id for hit in found.hits], np.int64)
-    return FoundPhotos(ids, found.hits, notes, found.n_found or 0, n_likely)
+    return FoundPhotos(ids, found.hits, notes, found.n_found or 0, n_likely, meant)
+
+
+def _meant(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:
+    """Return a search with known tags in place of its unknown words; empty if none is spelled like one."""
+    meant = words
+    for word, tag in catalogue.tagger.vocabulary.nearest(word.strip('-"') for word in unknown).items():
+        if tag is not None:
+            typed = tag if tag.isalnum() else quoted(tag)
+            meant = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, typed=typed: typed, meant)  # type: ignore[misc]
+    return meant if meant != words else ""
 
 
 _SEARCHES: weakref.WeakKeyDictionary[Catalogue, Cache] = weakref.WeakKeyDictionary()

@@ -48,6 +48,7 @@ class Results(NamedTuple):
     differ: bool = False  # Whether confidences tell the photos apart
     earlier: str | None = None  # Address of the page before
     total: str = ""  # How many photos all pages have
+    meant: str = ""  # The search with known tags in place of words that are none
 
 
 @router.get("/")
@@ -112,7 +113,7 @@ def _results(catalogue: Catalogue, form: SearchForm, afresh: bool) -> Results:
     end = form.start + PAGE
     more = form.address(start=end) if end < len(found.ids) else None
     earlier = form.address(start=max(form.start - PAGE, 0)) if form.start and items else None
-    return Results(items, notes, more, differ(items), earlier, _count(form, found))
+    return Results(items, notes, more, differ(items), earlier, _count(form, found), found.meant)
 
 
 def _count(form: SearchForm, found: FoundPhotos) -> str:

@@ -543,12 +543,22 @@
     k: () => step(-1),
   };
 
+  document.addEventListener("click", (event) => {
+    const orders = one("#sort[open]"); // it lies over the photos
+    if (orders && !orders.contains(event.target)) orders.open = false;
+  });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
     if (event.target.closest?.("video") && event.key.startsWith("Arrow")) return; // they wind it
     const typing = event.target.closest?.("input:not([type=checkbox], [type=file]), textarea, select");
     if (typing) {
       if (event.key === "Escape") typing.blur();
+      return;
+    }
+    if (event.key === "Escape" && one("#sort[open]")) {
+      toggle(one("#sort"));
+      event.preventDefault();
+      event.stopImmediatePropagation(); // the chosen photos stay chosen
       return;
     }
     if (Date.now() - going < 1500 && PAGES[event.key]) {
