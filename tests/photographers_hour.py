@@ -105,7 +105,12 @@ class Hour:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time a step, from its key to what it shows; then look at the page."""
+        """Time a step, from its key to what it shows; then look at the page.
+
+        Where pictures of the page are taken, all photos of the step before are there first: a person looks at them.
+        """
+        if self.shots is not None:
+            self.page.wait_for_load_state("networkidle")
         began = time.perf_counter()
         yield
         self.seconds.setdefault(name, []).append(time.perf_counter() - began)

@@ -23,7 +23,7 @@ from visterm.web.pages.search import Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-GROUPS = 30  # Groups of a page
+GROUPS = 12  # Groups of a page; more load as one scrolls
 LARGEST_GROUP = 500  # Photos of one group that a form may name
 KINDS = {"": "", "series": "a series of shots", "screenshots": "screenshots"}
 
