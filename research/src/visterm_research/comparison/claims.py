@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.metrics import paired_bootstrap
-from visterm_research.comparison.verdicts import by_interval, by_ratio
+from visterm.metrics.significance import signed_ranks
+from visterm_research.comparison.verdicts import by_interval, by_ranks, by_ratio
 
 RESAMPLES = 2000
 """Of the test images, for the interval of a difference."""
@@ -111,6 +112,24 @@ def order_claim(
     relation = "better than" if times == 1 else f"at least {times:g} times as good as"
     verdict = by_interval(difference.low, difference.high)
     return Claim(first, second, of, where, problem, paper, (write(here[0]), write(here[1])), verdict, detail, relation)
+
+
+def ranks_claim(
+    first: str,
+    second: str,
+    of: str,
+    values: tuple[NDArray[np.float64], NDArray[np.float64]],
+    *,
+    where: str,
+    problem: str,
+    paper: tuple[float, float],
+) -> Claim:
+    """Judge an order by Wilcoxon's signed ranks of what the two have on each query; all figures are shares."""
+    test = signed_ranks(*values)
+    here = [percent(float(np.nanmean(array))) for array in values]
+    figures = percent(paper[0]), percent(paper[1])
+    detail = f"Wilcoxon p = {test.p_value:.2g}"
+    return Claim(first, second, of, where, problem, figures, (here[0], here[1]), by_ranks(test), detail)
 
 
 def least_claim(

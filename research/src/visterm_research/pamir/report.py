@@ -12,7 +12,15 @@ from visterm_research.pamir.five_tags import five_tags_part
 from visterm_research.pamir.kernels import kernels_part
 from visterm_research.pamir.methods import AUTO, BY_BLOCK, PAMIR, PAPER_BY_BLOCK, QUICK_PAPER, QUICK_TRIED
 from visterm_research.pamir.pictures import pictures_part
-from visterm_research.pamir.results import kind_claims, kinds_part, order_claims, result_claims, results_part
+from visterm_research.pamir.results import (
+    gain_claim,
+    kind_claims,
+    kinds_part,
+    order_claims,
+    result_claims,
+    results_part,
+)
+from visterm_research.pamir.rows import BY_QUERY
 from visterm_research.pamir.search_run import SearchRun
 from visterm_research.pamir.tables import blocks_part, costs_part, learning_part, settings_part, statistics_part
 from visterm_research.papers import read_paper
@@ -67,6 +75,7 @@ def report(
         document.section(f"Over the test queries of {large.name}, in place of {paper.LARGE}")
         results_part(large, "XIII", paper.LARGE, paper.TABLE_13, "all", labels)
         result_claims(large, "XIII", paper.TABLE_13, "all")
+        order_claims(large, "XIII", paper.TABLE_13)
         pictures_part(large, 5, paper.FIGURE_5)
     if extra is not None:
         document.section("With one more kind of features", "Here the SVM has one C for all words, to save time.")
@@ -88,6 +97,8 @@ def _results(run: SearchRun, labels: Sequence[str]) -> None:
     order_claims(run, "IX", paper.TABLE_9)
     kind_claims(run, "X", paper.TABLE_10)
     kind_claims(run, "XI", paper.TABLE_11)
+    gain_claim(run, "X", paper.TABLE_10, "difficult", "easy")
+    gain_claim(run, "XI", paper.TABLE_11, "several words", "one word")
     result_claims(run, "XII", paper.TABLE_12, "test only")
 
 
@@ -120,7 +131,7 @@ def summary(run: SearchRun, label: str) -> dict[str, Any]:
         "model": choice.method.model,
         "features": {"encoder": choice.features.encoder, "settings": dict(choice.features.params)},
         "settings": choice.settings,
-        "validation": choice.record,
+        "validation": {name: value for name, value in choice.record.items() if name != BY_QUERY},
         "tried_features": {slug: record["avgp"] for slug, record in choice.by_features.items()},
         "widened": list(choice.widened),
         "at_an_edge": choice.at_an_edge,

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.metrics.significance import SignedRanks, signed_ranks
-from visterm_research.comparison.claims import Claim, percent
-from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_ranks
-from visterm_research.pamir.methods import PAMIR
+from visterm_research.comparison.claims import RESAMPLES, Claim, percent, ranks_claim
+from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval, by_ranks
+from visterm_research.pamir.methods import PAMIR, SVM
 from visterm_research.pamir.search_run import SearchRun
 from visterm_research.papers import read_paper
 
@@ -75,8 +75,38 @@ def kind_claims(run: SearchRun, number: str, shares: Shares) -> None:
 def order_claims(run: SearchRun, number: str, shares: Shares) -> None:
     """Judge the order of the other methods by AvgP: SVM above PLSA, PLSA above CMTT and CMRM."""
     columns = run.columns(paper.METHODS)
-    for pair in (("SVM", "PLSA"), ("PLSA", "CMTT"), ("CMTT", "CMRM")):
+    for pair in (("SVM", "PLSA"), ("PLSA", "CMTT"), ("PLSA", "CMRM"), ("CMTT", "CMRM")):
         _claim(run, columns, pair, "AvgP", shares["AvgP"], f"Table {number}", "all")
+
+
+def gain_claim(run: SearchRun, number: str, shares: Shares, more: str, less: str) -> None:
+    """Judge whether PAMIR gains more over the SVM on one kind of queries than on another (section V-C), by AvgP.
+
+    A gain is the ratio of the two means; queries of either kind are resampled.
+    """
+    columns = run.columns(paper.METHODS)
+    pair = (PAMIR.label, SVM.label)
+    known = [run.pictures.kinds[kind] for kind in (more, less)]
+    if not all(label in columns for label in pair) or any(chosen.sum() < 2 for chosen in known):
+        return
+    values = [(columns[pair[0]]["AvgP"][chosen], columns[pair[1]]["AvgP"][chosen]) for chosen in known]
+    rng = np.random.default_rng(0)
+    resampled = [_resampled_gains(*both, rng) for both in values]
+    low, high = np.quantile(resampled[0] - resampled[1], [0.025, 0.975])
+    here = [f"{np.nanmean(first) / np.nanmean(second) - 1:+.1%}" for first, second in values]
+    theirs = [f"{shares[kind][pair[0]] / shares[kind][pair[1]] - 1:+.1%}" for kind in (more, less)]
+    run.comparison.claims.append(
+        Claim(
+            f"PAMIR's gain over SVM on {_named(more)}", f"that on {_named(less)}", "AvgP", f"Table {number}",
+            run.name, (theirs[0], theirs[1]), (here[0], here[1]), by_interval(float(low), float(high)),
+            f"95 % interval of the difference {low:+.1%} to {high:+.1%}", "greater than",
+        )
+    )  # fmt: skip
+
+
+def _resampled_gains(first: Floats, second: Floats, rng: np.random.Generator) -> Floats:
+    rows = rng.integers(first.size, size=(RESAMPLES, first.size))
+    return np.asarray(np.nanmean(first[rows], axis=1) / np.nanmean(second[rows], axis=1) - 1)
 
 
 def compared(run: SearchRun, columns: Columns, pair: tuple[str, str], measure: str, kind: str) -> SignedRanks:
@@ -100,15 +130,10 @@ def _claim(
     chosen = run.pictures.kinds[kind]
     if first not in columns or second not in columns or not chosen.any() or shares[first] <= shares[second]:
         return
-    test = compared(run, columns, pair, measure, kind)
-    here = [percent(float(np.nanmean(columns[label][measure][chosen]))) for label in pair]
     of = measure if kind == "all" else f"{measure} over {_named(kind)}"
-    run.comparison.claims.append(
-        Claim(
-            first, second, of, where, run.name, (percent(shares[first]), percent(shares[second])), (here[0], here[1]),
-            by_ranks(test), f"Wilcoxon p = {test.p_value:.2g}",
-        )
-    )  # fmt: skip
+    values = columns[first][measure][chosen], columns[second][measure][chosen]
+    figures = shares[first], shares[second]
+    run.comparison.claims.append(ranks_claim(first, second, of, values, where=where, problem=run.name, paper=figures))
 
 
 def _shown(run: SearchRun, columns: Columns, label: str, measure: str, kind: str) -> str:

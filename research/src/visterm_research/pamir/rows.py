@@ -35,6 +35,9 @@ PRODUCT = "product "
 LEARNED = ("epochs", "alpha", "beta", "C", "bandwidth", "mu", "n_neighbors", "power")
 """Settings that a model may choose for itself."""
 
+BY_QUERY = "by_query"
+"""In a record: the average precision of each validation query."""
+
 MOST_OPEN = 2
 """Kinds of features held in memory at a time."""
 
@@ -119,8 +122,8 @@ class SearchRows:
 
     def validate(self, model: Any, fit: Record, trials: Trials) -> Record:
         """Measure AvgP over the validation queries, and note what the model chose for itself."""
-        avgp = validation_avgp(model, self.valid.X, self.valid_queries)
-        return {"avgp": avgp, "seconds": fit["seconds"], "learned": learned_settings(model)}
+        measured = validation_avgp(model, self.valid.X, self.valid_queries)
+        return {**measured, "seconds": fit["seconds"], "learned": learned_settings(model)}
 
     def score(self, measured: Any, _criterion: str) -> float:
         """Return the AvgP."""
@@ -200,11 +203,15 @@ class Encoded:
         return encoded[0].X, encoded[1].X
 
 
-def validation_avgp(model: Annotator, X: Matrix, queries: Queries) -> float:
-    """Return the mean average precision of a model over weighed queries and the pictures judged for them."""
-    return float(
-        np.nanmean(measure_queries(rank_queries(all_scores(model, X), queries.words, queries.relevant))["AvgP"])
-    )
+def validation_avgp(model: Annotator, X: Matrix, queries: Queries) -> Record:
+    """Return the average precision of a model, ``avgp`` over weighed queries and ``by_query`` of each."""
+    found = measure_queries(rank_queries(all_scores(model, X), queries.words, queries.relevant))["AvgP"]
+    return {"avgp": float(np.nanmean(found)), BY_QUERY: found.tolist()}
+
+
+def values_of(record: Record) -> NDArray[np.float64]:
+    """Return the average precision of each validation query, NaN where it is not defined."""
+    return np.array(record[BY_QUERY], np.float64)
 
 
 def learned_settings(model: Any) -> dict[str, float]:

@@ -70,6 +70,8 @@ ORDERS = (
     Order(PROPOSED, SAMPLED_FAST0TAG, "F1", IA),
     Order(PROPOSED, SAMPLED_FAST0TAG, "F1", COCO),
     Order(PROPOSED, SAMPLED_FIXED, "F1", COCO),
+    Order(PROPOSED, FULL, "F1", COCO),
+    Order(PROPOSED, FAST0TAG, "F1", COCO),
     Order(FULL, FIXED, "F1", COCO),
     Order(PROPOSED, FULL, "recall", IA),
     Order(PROPOSED, FULL, "recall", COCO),

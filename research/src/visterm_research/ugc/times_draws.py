@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from visterm_research.comparison.claims import Claim, percent
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.trials import Trials
+from visterm_research.comparison.verdicts import by_ratio
 from visterm_research.ugc.measures import BY_IMAGE, BY_TAG, K, five_metrics, five_of
 
 TAGGER, FULL = "sampled_tagger", "cross_entropy_tagger"
@@ -23,6 +25,9 @@ SETTINGS: dict[str, Any] = {
 QUICK_SETTINGS = {**SETTINGS, "hidden": [16], "epochs": 3, "learning_rate": 0.005}
 P, N = 5, 10
 """The paper's choice, kept where the other is changed."""
+
+HUNDREDTH = 0.01
+"""F1 of single trainings that is no further apart than this is equal."""
 
 PAPER = (
     "near-parity with all tags from P = 5 on, little effect of N up to 100, and a single draw always worse (the paper "
@@ -59,6 +64,34 @@ def draws_part(comparison: Comparison, problem: Problem) -> None:
             if record is not None:
                 found[title][label] = record
     _write(comparison, problem, {title: records for title, records in found.items() if records}, settings)
+    draws_claims(comparison, problem, found)
+
+
+def draws_claims(comparison: Comparison, problem: Problem, found: Mapping[str, Mapping[str, Record]]) -> None:
+    """Judge whether a single draw is worse than the paper's number of draws, by what each has at the end of training.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    problem : Problem
+    found : mapping of str to mapping of str to dict
+        Curves by what is kept and what is changed.
+    """
+    for kept, chosen, single in ((f"N = {N}", f"P = {P}", "P = 1"), (f"P = {P}", f"N = {N}", "N = 1")):
+        if chosen in found.get(kept, {}) and single in found.get(kept, {}):
+            above, below = (found[kept][label]["f1"][-1] for label in (chosen, single))
+            comparison.claims.append(
+                Claim(
+                    f"Sampled tagger with {chosen}",
+                    single,
+                    f"F1@{K} over validation images after {len(found[kept][chosen]['f1'])} epochs ({kept})",
+                    "Figure 2",
+                    problem.name,
+                    ("", ""),
+                    (percent(above), percent(below)),
+                    by_ratio(below, above, HUNDREDTH),
+                )
+            )
 
 
 def curve(trials: Trials, problem: Problem, model: str, settings: Mapping[str, Any]) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ TAGS_SHOWN = 10
 NEIGHBOURS = 8
 IMAGES_SHOWN = 6
 ANNOTATIONS = 10
+
+FIGURE_2 = ((WSABIE.label, AUC.label), (WSABIE.label, OWPC.label), (AUC.label, OWPC.label))
+"""WARP and AUC are well trained, but AUC does not perform as well, and OWPC-SGD has hardly got anywhere."""
 
 HUNDREDTH = 0.01
 """MAPs of single trainings that are no further apart than this are equal."""
@@ -63,14 +66,19 @@ def training_part(comparison: Comparison, problem: Problem) -> None:
     comparison.document.picture(
         name, f"Figure 2 on {problem.name}: after how much training (chosen settings). The paper: {paper.FIGURE_2}."
     )
+    training_claims(comparison, problem, lines)
+
+
+def training_claims(comparison: Comparison, problem: Problem, lines: Mapping[str, Line]) -> None:
+    """Judge Figure 2: what WARP, AUC and OWPC-SGD have reached when WARP is at its best."""
     if WSABIE.label not in lines:
         return
     seconds, maps = lines[WSABIE.label]
     until = seconds[int(np.argmax(maps))]
-    for other in (AUC.label, OWPC.label):
-        if other in lines:
-            reached = best_until(lines[other], until)
-            comparison.claims.append(_after_the_same_time(problem, other, until, max(maps), reached))
+    reached = {label: best_until(line, until) for label, line in lines.items()}
+    for first, second in FIGURE_2:
+        if first in reached and second in reached:
+            comparison.claims.append(_after_the_same_time(problem, first, second, until, reached))
 
 
 def best_until(line: Line, seconds: float) -> float:
@@ -78,16 +86,18 @@ def best_until(line: Line, seconds: float) -> float:
     return max((value for at, value in zip(*line, strict=True) if at <= seconds), default=0.0)
 
 
-def _after_the_same_time(problem: Problem, other: str, until: float, ours: float, theirs: float) -> Claim:
+def _after_the_same_time(
+    problem: Problem, first: str, second: str, until: float, reached: Mapping[str, float]
+) -> Claim:
     return Claim(
-        WSABIE.label,
-        other,
+        first,
+        second,
         f"validation MAP after the {until:.3g} s that WSABIE takes to its best",
         "Figure 2",
         problem.name,
-        ("well trained", "worse" if other == AUC.label else "hardly learned"),
-        (f"{ours:.4f}", f"{theirs:.4f}"),
-        by_ratio(theirs, ours, HUNDREDTH),
+        ("well trained", "worse" if second == AUC.label else "hardly learned"),
+        (f"{reached[first]:.4f}", f"{reached[second]:.4f}"),
+        by_ratio(reached[second], reached[first], HUNDREDTH),
     )
 
 

@@ -25,6 +25,9 @@ paper = read_paper("wsabie")
 LEAVES = (1, 2, 3, 4, 5, 6, 8)
 """Depths p of the tree of the approximate neighbours."""
 
+LARGER_LEAVES = ((5, 6, (40_000, 20_000)), (3, 6, (20_000, 2500)))
+"""Depths of which the first has leaves twice as large, or eight times, and the paper's leaves of that ratio."""
+
 CHANCES = (1.0, 0.75, 0.5, 0.25, 0.1)
 
 NEIGHBOURS = 50
@@ -47,7 +50,7 @@ def _trade(comparison: Comparison, problem: Problem) -> None:
     found: dict[int, Judged] = {}
     for levels in LEAVES:
         settings = {**base.choice.settings, "levels": levels}
-        arm = base.choice.method.with_fixed(f"{APPROX_KNN.label}, {levels} levels", **settings)
+        arm = base.choice.method.with_fixed(_levels(levels), **settings)
         tested = comparison.try_test(problem, arm)
         if tested is not None:
             found[levels] = tested
@@ -79,10 +82,19 @@ def _trade(comparison: Comparison, problem: Problem) -> None:
         comparison.out / name, [(problem.name, lines)], x="milliseconds an image", y="precision at 1 (%)", log_x=True
     )
     comparison.document.picture(name, f"Leaf size on {problem.name}: a deeper tree is faster and finds less.")
+    by_name = {_levels(levels): one for levels, one in found.items()}
+    for shallow, deep, sizes in LARGER_LEAVES:
+        figures = paper.LEAVES[sizes[0]], paper.LEAVES[sizes[1]]
+        names, where = (_levels(shallow), _levels(deep)), "section 6.4, ImageNet"
+        comparison.judge_order(problem, *names, "p@1", where=where, paper=figures, tested=by_name)
     figures = paper.EXACT_NEIGHBOURS["ImageNet"], paper.TABLE_2[APPROX_KNN.label]["ImageNet"]["p@1"]
     comparison.judge_order(
         problem, EXACT_KNN.label, APPROX_KNN.label, "p@1", where="section 6.4, ImageNet", paper=figures
     )
+
+
+def _levels(levels: int) -> str:
+    return f"{APPROX_KNN.label}, {levels} levels"
 
 
 def _lost(comparison: Comparison, problem: Problem) -> None:
