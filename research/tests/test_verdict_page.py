@@ -1,0 +1,127 @@
+"""The page of all verdicts: counts before and now, and a reason, or none, for each order that does not hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from visterm.core.errors import DataError
+from visterm_research.comparison.claims import Claim
+from visterm_research.comparison.verdict_page import (
+    PAGE,
+    Reason,
+    Report,
+    order_of,
+    page_of,
+    read_reports,
+    verdicts_of,
+    write_before,
+    written_page,
+)
+from visterm_research.comparison.verdicts import NO, UNSURE, YES
+
+REPORTS = Path(__file__).resolve().parents[1] / "docs" / "reproductions"
+
+
+def claim(first: str, second: str, verdict: str, *, of: str = "p@1", where: str = "Table 2") -> dict[str, Any]:
+    paper, here = ("4.00 %", "2.00 %"), ("5.00 %", "6.00 %")
+    return Claim(first, second, of, where, "photos", paper, here, verdict, "95 % interval -2 % to 1 %").as_dict()
+
+
+CLAIMS = [claim("A", "B", NO), claim("A", "C", YES), claim("B", "C", UNSURE), claim("C", "D [2]", NO, where="Table 3")]
+
+
+def test_the_page_counts_and_shows_what_was_before_and_what_is_now() -> None:
+    before = {order_of(CLAIMS[0]): YES, order_of(CLAIMS[2]): UNSURE, "photos | Table 9 | gone": YES}
+    page = page_of([Report("one", "A paper", CLAIMS, 3)], "abc", {"one": before}, [])
+    assert "| [one](#one) | 2 | 0 | 1 | 1 | 2 | 1 | 3 |" in page
+    assert "| together | 2 | 0 | 1 | 1 | 2 | 1 | 3 |" in page
+    assert "| Table 2 | 1 | 1 | 1 |" in page
+    assert "| Table 3 | 0 | 1 | 0 |" in page
+    assert (
+        "| photos | Table 2 | A better than B | p@1 | 4.00 % / 2.00 % | 5.00 % / 6.00 % | 95 % interval -2 % to 1 % | "
+        "holds | does not hold |"
+    ) in page
+    assert "| – | holds |" in page
+    assert "| too close | too close |" in page
+    assert "1 orders that were judged before are not judged now." in page
+    assert "A paper. [The report](one/report.md). 3 parts were not run." in page
+
+
+def test_an_order_that_does_not_hold_has_its_reason_or_none_is_known() -> None:
+    reasons = [Reason("It was not tuned.", "o*", second="D [2]"), Reason("Nor was D.", "one", first="C", where="*3")]
+    page = page_of([Report("one", "", CLAIMS, 0)], "abc", {}, reasons)
+    assert "* **photos, Table 3: C better than D [2] by p@1** does not hold. It was not tuned. Nor was D." in page
+    assert "* **photos, Table 2: A better than B by p@1** does not hold. We don't know." in page
+    assert page.count("** does not hold.") == 2
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [Reason("x", "two"), Reason("x", "one", first="B"), Reason("x", "one", second="D 2"), Reason("x", "one", of="MAP")],
+)
+def test_a_reason_for_what_holds_or_is_not_there_is_refused(reason: Reason) -> None:
+    with pytest.raises(DataError, match="explains what holds or is not there"):
+        page_of([Report("one", "", CLAIMS, 0)], "abc", {}, [reason])
+
+
+def test_an_order_has_the_same_name_in_every_run() -> None:
+    names = {
+        order_of(claim("WSABIE", "AUC", YES, of=f"validation MAP after the {taken} s that WSABIE takes to its best"))
+        for taken in ("1.5", "23", "1.2e+03")
+    }
+    names |= {order_of(claim(f"WARP's draws after {n} epochs", "after the first one", YES)) for n in (3, 25)}
+    assert len(names) == 2
+    assert order_of(claim("A", "B", YES)) == order_of(claim("A", "B", NO))
+    assert len({order_of(one) for one in CLAIMS}) == 4
+
+
+def test_an_order_that_is_judged_twice_is_refused() -> None:
+    with pytest.raises(DataError, match="1 orders are judged twice"):
+        verdicts_of([*CLAIMS, claim("A", "B", YES)])
+
+
+def write_report(folder: Path, claims: list[dict[str, Any]], *, quick: bool = False) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"paper": "A paper", "claims": claims, "quick": quick, "unfinished": []}
+    (folder / "results.json").write_text(json.dumps(content))
+
+
+def test_quick_runs_and_folders_without_reports_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no reports"):
+        read_reports(tmp_path)
+    write_report(tmp_path / "one", CLAIMS, quick=True)
+    with pytest.raises(DataError, match="is of a quick run"):
+        read_reports(tmp_path)
+
+
+def test_what_was_before_is_read_from_git(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        names = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"]
+        return subprocess.run(["git", *names, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    write_report(tmp_path / "one", CLAIMS)
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    commit = git("rev-parse", "HEAD").strip()
+    write_report(tmp_path / "one", [claim("A", "B", YES)])
+    write_report(tmp_path / "two", CLAIMS)
+    write_before(tmp_path, commit)
+    known = json.loads((tmp_path / "before.json").read_text())
+    assert known == {"commit": commit, "reports": {"one": verdicts_of(CLAIMS)}}
+    with pytest.raises(DataError, match="has none of the reports"):
+        write_before(tmp_path, "0000000")
+
+
+def test_our_page_is_what_our_reports_say() -> None:
+    page = (REPORTS / PAGE).read_text(encoding="utf-8")
+    assert page == written_page(REPORTS), "run: python -m visterm_research.comparison.verdict_page docs/reproductions"
+    reports = read_reports(REPORTS)
+    counts = Counter(one["verdict"] for report in reports for one in report.claims)
+    assert page.count("** does not hold.") == counts[NO]
