@@ -60,7 +60,7 @@ def judged(figures: Mapping[str, float], cost: Mapping[str, float] | None = None
 
 def let_swing(found: Iterable[Judged]) -> None:
     """Let values swing from image to image, each method's in a pattern of its own that changes no mean."""
-    for one, half_period in zip(found, cycle((1, 2, 3, 5, 6, 10, 15, 30)), strict=False):
+    for one, half_period in zip(found, cycle((1, 2, 3, 5, 6, 10, 15)), strict=False):
         swings = np.where(np.arange(60) // half_period % 2, 0.05, -0.05)
         for name in one.values:
             one.values[name] = one.values[name] + swings

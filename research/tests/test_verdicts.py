@@ -10,7 +10,7 @@ import pytest
 
 from visterm.core.errors import DataError
 from visterm.metrics.significance import signed_ranks
-from visterm_research.comparison.claims import least_claim, order_claim
+from visterm_research.comparison.claims import least_claim, order_claim, ranks_claim
 from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval, by_ranks, by_ratio
 
 NOTHING: dict[str, Any] = {"where": "Table 9", "problem": "x"}
@@ -125,6 +125,13 @@ def test_examples_without_a_value_do_not_count() -> None:
     assert claim.detail.endswith("of 40 images")
     with pytest.raises(DataError, match="5 images have a value of one model only"):
         order_claim("A", "B", "p@1", (np.append(SECOND, gaps), np.append(SECOND, np.ones(5))), **NOTHING)
+
+
+@pytest.mark.parametrize(("difference", "verdict"), [(0.1, YES), (-0.1, NO), (SWINGS, UNSURE), (0.0, UNSURE)])
+def test_an_order_of_queries_is_judged_by_signed_ranks(difference: Any, verdict: str) -> None:
+    claim = ranks_claim("A", "B", "AvgP", (SECOND + difference, SECOND), paper=(0.3, 0.2), **NOTHING)
+    assert (claim.verdict, claim.paper) == (verdict, ("30.00 %", "20.00 %"))
+    assert claim.here == (f"{100 * (0.4 + np.mean(difference)):.2f} %", "40.00 %")
 
 
 @pytest.mark.parametrize(("times", "verdict"), [(1.4, YES), (1.5, UNSURE), (1.6, NO)])
