@@ -213,6 +213,15 @@ def test_tables_of_a_document_escape_bars_and_set_figures_to_the_right() -> None
     )
 
 
+def test_a_section_that_nothing_follows_is_left_out() -> None:
+    document = Document("Title")
+    with document.section_if_filled("Empty", "What would be here."):
+        document.table("No rows", ("a", "b"), [])
+    with document.section_if_filled("Full", "What is here."):
+        document.text("Something.")
+    assert document.parts == ["## Full", "What is here.", "Something."]
+
+
 def test_folders_that_hold_nothing_known_are_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     with pytest.raises(DataError, match="holds no data that this comparison can run on"):

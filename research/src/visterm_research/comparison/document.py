@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,16 @@ class Document:
         """Begin a section with paragraphs."""
         self.parts.append(f"## {heading}")
         self.parts.extend(text for text in texts if text)
+
+    @contextmanager
+    def section_if_filled(self, heading: str, *texts: str) -> Iterator[None]:
+        """Begin a section with paragraphs, and leave it out again where nothing follows them."""
+        before = len(self.parts)
+        self.section(heading, *texts)
+        begun = len(self.parts)
+        yield
+        if len(self.parts) == begun:
+            del self.parts[before:]
 
     def text(self, text: str) -> None:
         """Add a paragraph."""

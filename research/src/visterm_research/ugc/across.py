@@ -75,6 +75,12 @@ def across_part(runs: Sequence[TagRun], methods: dict[str, Method], *, same_feat
     journeys = journeys_of(runs, same_features=same_features)
     if not journeys:
         return
+    rows: list[list[str]] = []
+    for journey in journeys:
+        ours = [row for label in METHODS if label in methods for row in _rows(journey, methods[label])]
+        rows += [*_of_people(journey), *ours] if ours else []
+    if not rows:
+        return
     document = journeys[0].run.comparison.document
     document.section(
         "Across collections",
@@ -89,12 +95,6 @@ def across_part(runs: Sequence[TagRun], methods: dict[str, Method], *, same_feat
             "Photos and scenes are not crossed: bags of visterms have the codebook of their own images. Name a network "
             "(--encoder onnx:FILE) to cross them."
         )
-    rows: list[list[str]] = []
-    for journey in journeys:
-        rows += _of_people(journey)
-        for label in METHODS:
-            if label in methods:
-                rows += _rows(journey, methods[label])
     theirs = ("IA→ESP", "VG→ESP", "YFCC→ESP")
     rows += [
         [f"{part} (paper)", label, "–", "–", *(f"{100 * value:g} %" for value in five)]

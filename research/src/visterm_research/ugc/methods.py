@@ -40,7 +40,8 @@ def network(label: str, model: str, fixed: Mapping[str, Any], box: Box) -> Metho
 
 
 METHODS = (
-    replace(RIDGE, label=LEAST_SQUARES),
+    Method(LEAST_SQUARES, "least_squares"),
+    RIDGE,
     network(AVERAGE, "average_word_vector", {}, UNSAMPLED),
     network(CORRELATED, "correlated_word_vectors", {}, UNSAMPLED),
     Method(TAGPROP, "tagprop", {}, TAGPROP_BOX, trials=TRIALS),

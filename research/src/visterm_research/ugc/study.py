@@ -16,6 +16,7 @@ from visterm_research.ugc.pictures import pictures_part
 from visterm_research.ugc.problems import VISTERMS, TagProblem, tag_problems
 from visterm_research.ugc.tables import (
     AVERAGED,
+    PLAIN,
     data_part,
     examples_part,
     five_claims,
@@ -37,6 +38,7 @@ def run(comparison: Comparison) -> dict[str, Any]:
     quick = comparison.quick
     comparison.preface.text(AVERAGED)
     comparison.preface.text(f"{paper.MISPRINTS} {paper.WITHOUT_DENSECAP}")
+    comparison.preface.text(PLAIN)
     runs: list[TagRun] = []
     for name, make in tag_problems(comparison):
         problem: TagProblem | None = comparison.while_time(f"The data {name}", make)
@@ -48,15 +50,15 @@ def run(comparison: Comparison) -> dict[str, Any]:
     by_label = {method.label: method for method in comparison.methods}
     photos = [run for run in runs if run.name == COREL] or [run for run in runs if run.problem.library is not None]
     for one in photos:
-        comparison.document.section(f"Words that no training image of {one.name} has")
-        zero_shot_part(one, by_label)
+        with comparison.document.section_if_filled(f"Words that no training image of {one.name} has"):
+            zero_shot_part(one, by_label)
     encoder = comparison.options.encoder or VISTERMS
     across_part(runs, by_label, same_features=encoder != VISTERMS and not quick)
-    comparison.document.section("Time and cost")
-    times_part(comparison)
-    costs_part(comparison)
-    for one in photos:
-        draws_part(comparison, one.problem.rows)
+    with comparison.document.section_if_filled("Time and cost"):
+        times_part(comparison)
+        costs_part(comparison)
+        for one in photos:
+            draws_part(comparison, one.problem.rows)
     settings_part(runs)
     return {
         "problems": {one.name: one.described() for one in runs},

@@ -130,6 +130,8 @@ def times_part(comparison: Comparison) -> None:
                     )
                     if record is not None:
                         found[shape.n_tags, row.label, form] = record
+        if not found:
+            continue
         _table(comparison, network, shapes, found)
         _notes(comparison, network, shapes, found)
         if network is (QUICK_NETWORKS if comparison.quick else NETWORKS)[0]:
