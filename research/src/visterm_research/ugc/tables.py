@@ -46,8 +46,9 @@ AVERAGED = (
 )
 
 PLAIN = (
-    "'least-squares' is plain least squares, without a penalty, as the paper's row is called; it has no settings. Ridge, "
-    "the same with a penalty that is chosen on validation rows, is a row of ours and in none of the paper's orders."
+    "'least-squares' is plain least squares, without a penalty, as the paper's row is called; it has no settings. "
+    "Ridge, the same with a penalty that is chosen on validation rows, is a row of ours and in none of the paper's "
+    "orders."
 )
 
 PLACES = {"precision": 0, "recall": 1, "F1": 2}
