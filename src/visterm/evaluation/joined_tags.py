@@ -110,7 +110,7 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
 
 
 def _remarks(counts: dict[str, Any]) -> list[str]:
-    """Say for people what was joined and what left out."""
+    """Describe for people what was joined and what was left out."""
     by_name, by_map = counts["joined_by_name"], counts["joined_by_map"]
     remarks = [
         f"Joined {by_name + by_map:,} of these photos' {count_of(counts['their_tags'], 'tag')} with the run's: "
