@@ -204,6 +204,14 @@ def test_every_route_parameter_and_field_is_described_in_plain_english(service):
     assert found == []
 
 
+def test_generated_clients_get_one_short_name_for_each_route_and_schema(service):
+    described = requests.get(f"{service[0]}/api/v1/openapi.json", timeout=600).json()
+    names = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    assert {"search", "image", "undo_feedback", "undo_tags", "health", "label_studio_health"} <= set(names)
+    assert [name for name in (*names, *described["components"]["schemas"]) if "__" in name or "_v1_" in name] == []
+
+
 def test_all_addresses_are_tried(service):
     operations = service[2]
     assert len(operations) == ADDRESSES

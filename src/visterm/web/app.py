@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
@@ -65,7 +66,7 @@ def create_app(
     app = Application(
         title="visterm", version=visterm.__version__,
         description="Search one catalogue of photos by words, and tag photos.", openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=None, redoc_url=None, lifespan=lifespan,
+        docs_url=None, redoc_url=None, lifespan=lifespan, generate_unique_id_function=operation_id,
     )  # fmt: skip
     app.state.service = service
     for kind in (HTTPException, RequestValidationError, VistermError):
@@ -83,6 +84,11 @@ def create_app(
     app.add_middleware(Security, access=service.access)
     app.add_middleware(Counting, metrics=service.metrics)
     return app
+
+
+def operation_id(route: APIRoute) -> str:
+    """Return the name by which generated clients call a route: its function's, with Label Studio's before its own."""
+    return route.name if route.path.startswith(PREFIX) else f"label_studio_{route.name}"
 
 
 class Application(FastAPI):

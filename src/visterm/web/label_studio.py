@@ -77,7 +77,7 @@ class WebhookRequest(Message):
     project: dict[str, Any] | None = Field(None, description="The project.")
 
 
-class HealthAnswer(BaseModel):
+class BackendAnswer(BaseModel):
     """The backend runs."""
 
     status: str = Field(description="Always UP; otherwise the answer is 503.")
@@ -91,7 +91,7 @@ class VersionAnswer(BaseModel):
     model_version: RunVersion
 
 
-class PredictionAnswer(BaseModel):
+class TaskAnswer(BaseModel):
     """The choices for one task."""
 
     result: list[dict[str, Any]] = Field(description="The choices, as Label Studio stores them.")
@@ -103,7 +103,7 @@ class PredictionAnswer(BaseModel):
 class PredictAnswer(VersionAnswer):
     """Suggested tags for tasks."""
 
-    results: list[PredictionAnswer] = Field(description="One for each task, in their order.")
+    results: list[TaskAnswer] = Field(description="One for each task, in their order.")
 
 
 class WebhookAnswer(BaseModel):
@@ -125,9 +125,9 @@ class Choices(NamedTuple):
     single: bool = False  # Whether only one may be chosen
 
 
-@router.get("", response_model=HealthAnswer, responses=errors(), include_in_schema=False)
-@router.get("/", response_model=HealthAnswer, responses=errors(), include_in_schema=False)
-@router.get("/health", response_model=HealthAnswer, responses=errors())
+@router.get("", response_model=BackendAnswer, responses=errors(), include_in_schema=False)
+@router.get("/", response_model=BackendAnswer, responses=errors(), include_in_schema=False)
+@router.get("/health", response_model=BackendAnswer, responses=errors())
 async def health(request: Request) -> Response:
     """Check that the service runs and can read its catalogue."""
     await service_of(request).check_catalogue()

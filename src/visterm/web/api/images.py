@@ -214,7 +214,7 @@ async def judge(request: Request, image_id: ImageId, given: VerdictRequest) -> R
 
 
 @router.post("/feedback/{number}/undo", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 409))
-async def undo(request: Request, number: Number) -> Response:
+async def undo_feedback(request: Request, number: Number) -> Response:
     """Undo a verdict: the one before it counts again."""
     service = service_of(request)
 

@@ -53,7 +53,7 @@ async def change_many(request: Request, change: PhotosChange) -> Response:
 
 
 @router.post("/steps/{number}/undo", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 409))
-async def undo(request: Request, number: StepNumber) -> Response:
+async def undo_tags(request: Request, number: StepNumber) -> Response:
     """Undo a step: all its photos are as they were before.
 
     A step can't be undone twice, nor if something else has been said of the same tags of its photos since.
