@@ -40,8 +40,9 @@ format: $(VENV)/.dev  ## Put the code into form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.base  ## Renew the tables in docs/ that are made from the registry
+docs: $(VENV)/.base  ## Renew the tables in docs/ that are made from the registry, and share/: man page and completions
 	$(BIN)/python docs/make_tables.py
+	$(BIN)/python docs/make_share.py
 	$(BIN)/python docs/make_walks.py
 
 constraints: $(VENV)/.dev  ## Write constraints.txt anew from what is installed

@@ -220,6 +220,12 @@ class Command(PlainEpilog, TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the panels."""
+        for title, records in self.panels(ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def panels(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+        """Return what the help lists, by panel: each parameter as it is typed, and what it is for."""
         panels: dict[str, list[tuple[str, str]]] = {title: [] for title in PANELS}
         for param in self.listed(ctx):
             record = param.get_help_record(ctx)
@@ -230,10 +236,7 @@ class Command(PlainEpilog, TyperCommand):
                 panels["Arguments"].append((param.metavar or name, text))
             else:
                 panels.setdefault(param.rich_help_panel or "Options", []).append((name, text))
-        for title, records in panels.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+        return {title: records for title, records in panels.items() if records}
 
     def listed(self, ctx: Any) -> list[Any]:
         """Return the parameters that the help lists: all but ``--help``."""

@@ -1,0 +1,1 @@
+complete --command visterm --no-files --arguments "(env _VISTERM_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) visterm)" --condition "env _VISTERM_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) visterm"
