@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = (ROOT / "src", ROOT / "research" / "src")
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / ".github").rglob("*.md")))
 WEB = ROOT / "src" / "visterm" / "web" / "pages"
 WEB_PAGES = (*sorted((WEB / "templates").glob("*.html")), *sorted((WEB / "static").glob("*.js")))
 

@@ -20,7 +20,7 @@ def test_the_tables_of_models_encoders_and_metrics_are_fresh():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+    "page", sorted(str(page.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for page in folder.glob("*.md"))
 )
 def test_every_file_that_a_page_links_to_is_there(page):
     text = re.sub(r"```.*?```|`[^`]*`", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
