@@ -60,3 +60,27 @@ def vote_loss(ids, weights, given, own, costs, room, scale, offset, squash):
             p = 1 / (1 + math.exp(-scale[tag] * votes - offset[tag]))
         loss -= costs[0] * math.log(p) if own[tag] else costs[1] * math.log(1 - p)
     return loss
+
+
+def metric_loss(x, rows, right, wrong, push, names, slices, scales, v, w):
+    """Return the large-margin loss of one image and its neighbours, under weights of blocks and of features."""
+    x, rows = x.astype(float), rows.astype(float)
+
+    def apart(y, b):
+        block, name = slices[b], names[b]
+        own, theirs, weights = x[block], y[block], w[block]
+        if name == "cosine":
+            return distance(name, own, theirs)
+        gaps = abs(own - theirs)
+        if name == "l1":
+            return weights @ gaps
+        if name == "l2":
+            return math.sqrt(weights @ gaps**2)
+        return weights @ (gaps**2 / (abs(own) + abs(theirs)))
+
+    D = [sum(v[b] * apart(y, b) / scales[b] for b in range(len(names))) for y in rows]
+    losses = []
+    for j in np.flatnonzero(right):
+        behind = sum(wrong[k] * max(1 + D[j] - D[k], 0) for k in np.flatnonzero(~right))
+        losses.append(D[j] + push * behind)
+    return np.mean(losses)

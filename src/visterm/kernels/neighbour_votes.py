@@ -94,24 +94,10 @@ def two_pass_votes(distances, itself, members_start, members, tags_start, tags, 
     n_tags = members_start.shape[0] - 1
     chosen = np.zeros(distances.shape[1], np.uint8)
     found = np.empty(distances.shape[1], np.int64)
-    best_ids = np.empty(n_neighbors, np.int64)
-    best = np.empty(n_neighbors, np.float32)
     votes = np.empty(n_tags)
     for i in range(distances.shape[0]):
         row = distances[i]
-        n_found = 0
-        for tag in range(n_tags):
-            count = 0
-            for e in range(members_start[tag], members_start[tag + 1]):
-                image = members[e]
-                if image == itself[i]:
-                    continue
-                count = _keep(best, best_ids, count, row[image], image)
-            for k in range(count):
-                if chosen[best_ids[k]] == 0:
-                    chosen[best_ids[k]] = 1
-                    found[n_found] = best_ids[k]
-                    n_found += 1
+        n_found = semantic_neighbours(row, itself[i], members_start, members, n_neighbors, chosen, found)
         nearest = np.inf
         for f in range(n_found):
             nearest = min(nearest, row[found[f]])
@@ -126,6 +112,31 @@ def two_pass_votes(distances, itself, members_start, members, tags_start, tags, 
             chosen[image] = 0
         for tag in range(n_tags):
             out[i, tag] = votes[tag] / total if total > 0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def semantic_neighbours(row, itself, members_start, members, n_neighbors, chosen, found):
+    """Fill in the nearest images of each tag, in the order of the tags and each once; return how many they are.
+
+    `row`, float32 (n_images,), is how far all images are; `found`, int64 (n_images,), gets their ids, and `chosen`,
+    zeros of uint8 (n_images,), is 1 at them. The others are as in `two_pass_votes`, `itself` of this one image.
+    """
+    best_ids = np.empty(n_neighbors, np.int64)
+    best = np.empty(n_neighbors, np.float32)
+    n_found = 0
+    for tag in range(members_start.shape[0] - 1):
+        count = 0
+        for e in range(members_start[tag], members_start[tag + 1]):
+            image = members[e]
+            if image == itself:
+                continue
+            count = _keep(best, best_ids, count, row[image], image)
+        for k in range(count):
+            if chosen[best_ids[k]] == 0:
+                chosen[best_ids[k]] = 1
+                found[n_found] = best_ids[k]
+                n_found += 1
+    return n_found
 
 
 @njit(cache=True)
