@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -195,6 +195,5 @@ class Lesson(NamedTuple):
         )  # fmt: skip
 
 
-def _dense(rows: Matrix) -> Floats:
-    found: Floats = np.ascontiguousarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)
-    return found
+def _dense(rows: Any) -> Floats:
+    return np.ascontiguousarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)

@@ -161,8 +161,8 @@ class TwoPassKnn(DistanceAnnotator):
         """Return the distances over all blocks, from those in each, (n_blocks, n, n_images)."""
         weights = getattr(self, "block_weights_", None)
         if weights is None:
-            return D.mean(axis=0)
-        return np.tensordot((weights / len(weights)).astype(np.float32), D, axes=1)
+            return np.asarray(D.mean(axis=0))
+        return np.asarray(np.tensordot((weights / len(weights)).astype(np.float32), D, axes=1))
 
     def _learned_metric(self, rng: np.random.Generator) -> Metric:
         """Learn the weights by some training images, judged by others."""
@@ -206,6 +206,7 @@ def _multiplied(X: Matrix, factors: NDArray[np.float32] | None) -> Matrix:
     """Return rows with each feature times its factor."""
     if factors is None:
         return X
+    rows: Any = X
     if not sp.issparse(X):
-        return X * factors
-    return sp.csr_array((X.data * factors[X.indices], X.indices, X.indptr), shape=X.shape)
+        return np.asarray(rows * factors, np.float32)
+    return sp.csr_array((rows.data * factors[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
