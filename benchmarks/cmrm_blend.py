@@ -180,6 +180,7 @@ def main() -> None:
     parser = options(__doc__ or "")
     parser.add_argument("shared", type=Path, nargs="?", default=Path("../shared"))
     parser.add_argument("--cache", type=Path, default=Path("cache"))
+    parser.add_argument("--parts", type=int, nargs=3, default=PARTS, help="photos to learn from, choose by and judge")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     result: dict[str, Any] = {"machine": machine()}
@@ -188,7 +189,7 @@ def main() -> None:
         result["drawn"] = measured(sp.csr_array(found.X), sp.csr_array(found.Y), (300, 100, 100), arguments.threads)
     else:
         X, Y, _, _ = encoded(arguments.shared / "data" / "corel5k", "visterms", {}, arguments.cache / "visterms")
-        result["Corel5k"] = measured(sp.csr_array(X), sp.csr_array(Y), PARTS, arguments.threads)
+        result["Corel5k"] = measured(sp.csr_array(X), sp.csr_array(Y), tuple(arguments.parts), arguments.threads)
     write(result, arguments.json)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,8 +75,8 @@ def drawn() -> DataSet:
     return DataSet("drawn", sp.csr_array(found.X), sp.csr_array(found.Y), None, "l2", ["drawn"])
 
 
-def compared(data: DataSet, n_learned: int, n_judged: int, threads: int) -> dict[str, Any]:
-    """Fit each kind of metric on the same rows, and measure it on the same others."""
+def compared(data: DataSet, n_learned: int, n_judged: int, threads: int) -> Iterator[dict[str, Any]]:
+    """Fit each kind of metric on the same rows and measure it on the same others; yield all figures after each."""
     order = np.random.default_rng(0).permutation(data.Y.shape[0])
     judged, learned = np.sort(order[:n_judged]), np.sort(order[n_judged : n_judged + n_learned])
     found: dict[str, Any] = {"learned_from": int(learned.size), "judged": int(judged.size), "metrics": {}}
@@ -98,7 +99,7 @@ def compared(data: DataSet, n_learned: int, n_judged: int, threads: int) -> dict
             entry["map_less_equal"] = [gap.mean, gap.low, gap.high]
         found["metrics"][metric] = entry
         say(f"  {data.name}, {metric:9} {entry}")
-    return found
+        yield found
 
 
 def main() -> None:
@@ -118,8 +119,9 @@ def main() -> None:
     chosen = [drawn] if arguments.quick else [make for name, make in makers.items() if arguments.only in (None, name)]
     for make in chosen:
         data = make()
-        result["data"][data.name] = compared(data, arguments.learned, n_judged, arguments.threads)
-        write(result, arguments.json)
+        for found in compared(data, arguments.learned, n_judged, arguments.threads):
+            result["data"][data.name] = found
+            write(result, arguments.json)
 
 
 if __name__ == "__main__":
