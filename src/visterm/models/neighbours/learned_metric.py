@@ -32,7 +32,7 @@ MOST_WRONG = 100  # Wrong neighbours of an image that are drawn at a time
 RATES = (0.001, 0.0005)  # Of blocks and of features in the first round; they shrink with the root of the rounds
 PUSH = 100.0
 """μ of the paper: what wrong neighbours within the margin count beside the distance of a right one. At 10, blocks whose
-distances are all small won on Corel5k, whatever they told apart."""
+distances are all small won on Corel5k, whether they helped or not."""
 BATCH = 10  # Images between two steps
 
 
