@@ -381,15 +381,8 @@ def test_what_to_expect_counts_right_tags_of_the_best_five_and_sure_ones():
 @pytest.mark.parametrize("together", [0.0, 0.4, 1.0])
 def test_no_image_that_may_be_among_the_best_is_passed_over(together, certain):
     rng = np.random.default_rng(int(10 * together) + certain)
-    calibration = Calibration(
-        np.array([2.0, 0.0, 7.0]),
-        np.array([-1.0, 0.5, -3.0]),
-        together,
-        100,
-        Bend(1.3, 0.6, -0.2),
-        None,
-        np.arange(3.0),
-    )
+    bend, slope, offset = Bend(1.3, 0.6, -0.2), np.array([2.0, 0.0, 7.0]), np.array([-1.0, 0.5, -3.0])
+    calibration = Calibration(slope, offset, together, 100, bend, None, np.arange(3.0))
     for signs in ([1, 1, -1], [-1, 1, -1], [1, 1, 1], [-1, -1, -1], [1], [-1]):
         scores = rng.standard_normal((5000, len(signs))).astype(np.float32) ** 3
         scores[rng.integers(0, 5000, 2000)] = scores[7]  # many are equal
