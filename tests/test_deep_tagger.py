@@ -236,6 +236,33 @@ def test_fixed_vectors_stay_at_one_length_and_moving_ones_move(name, planted, wo
     assert (moving.tag_rows_ != fixed.tag_rows_).any(axis=1).all()
 
 
+STILL = {"hidden": [], "epochs": 1, "batch_size": 40, "learning_rate": 1e-9, "tag_learning_rate": 1e-9, "device": "cpu"}
+"""Nothing is learned: scores stay as they start."""
+
+
+@pytest.mark.parametrize("dim", [20, None])
+def test_scores_that_start_low_start_at_the_log_odds_of_what_is_drawn(planted, dim):
+    X, Y = planted.X_train, planted.Y_train
+    drawn = SampledTagger(**STILL, dim=dim, start_low=True, positives=5, negatives=100).fit(X, Y)
+    given = (Y > 0).sum() / (np.diff(Y.indptr) > 0).sum()
+    full = CrossEntropyTagger(**STILL, dim=dim, start_low=True).fit(X, Y)
+    for model, expected in ((drawn, np.log(5 / 100)), (full, np.log(given / (12 - given)))):
+        scores = np.concatenate([block for _, block in model.score_blocks(X)])
+        assert scores.mean() == pytest.approx(expected, abs=0.1)
+        assert np.linalg.norm(model.tag_rows_, axis=1).mean() == pytest.approx(1, abs=0.1)
+    plain = SampledTagger(**STILL, dim=dim).fit(X, Y)
+    assert abs(np.concatenate([block for _, block in plain.score_blocks(X)]).mean()) < 0.1
+
+
+def test_given_vectors_that_share_a_number_start_low_and_stay_what_they_are(planted, words):
+    common = np.hstack([words / 5, np.ones((12, 1), np.float32)])
+    model = SampledTagger(**STILL, word_vectors=common, start_low=True, negatives=50)
+    model.fit(planted.X_train, planted.Y_train)
+    np.testing.assert_allclose(model.tag_rows_, common * model.vector_scale_, atol=1e-6)
+    scores = np.concatenate([block for _, block in model.score_blocks(planted.X_train)])
+    assert scores.mean(axis=0) == pytest.approx(np.full(12, np.log(5 / 50)), abs=0.3)
+
+
 def test_a_tag_without_a_vector_starts_at_random(planted, words):
     some = words.copy()
     some[[3, 7]] = 0

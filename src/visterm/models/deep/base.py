@@ -162,6 +162,10 @@ class DeepTagger(DeepSettings, EpochAnnotator):
     def _objective(self, Y: sp.csr_array) -> Any:
         """Return the `Objective` of training on these tags (n_images, n_tags)."""
 
+    def _start_score(self, Y: sp.csr_array) -> float:
+        """Return the score that all tags of all images should have when training starts."""
+        return 0.0
+
     def _words_move(self) -> bool:
         """Return whether the vectors of the tags learn: where a model can fix them, by its setting."""
         return not getattr(self, "fixed_vectors", True)

@@ -19,7 +19,7 @@ from visterm.encoders.torch_network import torch_device
 from visterm.models.deep.checkpoint import Arrays, Kept, TrainingCheckpoint
 from visterm.models.deep.data_parallel import ALONE, DataParallel, part_of
 from visterm.models.deep.network import DeepNetwork
-from visterm.models.deep.start_vectors import start_vectors
+from visterm.models.deep.start_vectors import offset_for, start_vectors
 from visterm.models.deep.training import DeepTraining, torch_settings
 from visterm.models.deep.word_table import WordTable
 from visterm.models.epochs import Course, Measure, Validation, Weights
@@ -146,7 +146,10 @@ class DeepFit:
     def _training(self, phase: int, images: NDArray[np.int64]) -> DeepTraining:
         model = self._model
         rng = np.random.default_rng([self._seed, phase])
-        rows, model.vector_scale_ = start_vectors(model.word_vectors, self._Y.shape[1], model.dim, rng)
+        score = model._start_score(self._Y)
+        rows, model.vector_scale_ = start_vectors(
+            model.word_vectors, self._Y.shape[1], model.dim, rng, common=bool(score)
+        )
         network = DeepNetwork(
             [self._X.shape[1], *model.hidden, rows.shape[1]],
             dropout=model.dropout,
@@ -155,6 +158,8 @@ class DeepFit:
             rng=rng,
             together=self._together,
         )
+        if score:
+            network.offsets[-1].data += torch.from_numpy(offset_for(rows, score))
         table = WordTable(rows, moving=model._words_move(), device=self._device)
         with_tags = images[np.diff(self._Y.indptr)[images] > 0]
         return DeepTraining(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_size
@@ -24,6 +26,8 @@ class CrossEntropyTagger(DeepTagger):
     ----------
     fixed_vectors : bool
         Whether the word vectors stay as they are ("fixed WV").
+    start_low : bool
+        Whether scores start near the log-odds of a tag to be given, and not at 0; see `SampledTagger`.
     others
         As in `DeepSettings`.
 
@@ -33,6 +37,11 @@ class CrossEntropyTagger(DeepTagger):
     """
 
     fixed_vectors: bool = False
+    start_low: bool = False
+
+    def _start_score(self, Y: sp.csr_array) -> float:
+        given = (Y.data > 0).sum() / max(np.count_nonzero(np.diff(Y.indptr)), 1)
+        return math.log(given / max(Y.shape[1] - given, 1)) if self.start_low else 0.0
 
     def _objective(self, Y: sp.csr_array) -> Any:
         from visterm.models.deep.objectives import FullObjective  # torch

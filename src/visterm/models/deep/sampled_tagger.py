@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,6 +45,10 @@ class SampledTagger(DeepTagger):
         The last two sums as printed, without logarithms and with α before the first alone.
     fixed_vectors : bool
         Whether the word vectors stay as they are ("fixed WV").
+    start_low : bool
+        Whether scores start near the log-odds of a drawn tag to be one that the image has, log(P / N), and not at 0. At
+        0 the first steps push all tags down alike, and Adagrad makes each later step of a tag smaller by how long its
+        first ones were: the more negatives, the less the vectors learn what tells tags apart.
     others
         As in `DeepSettings`.
 
@@ -62,6 +67,10 @@ class SampledTagger(DeepTagger):
     alpha: float = 0.01
     printed: bool = False
     fixed_vectors: bool = False
+    start_low: bool = False
+
+    def _start_score(self, Y: sp.csr_array) -> float:
+        return math.log(self.positives / self.negatives) if self.start_low else 0.0
 
     def _objective(self, Y: sp.csr_array) -> Any:
         from visterm.models.deep.objectives import SampledObjective  # torch

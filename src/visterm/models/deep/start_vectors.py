@@ -18,12 +18,15 @@ DIM = 300  # Numbers of a vector where nothing says how many: those of the paper
 BLOCK_ROWS = 16_384
 
 
-def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Generator) -> tuple[Floats, float | None]:
+def start_vectors(
+    given: Any, n_tags: int, dim: int | None, rng: np.random.Generator, *, common: bool = False
+) -> tuple[Floats, float | None]:
     """Return the start vectors of tags, float32 (n_tags, dim), and the factor that brings given ones to length 1.
 
     The length is that in the mean square. A memory map of given vectors is read in blocks. Rows of zeros are tags
     without a vector: their start values are random, as all are where nothing is given: normal, of length 1 in the mean
-    square, and the factor is None. A `dim` of None is that of `given`, or 300.
+    square, and the factor is None. A `dim` of None is that of `given`, or 300. With `common`, where none are given, all
+    have the same last number, which makes half of that length: so scores can be low for all tags alike.
     """
     width = (dim or DIM) if given is None else int(np.shape(given)[1])
     rows: Floats = np.empty((n_tags, width), np.float32)
@@ -40,7 +43,20 @@ def start_vectors(given: Any, n_tags: int, dim: int | None, rng: np.random.Gener
             block *= np.float32(factor)
         missing = ~block.any(axis=1) if given is not None else np.ones(len(block), np.bool_)
         block[missing] = rng.standard_normal((int(missing.sum()), width), np.float32) / np.float32(math.sqrt(width))
+        if common and given is None and width > 1:
+            block *= np.float32(math.sqrt(0.5))
+            block[:, -1] = math.sqrt(0.5)
     return rows, factor
+
+
+def offset_for(rows: Floats, score: float) -> Floats:
+    """Return the vector whose products with all rows are as near to a score as can be (least squares), (dim,).
+
+    Of more than 16,384 rows the first ones count.
+    """
+    some = rows[:BLOCK_ROWS].astype(np.float64)
+    found = np.linalg.lstsq(some, np.full(len(some), score), rcond=1e-3)[0]
+    return found.astype(np.float32)
 
 
 def check_vectors(given: Any, n_tags: int, dim: int | None) -> None:
