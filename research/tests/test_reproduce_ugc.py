@@ -164,7 +164,7 @@ def test_every_method_takes_its_settings() -> None:
     assert (plain.model, plain.box) == ("least_squares", {})  # Ridge with a chosen penalty is a row of its own
     for method in METHODS:
         if "hidden" in method.box:  # the same budget for all networks
-            assert (len(method.settings()), method.trials) == (5, 8)
+            assert (len(method.settings()), method.trials) == (6, 10)
             assert {method.fixed[name] for name in ("epochs", "patience", "batch_size")} == {30, 8, 128}
         for one in (method, quick_method(method)):
             for settings in one.settings():
