@@ -99,7 +99,7 @@ class Network:
 
 BATCH = 256
 FEATURES = 1024
-EPOCHS, QUICK_EPOCHS = 4, 2
+EPOCHS, QUICK_EPOCHS = 3, 2
 """Of a fit; its fastest epoch counts, since others than the fit can only slow it."""
 
 NETWORKS = (
