@@ -40,7 +40,8 @@ class SampledTagger(DeepTagger):
     subset_size : int
         Tags drawn for the subset.
     alpha : float
-        α. More has tags that are given together be alike.
+        α. More has tags that are given together be alike. Its sums have P · (P + N) terms, the first two P + N: take
+        less of it with more negatives.
     printed : bool
         The last two sums as printed, without logarithms and with α before the first alone.
     fixed_vectors : bool
