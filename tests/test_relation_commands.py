@@ -14,6 +14,7 @@ from tiny_wordnet import write_wordnet
 from visterm import Catalogue, Tagger
 from visterm.core.errors import UserError
 from visterm.data.part_of import read_part_of
+from visterm.data.relations import read_is_a
 from visterm.library.expansion import RelatedTag
 from visterm.tagging.relations import WordRelations
 
@@ -136,6 +137,23 @@ def test_fit_says_how_many_relations_there_are_and_who_learns_from_them(place):
     assert said in kept
     assert "'ridge' learns nothing from part-of relations; they are kept for visterm search --expand" in kept
     assert "learns nothing" not in learned
+
+
+def test_a_model_that_adds_what_kin_suggest_is_told_the_tags_of_the_same_kind(place, tmp_path):
+    relations = WordRelations(read_part_of(place / "part_of.csv"), read_is_a(place / "isa.csv"))
+    settings = {"listed": 2.0, "dim": 4, "epochs": 2}
+    images, tags = place / "images", place / "tags.csv"
+    tagger = Tagger(model="objects_and_parts", model_params=settings, encoder="histograms").fit(
+        images, tags=tags, relations=relations
+    )
+    car, bus, tree = map(tagger.vocabulary.index, ("car", "bus", "tree"))
+    assert tagger.model.siblings == [sorted([car, bus])]
+    tagger.save(tmp_path / "run")
+    again = Tagger.load(tmp_path / "run").model
+    np.testing.assert_array_equal(again.pair_scores(), tagger.model.pair_scores())
+    plain = again.set_params(listed=0.0).pair_scores()
+    assert (tagger.model.pair_scores() - plain)[bus].max() == pytest.approx(2)
+    assert (tagger.model.pair_scores() - plain)[:, tree].max() == 0
 
 
 def test_a_run_and_a_catalogue_keep_the_relations_and_the_model_its_pairs(place):

@@ -40,7 +40,7 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
 from visterm.store.rows import stack_rows
-from visterm.tagging.part_settings import set_part_of, set_tree
+from visterm.tagging.part_settings import set_part_of, set_siblings, set_tree
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import Tagger
 from visterm.tagging.word_sources import LEARNED
@@ -202,6 +202,8 @@ def _anew(
         rows = rows._replace(X=stack_rows([rows.X, others]), Y=sp.csr_array(sp.vstack([rows.Y, nothing])))
     if learned.relations.part_of:
         set_part_of(learned.model, learned.relations.pairs(vocabulary))
+    if learned.relations.is_a:
+        set_siblings(learned.model, learned.relations.is_a, vocabulary)
     source = tagger.words.source
     if source is not None and SETTING in learned.model.get_params(deep=False):
         learned.model.set_params(**{SETTING: None})

@@ -7,6 +7,7 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import MissingExtraError, UserError
@@ -14,6 +15,7 @@ from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.relations import sibling_sets
 from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import registered_name
@@ -70,6 +72,14 @@ def set_part_of(model: Annotator, pairs: NDArray[np.int64]) -> None:
     """Set the columns of (part, whole), shape (n_pairs, 2), if the model has the setting `part_of`."""
     if has_part_of_setting(model):
         model.set_params(part_of=pairs.tolist())  # lists, as the settings of a run are kept as JSON
+
+
+def set_siblings(model: Annotator, kinds: Sequence[tuple[str, str]], vocabulary: Vocabulary) -> None:
+    """Set which tags share a parent, by pairs of child and parent, if the model uses the setting `siblings`."""
+    params = model.get_params(deep=False)
+    if "siblings" in params and params["listed"]:
+        pairs = np.stack(sp.triu(sibling_sets(kinds, vocabulary), k=1).nonzero(), axis=1)
+        model.set_params(siblings=pairs.tolist() or None)  # lists, as the settings of a run are kept as JSON
 
 
 def names_with(table: Registry, ability: str) -> Iterator[str]:

@@ -28,7 +28,7 @@ from visterm.kernels.topk import top_k
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.stopping import OnEpoch
-from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of, set_tree
+from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of, set_siblings, set_tree
 from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, Unread, read_encoder, read_part, read_skips, write_run
 from visterm.tagging.word_places import WordPlaces
 
@@ -186,11 +186,16 @@ class Run:
         """Keep word relations and pass them to the model; those of an earlier fit are forgotten."""
         from visterm.tagging.relations import WordRelations
 
-        if self.relations.part_of and "part_of" in self.model.get_params(deep=False):
+        params = self.model.get_params(deep=False)
+        if self.relations.part_of and "part_of" in params:
             self.model.set_params(part_of=None)
+        if self.relations.is_a and params.get("listed"):
+            self.model.set_params(siblings=None)
         self.relations = relations or WordRelations()
         if self.relations.part_of:
             set_part_of(self.model, self.relations.pairs(vocabulary))
+        if self.relations.is_a:
+            set_siblings(self.model, self.relations.is_a, vocabulary)
 
     def learn(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import part_pairs
-from visterm.demo.drawn.things import PART_OF
+from visterm.data.relations import sibling_sets
+from visterm.demo.drawn.things import IS_A, PART_OF
 from visterm.models.parts.quadruplets import QuadrupletBlock
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.image_problems import VALID, holdout, read_corel
@@ -42,6 +43,8 @@ class Labelled:
         Of the test rows.
     true_pairs : QuadrupletBlock, optional
         Of test rows: an object and a part of that very object.
+    siblings : ndarray of int64, shape (n, 2)
+        Columns of tags of the same kind.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Labelled:
     test: Rows
     images: Sequence[Any]
     true_pairs: QuadrupletBlock | None = None
+    siblings: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     def bearing(self, tags: Ints) -> Labelled:
         """Keep the images that have one of these tags at least."""
@@ -97,7 +101,8 @@ def drawn_images(source: Source, n_scenes: int, features: FeatureSet, *, learned
     fewer = "" if learned == 1 else f", of which a share of {learned:g} of the training scenes is learned from"
     what = f"{len(corpus):,} crops of {n_scenes:,} drawn scenes{fewer}, one tag each; features: {features.settings}"
     name = f"drawn-{features.slug}"
-    labelled = Labelled(name, what, vocabulary.tags, rows[0], rows[1], rows[2], parts[2].images, true_pairs)
+    siblings = pairs_of(sibling_sets(IS_A, vocabulary))
+    labelled = Labelled(name, what, vocabulary.tags, rows[0], rows[1], rows[2], parts[2].images, true_pairs, siblings)
     return labelled, part_pairs(relations, vocabulary)
 
 
@@ -111,6 +116,12 @@ def corel_images(source: Source, folder: Path, features: FeatureSet) -> Labelled
     what = f"{len(corpus):,} photos with several tags each; features: {features.settings}"
     name = f"corel5k-{features.slug}"
     return Labelled(name, what, vocabulary.tags, rows[0], rows[1], rows[2], parts[2].images)
+
+
+def pairs_of(alike: sp.csr_array) -> Ints:
+    """Return the pairs of tags that `sibling_sets` says are alike, each once, shape (n, 2)."""
+    found = sp.coo_array(sp.triu(alike, k=1))
+    return np.stack([found.row, found.col], axis=1).astype(np.int64)
 
 
 def _unlearned(crops: DrawnCrops, learned: float, seed: int) -> set[str]:

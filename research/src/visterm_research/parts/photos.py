@@ -68,6 +68,7 @@ def related_photos(comparison: Comparison, data: Labelled, source: Relations) ->
         return None
     nearest, farthest = by_depth[min(by_depth)], by_depth[max(by_depth)]
     kept = kept.bearing(np.unique(farthest))
+    kept = replace(kept, siblings=source.siblings)
     try:
         tried = {
             depth: quick_related(comparison.options, kept, pairs, 0.0, nearest) for depth, pairs in by_depth.items()

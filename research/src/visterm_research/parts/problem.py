@@ -108,7 +108,8 @@ class PartsProblem:
     def fingerprint(self) -> str:
         """Name what a fit and its choice depend on."""
         data = self.data
-        matrices = [data.train.X, data.train.Y, data.valid.X, data.valid.Y, self.relations.kept, *self.valid]
+        matrices = [data.train.X, data.train.Y, data.valid.X, data.valid.Y, self.relations.kept, data.siblings]
+        matrices += self.valid
         return digest_of(matrices)
 
     @cached_property
@@ -136,8 +137,8 @@ class PartsProblem:
         return {"model": method.model, "settings": settings}
 
     def shared(self) -> dict[str, Any]:
-        """Return the relations to learn from."""
-        return {"part_of": self.relations.kept}
+        """Return the relations to learn from, and the tags of the same kind."""
+        return {"part_of": self.relations.kept, "siblings": self.data.siblings}
 
     def fit(self, model: Any, progress: Progress) -> tuple[Any, Record]:
         """Fit a model, which is stopped by the validation rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,16 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.part_of import PartOf, part_pairs, read_part_lists, wordnet_part_of
-from visterm.data.tag_senses import match_tags, read_mapping
+from visterm.data.relations import sibling_sets
+from visterm.data.tag_senses import TagSenses, match_tags, read_mapping
 from visterm.data.wordnet import WordNet
+from visterm_research.parts.images import pairs_of
 
 DEPTHS = (0, 1, 2)
 """Steps of is-a over which wholes inherit parts."""
+
+STEPS_TO_KIN = 2
+"""Steps of is-a over which two tags of the same kind are siblings."""
 
 PASCAL_LISTS, PASCAL_SYNSETS = "pascalPartOntology.csv", "WordNet_Yago_alignment.tsv"
 """Wholes with their parts, and the synsets of both, as PASCAL-Part has them."""
@@ -36,18 +41,22 @@ class Relations:
         How tags were matched, in a sentence or two.
     by_depth : dict of int to ndarray of int64, shape (n, 2)
         Columns of (part, whole).
+    siblings : ndarray of int64, shape (n, 2)
+        Columns of tags of the same kind, among those in the relations.
     """
 
     name: str
     what: str
     by_depth: dict[int, Ints]
+    siblings: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
 
 def wordnet_relations(wordnet: WordNet, vocabulary: Vocabulary) -> Relations:
     """Return WordNet's parts among tags, each tag meant in its first sense."""
     senses = match_tags(wordnet, vocabulary)
     by_depth = {depth: part_pairs(wordnet_part_of(wordnet, senses, inherit=depth), vocabulary) for depth in DEPTHS}
-    return Relations("wordnet", f"WordNet's parts. {senses.summary()}", by_depth)
+    siblings = _siblings(wordnet, senses, vocabulary, by_depth)
+    return Relations("wordnet", f"WordNet's parts. {senses.summary()}", by_depth, siblings)
 
 
 def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> Relations:
@@ -88,7 +97,7 @@ def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> 
     )
     shown = f"; none is known for {', '.join(unmatched)}" if unmatched else ""
     what = f"PASCAL-Part's ontology, {len(lists)} relations of {len(names)} classes, by synset: {how}{shown}."
-    return Relations("pascal-part", what, by_depth)
+    return Relations("pascal-part", what, by_depth, _siblings(wordnet, senses, vocabulary, by_depth))
 
 
 def kinds_above(wordnet: WordNet, offset: int, depth: int) -> list[int]:
@@ -109,6 +118,19 @@ def pascal_folder(data: Sequence[Path], corel: Path) -> Path | None:
                 raise DataError(f"{place} has {PASCAL_LISTS}, but no {PASCAL_SYNSETS}. Put it there.")
             return place
     return None
+
+
+def _siblings(wordnet: WordNet, senses: TagSenses, vocabulary: Vocabulary, by_depth: dict[int, Ints]) -> Ints:
+    """Return the pairs of related tags that are of the same kind over few steps of is-a, shape (n, 2)."""
+    kinds = [
+        (sense.tag, str(kind))
+        for sense in senses
+        if sense.synset is not None
+        for kind in kinds_above(wordnet, sense.synset.offset, STEPS_TO_KIN)
+    ]
+    pairs = pairs_of(sibling_sets(kinds, vocabulary)) if kinds else np.empty((0, 2), np.int64)
+    related = np.unique(np.concatenate(list(by_depth.values())))
+    return pairs[np.isin(pairs, related).all(axis=1)]
 
 
 def _named(wordnet: WordNet, name: str) -> int | None:

@@ -18,6 +18,7 @@ from visterm.core.types import Matrix, PairRanking
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
+from visterm.models.parts.kin import beliefs_of_kin
 from visterm.models.parts.quadruplets import Quadruplets, check_relations
 from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
 from visterm.models.ranking.base import Setup, Training
@@ -63,6 +64,15 @@ class ObjectsAndParts(EmbeddingRanker):
         where a relation that is missing from the list counts as an error of whoever believes in it: left-out relations
         of drawn objects then came out below pairs that are none; with 0.1 they come out above them, and known ones a
         little less precisely. 0: they are pulled together only.
+    listed : float
+        What f_L adds for two tags whose relation is in `part_of`: what the vectors learn of it may be too weak. 0:
+        nothing, as in the paper. Not in the paper.
+    kin : float
+        How much of `listed` a relation gets that is not in the list, but that all kin of the whole have: up to all of
+        it, and less where fewer have it, see `beliefs_of_kin`. 0: nothing, and then what is added to listed relations
+        makes the others harder to find.
+    siblings : array-like of int, shape (n_pairs, 2), or None
+        Tags of the same kind: those are kin; of others, the wholes that share parts with them.
     weight : str
         What a true tag on rank k costs, see `rank_weights`; "top" as in the paper.
     truncate : int
@@ -101,6 +111,8 @@ class ObjectsAndParts(EmbeddingRanker):
         "directed": check_flag,
         "alpha": partial(check_number, least=0),
         "negative_weight": partial(check_number, least=0, most=1),
+        "listed": partial(check_number, least=0),
+        "kin": partial(check_number, least=0),
         "image_learning_rate": partial(check_number, above=0, otherwise="or None for the tags'"),
     }
 
@@ -116,6 +128,9 @@ class ObjectsAndParts(EmbeddingRanker):
     directed: bool = False
     alpha: float = 1.0
     negative_weight: float = 0.1
+    listed: float = 0.0
+    kin: float = 3.0
+    siblings: Any = None
     weight: str = "top"
     truncate: int = 10
     max_trials: int = 100
@@ -197,7 +212,11 @@ class ObjectsAndParts(EmbeddingRanker):
         check_fitted(self)
         tags = np.atleast_1d(np.asarray(wholes))
         as_whole, as_part = self._relation_vectors()
-        return as_whole[self._known_tags(tags, len(tags))] @ as_part.T
+        known = self._known_tags(tags, len(tags))
+        scores = as_whole[known] @ as_part.T
+        if (believed := self._believed()) is not None:
+            scores += believed[known].toarray()
+        return scores
 
     def pair_scores(self, *, words: bool = True, offset: float = 0.0) -> Floats:
         """Return what pairs of tags add to a score whatever the images show, shape (n_tags, n_tags): whole, part.
@@ -214,6 +233,8 @@ class ObjectsAndParts(EmbeddingRanker):
         if words:
             as_whole, as_part = self._relation_vectors()
             np.matmul(as_whole, as_part.T, out=scores)
+            if (believed := self._believed()) is not None:
+                scores += believed.toarray()
             scores *= np.float32(self.alpha)
         scores[self.part_of_[:, 1], self.part_of_[:, 0]] += np.float32(offset)
         return scores
@@ -240,6 +261,16 @@ class ObjectsAndParts(EmbeddingRanker):
         places, rows = self._places(), np.hstack([self.tag_rows_, self.relation_rows_])
         return rows[:, places.whole :][:, : self.dim], rows[:, places.part :][:, : self.dim]
 
+    def _believed(self) -> Any:
+        """Return what f_L adds for relations that are listed or that kin suggest, sparse; None: nothing."""
+        if not self.listed or not len(self.part_of_):
+            return None
+        believed = beliefs_of_kin(self.part_of_, self._known_siblings(self.n_tags_), self.n_tags_, self.kin)
+        return (self.listed * believed).astype(np.float32)
+
+    def _known_siblings(self, n_tags: int) -> Ints:
+        return check_relations([] if self.siblings is None else self.siblings, n_tags)
+
     def _known_tags(self, tags: Any, n: int) -> Ints:
         found = np.asarray(tags)
         if found.shape != (n,) or found.dtype.kind not in "iu":
@@ -252,6 +283,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
         self.part_of_ = check_relations([] if self.part_of is None else self.part_of, n_tags)
+        self._known_siblings(n_tags)  # refuses what are no tags before anything is learned
         image_map, tag_rows = super()._start(X, n_tags, rng)
         deviation = np.float32(1 / np.sqrt(self.dim))  # related tags have no image features to average out the noise
         more = [self._normal_rows(n_tags, deviation, rng) for _ in range(self._places().width // self.dim - 1)]

@@ -1,0 +1,70 @@
+"""What kin suggest: relations that are not listed, but that most tags of the same kind have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_size
+
+MAX_BYTES = 2 << 30
+
+
+def beliefs_of_kin(pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags: int, weight: float) -> Any:
+    """Return how surely each tag is a part of each whole: 1 where it is known, less where only kin suggest it.
+
+    Kin of a whole are its siblings that have known parts or, where it has none, the wholes with which it shares parts,
+    each as far as their lists are alike (their cosine). A part that is not listed is believed in by `weight` times the
+    share of the kin that have it, up to 1.
+
+    Parameters
+    ----------
+    pairs : ndarray of int64, shape (n, 2)
+        Known relations (part, whole), at least one.
+    siblings : ndarray of int64, shape (m, 2)
+        Tags of the same kind, either way around.
+    n_tags : int
+    weight : float
+
+    Returns
+    -------
+    csr_array of float64, shape (n_tags, n_tags)
+        Rows are wholes.
+
+    Raises
+    ------
+    TooLargeError
+        If the pairs of kin could take more than 2 GiB.
+    """
+    known = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
+    suggested = weight * (_nearness(known, siblings) @ known)
+    believed = sp.csr_array(suggested.minimum(1.0).maximum(known))
+    believed.setdiag(0)
+    believed.eliminate_zeros()
+    believed.sort_indices()
+    return believed
+
+
+def _nearness(known: Any, siblings: NDArray[np.int64]) -> Any:
+    """Return how near its kin are to each whole, rows that sum to 1 or, without kin, to 0."""
+    n_parts = np.diff(known.indptr)
+    n_wholes = np.bincount(known.indices).astype(np.int64)
+    check_size(
+        16 * int((n_wholes**2).sum()),
+        MAX_BYTES,
+        f"The kin of {int((n_parts > 0).sum())} wholes, up to {n_wholes.max()} with the same part,",
+        "Leave out the most common parts, or set listed to 0.",
+    )
+    ends = np.concatenate([siblings, siblings[:, ::-1]])
+    ends = np.unique(ends[n_parts[ends[:, 1]] > 0], axis=0)
+    alike = sp.csr_array((np.ones(len(ends)), tuple(ends.T)), shape=known.shape)
+    scaled = sp.diags_array(1 / np.sqrt(np.maximum(n_parts, 1))) @ known
+    sharing = sp.csr_array(scaled @ scaled.T)
+    sharing.setdiag(0)
+    without = np.diff(alike.indptr) == 0
+    near = alike + sp.diags_array(without.astype(np.float64)) @ sharing
+    sums = np.asarray(near.sum(axis=1)).ravel()
+    return sp.diags_array(np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)) @ near
