@@ -7,8 +7,8 @@ other folds, each left out in turn, on validation images.
 
 Sides are the paper's four (by images and words, or by images alone), each with the best of the same settings drawn from
 a box, with small dimensions, too, and weights of negatives at 1, as in the paper; the same with any weight; a table of
-relations beside the embedding, without kin and with them; and "every relation known", images with a table of all
-relations, left-out ones too: no f_L can be expected to do better.
+relations beside the embedding, alone and with what wholes that are alike suggest; and "every relation known", images
+with a table of all relations, left-out ones too: no f_L can be expected to do better.
 
 Fits are kept in the cache; a run that was stopped goes on. Problems that are not named stay in the JSON as they are.
 
@@ -33,8 +33,8 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.wordnet import WordNet
 from visterm.metrics import paired_bootstrap
-from visterm.models.parts.kin import beliefs_of_kin
 from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets
+from visterm.models.parts.suggested import listed_and_suggested
 from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.sources import Source
@@ -74,8 +74,8 @@ FIRST = (
 )  # fmt: skip
 """What the comparison began with, or found; the others are drawn."""
 
-LISTED, KIN = (0.5, 1.0, 2.0, 4.0), (1.0, 2.0, 3.0, 5.0)
-"""What a table of relations adds to a pair's score (α times the setting `listed`), and how much of it kin bring."""
+LISTED, SUGGESTED = (0.5, 1.0, 2.0, 4.0), (1.0, 2.0, 3.0, 5.0)
+"""What a table of relations adds to a pair's score (α times the setting `listed`), and the share of suggested ones."""
 
 LEARNED, LEFT_OUT = "learned", "left out"
 MEASURES = {"p@1": lambda ranks: ranks == 1, "MAP": lambda ranks: 1 / ranks, "mean rank": lambda ranks: ranks}
@@ -120,12 +120,16 @@ class Side:
     words: bool = True
     only: Mapping[str, Any] = field(default_factory=dict)
     listed: Sequence[float] = (0.0,)
-    kin: Sequence[float] = (0.0,)
+    suggested: Sequence[float] = (0.0,)
     siblings: bool = False
 
     def tables(self) -> list[dict[str, Any]]:
         """Return what to try beside each fit."""
-        return [{"listed": one, "kin": kin, "siblings": self.siblings} for one in self.listed for kin in self.kin]
+        return [
+            {"listed": listed, "suggested": suggested, "siblings": self.siblings}
+            for listed in self.listed
+            for suggested in self.suggested
+        ]
 
 
 PAPER = {"negative_weight": 1.0}
@@ -138,10 +142,10 @@ SIDES = {
     "UnShared (IW), any weight of negatives": Side(False),
     "Shared (IW), table": Side(True, listed=LISTED),
     "UnShared (IW), table": Side(False, listed=LISTED),
-    "Shared (IW), kin": Side(True, listed=LISTED, kin=KIN),
-    "UnShared (IW), kin": Side(False, listed=LISTED, kin=KIN),
-    "Shared (IW), kin and siblings": Side(True, listed=LISTED, kin=KIN, siblings=True),
-    "UnShared (IW), kin and siblings": Side(False, listed=LISTED, kin=KIN, siblings=True),
+    "Shared (IW), suggested by shared parts": Side(True, listed=LISTED, suggested=SUGGESTED),
+    "UnShared (IW), suggested by shared parts": Side(False, listed=LISTED, suggested=SUGGESTED),
+    "Shared (IW), suggested by siblings": Side(True, listed=LISTED, suggested=SUGGESTED, siblings=True),
+    "UnShared (IW), suggested by siblings": Side(False, listed=LISTED, suggested=SUGGESTED, siblings=True),
 }
 KNOWING = "every relation known"
 """Beside UnShared (I)."""
@@ -213,11 +217,13 @@ def mean_of(found: Values, name: str, task: str, measure: str) -> float:
     return float(np.mean(list(found[name, task, measure].values()))) if (name, task, measure) in found else np.nan
 
 
-def table(problem: Problem, fold: int, kin: float, siblings: bool) -> Floats:
+def table(problem: Problem, fold: int, suggested: float, siblings: bool) -> Floats:
     """Return how surely tags are related, by those that are learned."""
     alike = problem.siblings if siblings else np.empty((0, 2), np.int64)
     n_tags = len(problem.data.tags)
-    return np.asarray(beliefs_of_kin(problem.sides(fold)[LEARNED], alike, n_tags, kin).toarray(), np.float32)
+    return np.asarray(
+        listed_and_suggested(problem.sides(fold)[LEARNED], alike, n_tags, suggested).toarray(), np.float32
+    )
 
 
 def choose(problem: Problem, fits: Fits, side: Side, n: int) -> dict[str, Any]:
@@ -253,7 +259,9 @@ def validated(
     if key not in fits.validated:
         scores, found = fits.scores(settings, fold, "valid"), -np.inf
         if scores is not None:
-            F = words * scores[1] + np.float32(added["listed"]) * table(problem, fold, added["kin"], added["siblings"])
+            F = words * scores[1] + np.float32(added["listed"]) * table(
+                problem, fold, added["suggested"], added["siblings"]
+            )
             found = labelling_map(scores[0], F, problem.examples("valid", fold))
         fits.validated[key] = found
     return fits.validated[key]
@@ -276,7 +284,7 @@ def judge(problem: Problem, fits: Fits, words: bool, chosen: Sequence[dict[str, 
         if scores is None:
             say(f"    fold {fold} diverged: its relations are missing")
             continue
-        added = np.float32(choice["listed"]) * table(problem, fold, choice["kin"], choice["siblings"])
+        added = np.float32(choice["listed"]) * table(problem, fold, choice["suggested"], choice["siblings"])
         if knowing:
             added = np.zeros_like(added)
             added[problem.pairs[:, 1], problem.pairs[:, 0]] = knowing
@@ -315,7 +323,7 @@ def solve(problem: Problem, fits: Fits, n: int) -> dict[str, Any]:
         first = choose(problem, fits, side, n)
         chosen[label] = [choose_table(problem, fits, side, first, fold) for fold in range(1, FOLDS)]
         found[label] = judge(problem, fits, side.words, chosen[label])
-        say(f"  {label}: {first}; {[(one['listed'], one['kin']) for one in chosen[label]]}")
+        say(f"  {label}: {first}; {[(one['listed'], one['suggested']) for one in chosen[label]]}")
         say(*(f"    {k[0]} {k[1]} {k[2]} {mean_of(found[label], *k):.3f};" for k in found[label]))
     images = chosen["UnShared (I)"][0]
     scores = fits.scores(images["settings"], 0, "valid")

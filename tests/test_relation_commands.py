@@ -139,7 +139,7 @@ def test_fit_says_how_many_relations_there_are_and_who_learns_from_them(place):
     assert "learns nothing" not in learned
 
 
-def test_a_model_that_adds_what_kin_suggest_is_told_the_tags_of_the_same_kind(place, tmp_path):
+def test_a_model_that_adds_suggested_relations_knows_the_tags_of_the_same_kind(place, tmp_path):
     relations = WordRelations(read_part_of(place / "part_of.csv"), read_is_a(place / "isa.csv"))
     settings = {"listed": 2.0, "dim": 4, "epochs": 2}
     images, tags = place / "images", place / "tags.csv"

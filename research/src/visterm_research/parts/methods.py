@@ -58,16 +58,16 @@ DIRECTED = replace(
 WEAK = replace(SHARED_IW, label="Shared (IW), weak negatives (ours)", fixed={**SHARED_IW.fixed, "negative_weight": 0.1})
 """What is not known to be related is pushed apart a tenth as much."""
 
-KIN = replace(
+SUGGESTED = replace(
     UNSHARED_IW,
-    label="UnShared (IW), kin (ours)",
-    fixed={**UNSHARED_IW.fixed, "kin": 3.0},
+    label="UnShared (IW), suggested (ours)",
+    fixed={**UNSHARED_IW.fixed, "suggested": 3.0},
     box={**BOX, "listed": Axis((0.3, 1.0, 3.0, 10.0))},
 )
 """Listed relations, and those that siblings of the whole have, are added to what is learned of them."""
 
 PAPER_METHODS = (SHARED_IW, UNSHARED_IW, SHARED_I, UNSHARED_I, SVM)
-MORE_METHODS = (WEAK, HARMONIC, DIRECTED, KIN)
+MORE_METHODS = (WEAK, HARMONIC, DIRECTED, SUGGESTED)
 
 OFFSETS = {SHARED_I.label: "Shared (IO)", UNSHARED_I.label: "UnShared (IO)"}
 """Methods by images alone, and their names where learned relations have an offset (section 6.5)."""

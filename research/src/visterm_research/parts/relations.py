@@ -20,7 +20,7 @@ from visterm_research.parts.images import pairs_of
 DEPTHS = (0, 1, 2)
 """Steps of is-a over which wholes inherit parts."""
 
-STEPS_TO_KIN = 2
+STEPS_TO_SIBLINGS = 2
 """Steps of is-a over which two tags of the same kind are siblings."""
 
 PASCAL_LISTS, PASCAL_SYNSETS = "pascalPartOntology.csv", "WordNet_Yago_alignment.tsv"
@@ -126,7 +126,7 @@ def _siblings(wordnet: WordNet, senses: TagSenses, vocabulary: Vocabulary, by_de
         (sense.tag, str(kind))
         for sense in senses
         if sense.synset is not None
-        for kind in kinds_above(wordnet, sense.synset.offset, STEPS_TO_KIN)
+        for kind in kinds_above(wordnet, sense.synset.offset, STEPS_TO_SIBLINGS)
     ]
     pairs = pairs_of(sibling_sets(kinds, vocabulary)) if kinds else np.empty((0, 2), np.int64)
     related = np.unique(np.concatenate(list(by_depth.values())))

@@ -18,9 +18,9 @@ from visterm.core.types import Matrix, PairRanking
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
-from visterm.models.parts.kin import beliefs_of_kin
 from visterm.models.parts.quadruplets import Quadruplets, check_relations
 from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
+from visterm.models.parts.suggested import listed_and_suggested
 from visterm.models.ranking.base import Setup, Training
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
 from visterm.models.ranking.image_sides import Ints
@@ -67,12 +67,12 @@ class ObjectsAndParts(EmbeddingRanker):
     listed : float
         What f_L adds for two tags whose relation is in `part_of`: what the vectors learn of it may be too weak. 0:
         nothing, as in the paper. Not in the paper.
-    kin : float
-        How much of `listed` a relation gets that is not in the list, but that all kin of the whole have: up to all of
-        it, and less where fewer have it, see `beliefs_of_kin`. 0: nothing, and then what is added to listed relations
-        makes the others harder to find.
+    suggested : float
+        How much of `listed` a relation gets that is not in the list, but that all tags like the whole have: up to all
+        of it, and less where fewer have it, see `listed_and_suggested`. 0: nothing, and then what is added to listed
+        relations makes the others harder to find.
     siblings : array-like of int, shape (n_pairs, 2), or None
-        Tags of the same kind: those are kin; of others, the wholes that share parts with them.
+        Tags of the same kind, which are alike; other tags are like the wholes with which they share parts.
     weight : str
         What a true tag on rank k costs, see `rank_weights`; "top" as in the paper.
     truncate : int
@@ -112,7 +112,7 @@ class ObjectsAndParts(EmbeddingRanker):
         "alpha": partial(check_number, least=0),
         "negative_weight": partial(check_number, least=0, most=1),
         "listed": partial(check_number, least=0),
-        "kin": partial(check_number, least=0),
+        "suggested": partial(check_number, least=0),
         "image_learning_rate": partial(check_number, above=0, otherwise="or None for the tags'"),
     }
 
@@ -129,7 +129,7 @@ class ObjectsAndParts(EmbeddingRanker):
     alpha: float = 1.0
     negative_weight: float = 0.1
     listed: float = 0.0
-    kin: float = 3.0
+    suggested: float = 3.0
     siblings: Any = None
     weight: str = "top"
     truncate: int = 10
@@ -262,10 +262,10 @@ class ObjectsAndParts(EmbeddingRanker):
         return rows[:, places.whole :][:, : self.dim], rows[:, places.part :][:, : self.dim]
 
     def _believed(self) -> Any:
-        """Return what f_L adds for relations that are listed or that kin suggest, sparse; None: nothing."""
+        """Return what f_L adds for relations that are listed or suggested, sparse; None: nothing."""
         if not self.listed or not len(self.part_of_):
             return None
-        believed = beliefs_of_kin(self.part_of_, self._known_siblings(self.n_tags_), self.n_tags_, self.kin)
+        believed = listed_and_suggested(self.part_of_, self._known_siblings(self.n_tags_), self.n_tags_, self.suggested)
         return (self.listed * believed).astype(np.float32)
 
     def _known_siblings(self, n_tags: int) -> Ints:

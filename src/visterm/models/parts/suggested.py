@@ -1,4 +1,4 @@
-"""What kin suggest: relations that are not listed, but that most tags of the same kind have."""
+"""Relations that are not listed, but that most tags like the whole have."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from visterm.core.checks import check_size
 MAX_BYTES = 2 << 30
 
 
-def beliefs_of_kin(pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags: int, weight: float) -> Any:
-    """Return how surely each tag is a part of each whole: 1 where it is known, less where only kin suggest it.
+def listed_and_suggested(pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags: int, weight: float) -> Any:
+    """Return how surely each tag is a part of each whole: 1 where it is known, less where it is only suggested.
 
-    Kin of a whole are its siblings that have known parts or, where it has none, the wholes with which it shares parts,
-    each as far as their lists are alike (their cosine). A part that is not listed is believed in by `weight` times the
-    share of the kin that have it, up to 1.
+    Like a whole are its siblings that have known parts or, where it has none, the wholes with which it shares parts,
+    each as far as their lists are alike (their cosine). A part that is not listed gets `weight` times the share of
+    those that have it, up to 1.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def beliefs_of_kin(pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags
     Raises
     ------
     TooLargeError
-        If the pairs of kin could take more than 2 GiB.
+        If the pairs of like wholes could take more than 2 GiB.
     """
     known = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
     suggested = weight * (_nearness(known, siblings) @ known)
@@ -49,13 +49,13 @@ def beliefs_of_kin(pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags
 
 
 def _nearness(known: Any, siblings: NDArray[np.int64]) -> Any:
-    """Return how near its kin are to each whole, rows that sum to 1 or, without kin, to 0."""
+    """Return how near others are to each whole, rows that sum to 1, or to 0 if none is like it."""
     n_parts = np.diff(known.indptr)
     n_wholes = np.bincount(known.indices).astype(np.int64)
     check_size(
         16 * int((n_wholes**2).sum()),
         MAX_BYTES,
-        f"The kin of {int((n_parts > 0).sum())} wholes, up to {n_wholes.max()} with the same part,",
+        f"The likeness of {int((n_parts > 0).sum())} wholes, up to {n_wholes.max()} with the same part,",
         "Leave out the most common parts, or set listed to 0.",
     )
     ends = np.concatenate([siblings, siblings[:, ::-1]])
