@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from planted import plant_corpus
 from reference.calibration import confidence, expected_f1
 from visterm.cli.command_line import app
-from visterm.cli.output import likeliest_first, percent, table
+from visterm.cli.output import likeliest_first, percent
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.types import Hit, Tag
@@ -396,8 +396,3 @@ def test_no_image_that_may_be_among_the_best_is_passed_over(together, certain):
             assert np.isin(best, kept).all()
     few = calibration.contenders(scores, tags, signs, 50, None)
     assert len(few) < len(scores) / 2
-
-
-def test_chances_line_up_to_the_right_whether_they_are_rounded_or_not(capsys):
-    table([["41%", "dog"], ["<1%", "cat"], [">99%", "fox"]], ["chance", "tag"])
-    assert capsys.readouterr().out.splitlines()[1:] == ["   41%  dog", "   <1%  cat", "  >99%  fox"]

@@ -20,8 +20,9 @@ from visterm.library.search_shares import search_shares
 from visterm.library.union import CatalogueUnion
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
-from visterm.store.filters import Filter
-from visterm.store.searched import SAID, SAID_OR_IN_FILES
+from visterm.store.filters import Filter, conditions_of
+from visterm.store.held import Stands
+from visterm.store.searched import SAID, said_by
 from visterm.tagging.tag_lookup import Completions
 
 N = 12
@@ -201,10 +202,31 @@ def test_tags_of_an_older_catalogue_get_their_keys(catalogue):
     assert found(Catalogue.load(folder, n_jobs=1), "ärmel") == [0]
 
 
-@pytest.mark.parametrize("statement", [SAID, SAID_OR_IN_FILES], ids=["people", "people and files"])
-def test_a_search_reads_what_people_said_through_indexes_only(statement, tmp_path):
+TREE = Stands("[[1, 2]]")  # of a tag under a rejected one
+
+
+def plan_of(statement, values, tmp_path):
     database = Database(tmp_path / "tables.sqlite", new=True)
-    plan = [row[3] for row in database.rows(f"EXPLAIN QUERY PLAN {statement}", ('["red"]',))]
-    tables = {"g", "v", "r", "given", "verdicts", "tags"}
+    return [row[3] for row in database.rows(f"EXPLAIN QUERY PLAN {statement}", values)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [SAID, said_by("given_by_tag", Stands().not_under), said_by("given_by_tag", TREE.not_under)],
+    ids=["people", "people and files", "by a tree"],
+)
+def test_a_search_reads_what_people_said_through_indexes_only(statement, tmp_path):
+    plan = plan_of(statement, ('["red"]', *TREE.values)[: 1 + ("json_each(?)" in statement)], tmp_path)
+    tables = {"g", "v", "r", "o", "given", "verdicts", "tags"}
+    assert any(step.split()[1] in tables for step in plan), plan
+    assert not [step for step in plan if step.startswith("SCAN") and step.split()[1] in tables], plan
+
+
+@pytest.mark.parametrize("stands", [Stands(), TREE], ids=["flat", "by a tree"])
+@pytest.mark.parametrize("what", ["tags", "without", "predicted"])
+def test_a_filter_reads_tags_through_indexes_only(what, stands, tmp_path):
+    conditions, values = conditions_of(Filter(**{what: ("red",)}), stands)
+    plan = plan_of(f"SELECT id FROM images WHERE {' AND '.join(conditions)}", values, tmp_path)
+    tables = {"g", "v", "r", "o", "p", "given", "verdicts", "tags", "predictions"}
     assert any(step.split()[1] in tables for step in plan), plan
     assert not [step for step in plan if step.startswith("SCAN") and step.split()[1] in tables], plan

@@ -112,3 +112,8 @@ def test_a_table_has_the_same_columns_where_letters_are_replaced_that_cannot_be_
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
     table([["猫\n", "1"], ["dog", "2"]], ["tag", "images"])
     assert written.getvalue().splitlines() == [b"tag  images", b"??        1", b"dog       2"]
+
+
+def test_chances_line_up_to_the_right_whether_they_are_rounded_or_not(capsys):
+    table([["41%", "dog"], ["<1%", "cat"], [">99%", "fox"]], ["chance", "tag"])
+    assert capsys.readouterr().out.splitlines()[1:] == ["   41%  dog", "   <1%  cat", "  >99%  fox"]

@@ -16,10 +16,10 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TagTree
 from visterm.library.catalogue import Catalogue
-from visterm.library.mistakes import FILE
+from visterm.library.mistakes import FILE, kept_mistakes
 from visterm.metrics import average_precisions
 from visterm.models.confidence.mistakes import find_mistakes
-from visterm.tagging.mistakes import cross_chances, mistakes_among
+from visterm.tagging.mistakes import Mistake, cross_chances, deepest, mistakes_among
 
 N_FLIPPED = 30
 
@@ -118,6 +118,27 @@ def test_what_follows_from_a_tag_in_the_tree_neither_hides_that_it_is_wrong_nor_
     assert not {(one.image, one.tag) for one in found if one.kind == "missing"} & has
 
 
+def test_of_missing_tags_above_each_other_the_deepest_likely_one_is_listed_with_what_follows():
+    tree = TagTree([("rose", "flower"), ("tulip", "flower"), ("flower", "plants")])
+
+    def mistake(tag, chance, image="1", kind="missing"):
+        return Mistake(image, tag, kind, chance, 0.0, 1.0)
+
+    found = [
+        mistake("plants", 0.9), mistake("flower", 0.8), mistake("rose", 0.6), mistake("tulip", 0.7),
+        mistake("plants", 0.9, "2"), mistake("Flower", 0.4, "2"), mistake("rose", 0.1, "2"),
+        mistake("plants", 0.3, "3"), mistake("flower", 0.3, "3"),
+        mistake("plants", 0.9, "4", "wrong"), mistake("rose", 0.9, "4", "wrong"),
+    ]  # fmt: skip
+    assert [(one.image, one.tag, one.follows) for one in deepest(found, tree)] == [
+        ("1", "rose", ("flower", "plants")), ("1", "tulip", ("flower", "plants")),
+        ("2", "plants", ()), ("2", "Flower", ()), ("2", "rose", ()),
+        ("3", "flower", ("plants",)), ("4", "plants", ()), ("4", "rose", ()),
+    ]  # fmt: skip
+    assert deepest(found, tree)[0].as_dict()["follows"] == ["flower", "plants"]
+    assert "follows" not in deepest(found, tree)[-1].as_dict()
+
+
 @pytest.fixture(scope="module")
 def catalogue(tmp_path_factory):
     """120 pictures of stripes and of dots; one of each is tagged as the other, two lack their tag; looked through."""
@@ -169,6 +190,27 @@ def test_mistakes_of_a_tag_are_found_by_its_aliases(catalogue, monkeypatch):
     found = catalogue.mistakes(tag="Spots")
     assert found
     assert {mistake.tag for mistake in found} == {"dots"}
+
+
+def test_a_catalogue_lists_the_tag_above_again_once_the_one_under_it_is_rejected(catalogue):
+    folder = catalogue.stored.folder
+    kept = (folder / FILE).read_bytes()
+    image = id_of(catalogue, "003.jpg")
+    entries = [[image, tag, "missing", chance, 0.1, 1.0] for tag, chance in (("flower", 0.9), ("rose", 0.7))]
+    (folder / FILE).write_text(json.dumps({"images": 120, "mistakes": entries}))
+    tree = TagTree([("rose", "flower")])
+
+    def listed():
+        return [(one.tag, one.follows) for one in kept_mistakes(catalogue.stored, tree=tree)]
+
+    try:
+        assert listed() == [("rose", ("flower",))]
+        assert [one.tag for one in kept_mistakes(catalogue.stored, tag="flower", tree=tree)] == ["flower"]
+        catalogue.judge(image, "rose", -1)
+        assert listed() == [("flower", ())]
+    finally:
+        catalogue.judge(image, "rose", 0)
+        (folder / FILE).write_bytes(kept)
 
 
 def test_mistakes_that_cannot_be_looked_for_raise(catalogue):

@@ -94,10 +94,18 @@ def mistakes(
         for mistake in found:
             emit(mistake.as_dict())
     elif csv is None and sheet is None and found:
-        cells = [[percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, m.tag, m.image] for m in found]
+        cells = [
+            [percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, _with_what_follows(m), m.image]
+            for m in found
+        ]
         table(cells, ["chance", "95 % interval", "the tag is", "tag", "photo"])
     elif not found:
         say("No mistakes were found.")
+
+
+def _with_what_follows(mistake: Mistake) -> str:
+    """Return the tag, and the tags above it that are missing with it."""
+    return f"{mistake.tag} (so {', '.join(mistake.follows)}, too)" if mistake.follows else mistake.tag
 
 
 def _catalogue_photos(catalogue: Catalogue, found: Sequence[Mistake]) -> list[tuple[str, ImageLike, list[str]]]:
@@ -126,6 +134,7 @@ def _write_sheet(
     for m in found:
         picture, tags = named[m.image]
         note = f"Probably {m.kind}: {percent(m.chance)} ({percent(m.low)} to {percent(m.high)})"
+        note += f"; so {', '.join(m.follows)}, too" if m.follows else ""
         cards.append(
             (Shown(picture, name=m.image), note, [Tag(m.tag, m.chance)], {0} if m.kind == "missing" else (), tags)
         )

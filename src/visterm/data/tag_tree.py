@@ -55,6 +55,7 @@ class TagTree:
         self, pairs: Iterable[tuple[str, str]] = (), aliases: Mapping[str, str] | None = None, *, grows: bool = False
     ) -> None:
         self._grows = grows
+        self._last: tuple[tuple[str, ...], TagTree] | None = None  # What `with_paths` returned, and of which tags
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         self._meant = meant
         named = [tuple(meant.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
@@ -165,6 +166,12 @@ class TagTree:
 
     def with_paths(self, tags: Iterable[str]) -> TagTree:
         """Return the tree with new tags that are paths in it, under what these say; itself if there is none."""
+        tags, last = tuple(tags), self._last
+        if last is None or last[0] != tags:  # a catalogue asks of the same ones again and again
+            last = self._last = tags, self._with_paths(tags)
+        return last[1]
+
+    def _with_paths(self, tags: Sequence[str]) -> TagTree:
         if not (grown := self.grown(tags)):
             return self
         found = TagTree([*self.pairs, *((tag, self.parents(tag)[0]) for tag in grown)], self._meant, grows=True)

@@ -21,7 +21,8 @@ class ImageView:
     """One image of a catalogue with all that is known of its tags."""
 
     record: ImageRecord
-    given: list[GivenTag]  # From tag files and from people, by name; those that were rejected later are left out
+    given: list[GivenTag]
+    """From tag files and from people, by name, without those that were rejected later, and those of files under one."""
     predicted: list[Prediction]  # The current run's best tags, best first, without those that a person rejected here
     verdicts: dict[str, int]  # The latest of each tag that a person accepted (1) or rejected (-1)
     written: list[WrittenTag]  # Tags that were written into files (`visterm export`)
@@ -74,7 +75,7 @@ def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
         verdicts = stored.tags.verdicts(image_id)
         return ImageView(
             record,
-            [tag for tag in stored.tags.given(image_id) if verdicts.get(tag.tag) != -1],
+            stored.tags.standing(image_id),
             stored.tags.predictions(image_id, run.id) if run else [],
             verdicts,
             [

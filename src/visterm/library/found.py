@@ -65,25 +65,27 @@ class Listing:
 
     Attributes
     ----------
-    tagger : Tagger
-        The run that made the rows.
     searched : Searched
     """
 
-    tagger: Tagger
     searched: Searched
-    _grown: tuple[TagTree | None, tuple[str, ...], TagTree | None] = None, (), None
+    _tagger: Tagger
+
+    @property
+    def tagger(self) -> Tagger:
+        """The run that made the rows."""
+        return self._tagger
+
+    @tagger.setter
+    def tagger(self, tagger: Tagger) -> None:
+        self._tagger = tagger
+        self.searched.know_tree(None if tagger.tree is None else tagger.tree.words, tagger.vocabulary)
 
     @property
     def tree(self) -> TagTree | None:
         """The tree of the run's tags, with new tags of photos that are paths in it; None where they have no tree."""
-        words = None if self.tagger.tree is None else self.tagger.tree.words
-        if words is None:
-            return None
-        paths = self.searched.paths()
-        if self._grown[0] is not words or self._grown[1] != paths:
-            self._grown = words, paths, words.with_paths(paths)
-        return self._grown[2]
+        tree = self.tagger.tree
+        return None if tree is None else tree.words.with_paths(self.searched.paths())
 
     def browse(
         self, among: Filter | None = None, k: int = 10, *, after: int = -1, start: int = 0, sort: str | None = None
@@ -183,7 +185,7 @@ class Listing:
         return replace(
             among,
             spellings={tag: self._meant_by(tag) for tag in tags},
-            over={} if self.tree is None else {tag: self._over(tag) for tag in tags},
+            named={} if self.tree is None else {tag: self._named(tag) for tag in among.predicted},
             folder_path=None if among.folder is None else real_path(among.folder),
         )
 
@@ -194,11 +196,9 @@ class Listing:
         others = [] if tree is None else [*tree.paths_of(known), *tree.below(known)]
         return [spelling for each in (known, *others) for spelling in vocabulary.spellings(each)]
 
-    def _over(self, tag: str) -> list[str]:
-        """Return the spellings of a tag and of those above it in the tree."""
-        vocabulary, tree = self.tagger.vocabulary, self.tree
-        known = as_known(vocabulary, tag)
-        return [word for each in (known, *(tree.above(known) if tree else ())) for word in vocabulary.spellings(each)]
+    def _named(self, tag: str) -> list[str]:
+        vocabulary = self.tagger.vocabulary
+        return vocabulary.spellings(as_known(vocabulary, tag))
 
 
 def chosen_of(found: Ranking, places: NDArray[Any]) -> Ranking:

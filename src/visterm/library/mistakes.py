@@ -15,7 +15,7 @@ from visterm.core.writing import write_whole
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.job import CatalogueJob
 from visterm.library.training import all_said
-from visterm.tagging.mistakes import KINDS, Mistake, check_kind, mistakes_among, vocabulary_of
+from visterm.tagging.mistakes import KINDS, Mistake, check_kind, deepest, mistakes_among, vocabulary_of
 
 if TYPE_CHECKING:
     from visterm.data.tag_tree import TagTree
@@ -86,7 +86,7 @@ def kept_mistakes(
     key = None if tag is None else tag_key(tag)
     found: list[Mistake] = []
     for image_id, name, of_kind, chance, low, high in kept:
-        if len(found) == limit:
+        if len(found) == limit and tree is None:
             break
         has = name in held.get(image_id, ())
         if (
@@ -98,7 +98,7 @@ def kept_mistakes(
             and key in (None, tag_key(name))
         ):
             found.append(Mistake(records[image_id].name, name, of_kind, chance, low, high, image_id))
-    return found
+    return found if tree is None else deepest(found, tree)[:limit]
 
 
 def _read(file: Path) -> list[list[Any]]:

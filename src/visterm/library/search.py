@@ -222,8 +222,10 @@ class Searchable(Listing):
         others = self.tagger.dictionary.not_tags(words)
         held = self.searched.held(others) if others else {}
         if others and (tree := self.tree):
-            for key in others:
-                held = {named: path for path in tree.paths_of(key) for named in (key, tag_key(path))} | held
+            paths = {key: tree.paths_of(key) for key in others}
+            there = self.searched.held([tag_key(path) for found in paths.values() for path in found])
+            for key, found in paths.items():
+                held = {name: path for path in found if tag_key(path) in there for name in (key, tag_key(path))} | held
         return typed_query(self.tagger, words, held)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:

@@ -68,13 +68,14 @@ class CatalogueUnion(Searchable):
             self._shards: Shards = self._opened.enter_context(opening)
             first = StoredCatalogue.open(self.paths[0])
             self._opened.callback(first.close)
-            self.tagger = open_run(Tagger, first.run_folder, n_jobs)
-            self._fingerprint = self.tagger.fingerprint
+            tagger = open_run(Tagger, first.run_folder, n_jobs)
+            self._fingerprint = tagger.fingerprint
             self.refresh()
+            self.searched = SearchedUnion(self._shards, self.paths)
+            self.tagger = tagger
         except BaseException:
             self.close()
             raise
-        self.searched = SearchedUnion(self._shards, self.paths)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, executor: Executor = LOCAL, n_jobs: int | None = None) -> Self:

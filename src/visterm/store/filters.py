@@ -17,8 +17,8 @@ from visterm.core.errors import UserError
 from visterm.core.remote import in_full
 from visterm.core.vocabulary import tag_key
 from visterm.store.database import Database, as_text
+from visterm.store.held import WITHOUT_TREE, Stands
 from visterm.store.images import file_type_of
-from visterm.store.tags import NOT_REJECTED
 
 PREDICTED_FROM = 0.5
 """A tag counts as predicted, and is exported, from this confidence on: more likely right than wrong."""
@@ -28,15 +28,6 @@ _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", r
 
 TAGGED = "tag_id IN (SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?)))"
 """That a tag is one that is meant, by the keys of its spellings."""
-
-HAS = (
-    f"id IN (SELECT image_id FROM given AS g WHERE {TAGGED} AND {NOT_REJECTED} "
-    f"UNION ALL SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = 1)"
-)
-"""That an image has a tag; binds its keys twice."""
-
-BY_HAND = HAS.replace("AS g WHERE", "AS g WHERE source = 'person' AND")
-"""That a person gave or accepted a tag."""
 
 REJECTED = f"id IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -1)"
 
@@ -65,9 +56,8 @@ class Filter:
     unreviewed: bool = False  # Not reviewed by a person yet
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
     """Of tags above that have aliases or tags under them: all words that mean them. Case never counts."""
-    over: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
-    """Of tags in a tree: the words that mean them or what lies over them. An image of which a person rejected one of
-    these has the tag only if a person gave or accepted it, or a tag under it."""
+    named: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    """Of tags that have others under them: the words that mean them alone."""
 
     def __post_init__(self) -> None:
         """Check what can be wrong."""
@@ -110,8 +100,15 @@ def image_ids(database: Database, conditions: Sequence[str], values: Sequence[An
     return np.fromiter((row[0] for row in found), np.int64, len(found))
 
 
-def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
-    """Return a filter as SQL conditions on ``images``, and the values to bind, in their order."""
+def conditions_of(among: Filter, stands: Stands = WITHOUT_TREE) -> tuple[list[str], list[Any]]:
+    """Return a filter as SQL conditions on ``images``, and the values to bind, in their order.
+
+    `stands` says which given tags count, see `HeldTags.stands`.
+    """
+    has = (
+        f"id IN (SELECT image_id FROM given AS g WHERE {TAGGED} AND {stands.condition} "
+        f"UNION ALL SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = 1)"
+    )
     conditions: list[str] = []
     values: list[Any] = []
 
@@ -124,11 +121,7 @@ def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
 
     for tags, holds in ((among.tags, ""), (among.without, "NOT ")):
         for tag in tags:
-            if tag in among.over:
-                over = keys(tag, among.over)
-                add(f"{holds}({HAS} AND (NOT {REJECTED} OR {BY_HAND}))", *[keys(tag)] * 2, over, *[keys(tag)] * 2)
-            else:
-                add(f"{holds}{HAS}", *[keys(tag)] * 2)
+            add(f"{holds}{has}", keys(tag), *stands.values, keys(tag))
     for tag in among.predicted:
         least, sure = among.min_confidence, "confidence >= ?"
         if least is None:
@@ -136,10 +129,10 @@ def conditions_of(among: Filter) -> tuple[list[str], list[Any]]:
         add(
             "id IN (SELECT image_id FROM predictions AS p WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
             f"AND {TAGGED} AND {sure} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
-            "v.tag_id = p.tag_id AND verdict = -1))",
-            keys(tag), least,
+            f"v.tag_id = p.tag_id AND verdict = -1) AND {stands.none_above('p')})",
+            keys(tag), least, *stands.values,
         )  # fmt: skip
-        add(f"NOT {REJECTED}", keys(tag, among.over if tag in among.over else among.spellings))
+        add(f"NOT {REJECTED}", keys(tag, among.named if tag in among.named else among.spellings))
     if among.folder is not None:
         folder = among.folder_path or os.fspath(in_full(among.folder))
         inside, text = folder.rstrip("/") + "/", "CAST(? AS TEXT)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,21 @@ from visterm.core.errors import CorruptFileError
 from visterm.core.executor import Shards
 from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
+from visterm.core.vocabulary import Vocabulary
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
 from visterm.store.filters import Filter, conditions_of, image_ids
 from visterm.store.frames import Frames
+from visterm.store.held import NOT_REJECTED
 from visterm.store.images import AMONG, Images, as_list
 from visterm.store.rows import stack_rows
 from visterm.store.sorting import COLUMNS, in_order
 from visterm.store.stored_rows import VERSION, StoredRows
-from visterm.store.tags import HELD, NOT_REJECTED, Tags
+from visterm.store.tags import Tags
+
+if TYPE_CHECKING:
+    from visterm.data.tag_tree import TagTree
 
 Ids: TypeAlias = NDArray[np.int64]
 SearchedRows: TypeAlias = "CurrentRows | ShardedRows"  # Rows that are searched, under the ids of their images
@@ -40,11 +45,11 @@ MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
 """The tags that are meant, by the keys of all their spellings."""
 
 
-def said_by(given: str) -> str:
-    """Return the statement for what people said of a tag, with a condition on how a tag `g` was given."""
+def said_by(index: str, counts: str) -> str:
+    """Return the statement for what people said of a tag, with the condition on given tags `g` that count."""
     return (
-        f"SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g {given} "
-        f"tag_id IN {MEANT} AND (image_id, tag_id) NOT IN "
+        f"SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g INDEXED BY {index} "
+        f"WHERE tag_id IN {MEANT} AND {counts} AND (image_id, tag_id) NOT IN "
         f"(SELECT image_id, tag_id FROM verdicts WHERE tag_id IN {MEANT} AND verdict = -1) UNION ALL "
         f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 AND "
         f"NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
@@ -52,9 +57,8 @@ def said_by(given: str) -> str:
     )
 
 
-SAID = said_by("INDEXED BY given_by_hand WHERE source = 'person' AND")
+SAID = said_by("given_by_hand", "source = 'person'")
 """What people said of a tag: 2 gave it, 1 accepted it, -1 rejected it, unless the image has it in another spelling."""
-SAID_OR_IN_FILES = said_by("INDEXED BY given_by_tag WHERE")  # Tags of files count as given
 
 
 class Said(NamedTuple):
@@ -147,7 +151,7 @@ class SearchedCatalogue:
 
     def find(self, among: Filter, sort: str | None = None) -> Ids:
         """Return the ids of the images that pass a filter, ascending, or sorted by one of `COLUMNS`."""
-        conditions, values = conditions_of(among)
+        conditions, values = conditions_of(among, self.tags.stands())
         if sort is not None:
             return self.database.keep(("find", sort, *conditions, *values), lambda: self.sorted(self.find(among), sort))
         key = ("find", *conditions, *values)
@@ -167,13 +171,15 @@ class SearchedCatalogue:
 
         With `of_files`, what tag files say counts as given.
         """
-        statement = SAID_OR_IN_FILES if of_files else SAID
-        return [self.database.keep(("said", of_files, *keys), partial(self._said, statement, keys)) for keys in words]
+        stands = self.tags.stands() if of_files else None
+        statement, values = (SAID, ()) if stands is None else (said_by("given_by_tag", stands.not_under), stands.values)
+        keep = self.database.keep
+        return [keep(("said", of_files, *keys), partial(self._said, statement, keys, values)) for keys in words]
 
-    def _said(self, statement: str, keys: Sequence[str]) -> Said:
+    def _said(self, statement: str, keys: Sequence[str], values: Sequence[str]) -> Said:
         """Return what people said of a tag, without a scan of other tags."""
         images = dict.fromkeys((2, 1, -1), np.empty(0, np.int64))
-        for kind, ids in self.database.rows(statement, (json.dumps(keys),)):
+        for kind, ids in self.database.rows(statement, (json.dumps(keys), *values)):
             # as one text of each kind: numbers that come one by one take ten times as long
             images[kind] = np.unique(np.fromstring(ids, np.int64, sep=","))
         given, accepted, rejected = images.values()
@@ -196,13 +202,17 @@ class SearchedCatalogue:
     def held(self, keys: Sequence[str] | None = None) -> dict[str, str]:
         """Return the tags that images have here, by key (`tag_key`): all, or those of some keys."""
         which = "" if keys is None else "key IN (SELECT value FROM json_each(?)) AND "
-        statement = f"SELECT key, name FROM tags WHERE {which}{HELD} ORDER BY id DESC"
-        return dict(self.database.rows(statement, () if keys is None else (json.dumps(keys),)))
+        stands = self.tags.stands()
+        statement = f"SELECT key, name FROM tags WHERE {which}{stands.somewhere} ORDER BY id DESC"
+        return dict(self.database.rows(statement, (*(() if keys is None else (json.dumps(keys),)), *stands.values)))
+
+    def know_tree(self, words: TagTree | None, vocabulary: Vocabulary) -> None:
+        """Take the tree of the run that is used from now on, see `HeldTags.know_tree`."""
+        self.tags.know_tree(words, vocabulary)
 
     def paths(self) -> tuple[str, ...]:
         """Return the tags with a ``/`` that images have here."""
-        statement = f"SELECT name FROM tags WHERE instr(name, '/') AND {HELD} ORDER BY id"
-        return self.database.keep("paths", lambda: tuple(row[0] for row in self.database.rows(statement)))
+        return self.tags.paths()
 
     def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:
         """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
@@ -359,6 +369,10 @@ class SearchedUnion:
         """Return those of some tags that images have: as the first catalogue spells them."""
         found: list[dict[str, str]] = self._rows.of_all("held", keys=keys)
         return {key: name for names in reversed(found) for key, name in names.items()}
+
+    def know_tree(self, words: TagTree | None, vocabulary: Vocabulary) -> None:
+        """Take the tree of the run of all catalogues."""
+        self._rows.of_all("know_tree", words=words, vocabulary=vocabulary)
 
     def paths(self) -> tuple[str, ...]:
         """Return the tags with a ``/`` that images have."""

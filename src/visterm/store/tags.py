@@ -7,23 +7,12 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import tag_key
-from visterm.store.database import Table, as_text, now
+from visterm.store.database import as_text, now
+from visterm.store.held import HeldTags
 from visterm.store.images import as_list
 
 SOURCES = ("file", "person")
 VERDICTS = (-1, 0, 1)
-
-NOT_REJECTED = (
-    "NOT EXISTS (SELECT 1 FROM verdicts AS r WHERE r.image_id = g.image_id AND r.tag_id = g.tag_id AND verdict = -1)"
-)
-"""Of a given tag `g`: that nobody rejected it."""
-
-HELD = (
-    "(EXISTS (SELECT 1 FROM given AS g JOIN images ON images.id = image_id AND state = 'here' "
-    f"WHERE tag_id = tags.id AND {NOT_REJECTED}) OR EXISTS (SELECT 1 FROM verdicts JOIN images "
-    "ON images.id = image_id AND state = 'here' WHERE tag_id = tags.id AND verdict = 1))"
-)
-"""Of a tag: that an image which is here has it."""
 
 
 class GivenTag(NamedTuple):
@@ -61,8 +50,11 @@ class WrittenTag(NamedTuple):
     at: str
 
 
-class Tags(Table):
-    """The tables of tags. An image *has* a tag that was given or accepted, and that was not rejected last."""
+class Tags(HeldTags):
+    """The tables of tags. An image *has* a tag that was given or accepted, and that was not rejected last.
+
+    Nor has it a tag of a tag file if one above it in the tree was rejected.
+    """
 
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
         """Return the ids of tags by name; those that are not there are left out, or made."""
@@ -116,19 +108,30 @@ class Tags(Table):
             self.give(image_id, tags, "file")
 
     def given(self, image_id: int) -> list[GivenTag]:
-        """List the given tags of an image, by name."""
+        """List the given tags of an image, by name, also those that were rejected."""
+        return self._given(image_id, "1")
+
+    def standing(self, image_id: int) -> list[GivenTag]:
+        """List the given tags that an image has, by name."""
+        stands = self.stands()
+        return self._given(image_id, stands.condition, stands.values)
+
+    def _given(self, image_id: int, condition: str, values: tuple[str, ...] = ()) -> list[GivenTag]:
         found = self._database.rows(
-            "SELECT tags.name, source FROM given JOIN tags ON tags.id = tag_id WHERE image_id = ? ORDER BY tags.name",
-            (image_id,),
+            "SELECT tags.name, source FROM given AS g JOIN tags ON tags.id = tag_id "
+            f"WHERE image_id = ? AND {condition} ORDER BY tags.name",
+            (image_id, *values),
         )
         return [GivenTag(*row) for row in found]
 
     def held(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
         """Return the tags that images have, by id of the image (None: all that are here); none for those without."""
+        stands = self.stands()
         return self._by_image(
-            "SELECT image_id, tag_id FROM given UNION SELECT image_id, tag_id FROM verdicts WHERE verdict = 1 "
-            "EXCEPT SELECT image_id, tag_id FROM verdicts WHERE verdict = -1",
+            f"SELECT image_id, tag_id FROM given AS g WHERE {stands.condition} "
+            "UNION SELECT image_id, tag_id FROM verdicts WHERE verdict = 1",
             image_ids,
+            *stands.values,
         )
 
     def rejected(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
@@ -221,8 +224,12 @@ class Tags(Table):
         "images" is how many have it; "given", of how many it was given and not rejected; "accepted", "rejected".
         """
         here = "JOIN images ON images.id = image_id AND state = 'here'"
-        also_given = "EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id)"
-        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {here} WHERE {NOT_REJECTED} GROUP BY tag_id"
+        stands = self.stands()
+        also_given = (
+            "EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id "
+            f"AND {stands.condition})"
+        )
+        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {here} WHERE {stands.condition} GROUP BY tag_id"
         judged = (
             "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
             f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {here} GROUP BY tag_id"
@@ -230,7 +237,8 @@ class Tags(Table):
         found = self._database.rows(
             "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) FROM tags "
             f"LEFT JOIN ({given_to}) AS a ON a.tag_id = tags.id LEFT JOIN ({judged}) AS b ON b.tag_id = tags.id "
-            "ORDER BY name"
+            "ORDER BY name",
+            stands.values * 2,
         )
         return [
             {"tag": tag, "images": given + more, "given": given, "accepted": accepted, "rejected": rejected}
@@ -265,11 +273,10 @@ class Tags(Table):
         )
         return [WrittenTag(*row) for row in found]
 
-    def _by_image(self, pairs: str, image_ids: Iterable[int] | None) -> dict[int, list[str]]:
+    def _by_image(self, pairs: str, image_ids: Iterable[int] | None, *values: str) -> dict[int, list[str]]:
         which = "(SELECT id FROM images WHERE state = 'here')"
-        values: tuple[str, ...] = ()
         if image_ids is not None:
-            which, values = "(SELECT value FROM json_each(?))", (as_list(image_ids),)
+            which, values = "(SELECT value FROM json_each(?))", (*values, as_list(image_ids))
         lists: dict[int, list[str]] = {}
         for image_id, name in self._database.rows(
             f"SELECT image_id, tags.name FROM ({pairs}) JOIN tags ON tags.id = tag_id WHERE image_id IN {which} "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.tables import MODELS
 from visterm.core.types import CHUNK, Matrix
-from visterm.core.vocabulary import Vocabulary
+from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.tag_tree import TagTree, TreeColumns
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 KINDS = ("wrong", "missing")
 N_FOLDS = 5
+LIKELY = 0.5  # From this chance on, a missing tag stands for those above it
+DEPTH = 4  # Tags of a tree above each other that may be missing together, of which one is listed
 FEWEST = 50  # Images with tags below which nothing is said of mistakes
 IN_MEMORY = 2**27  # Chances that are held in memory; more are kept in a temporary file
 
@@ -51,11 +54,13 @@ class Mistake:
     low: float
     high: float
     image_id: int | None = None  # In a catalogue
+    follows: tuple[str, ...] = ()  # Of a missing one: the tags above it that are missing there with it
 
     def as_dict(self) -> dict[str, Any]:
         """Return the mistake as it stands in JSON."""
-        found = asdict(self)
-        return {key: found[key] for key in found if key != "image_id" or self.image_id is not None}
+        found = {key: value for key, value in asdict(self).items() if key not in ("image_id", "follows")}
+        found |= {} if self.image_id is None else {"image_id": self.image_id}
+        return found | ({"follows": list(self.follows)} if self.follows else {})
 
 
 def mistakes_among(
@@ -171,9 +176,32 @@ def mistakes_of(
     if len(names) != Y.shape[0]:
         raise DataError("Several photos have one name, so that mistakes cannot be named. Index the photos first.")
     found = mistakes_among(
-        tagger.model, vocabulary, names, X, Y, kind=kind, tag=tag, tree=tree, limit=limit, progress=progress
-    )
-    return found[:limit]
+        tagger.model, vocabulary, names, X, Y, kind=kind, tag=tag, tree=tree, progress=progress,
+        limit=limit if tree is None else DEPTH * limit,
+    )  # fmt: skip
+    return (found if tree is None else deepest(found, tree))[:limit]
+
+
+def deepest(found: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
+    """Leave out missing tags that follow from one under them that is missing there, and name them beside it.
+
+    That is one that is more likely missing than not, or no less likely than they are: of a rose, whoever adds *rose*
+    adds *flower*. An unlikely *rose* says nothing of a likely *flower*, and both are listed.
+    """
+    missing: defaultdict[str | int, dict[str, Mistake]] = defaultdict(dict)
+    for one in found:
+        if one.kind == "missing":
+            missing[one.image if one.image_id is None else one.image_id][tag_key(one.tag)] = one
+    kept = []
+    for one in found:
+        there = missing[one.image if one.image_id is None else one.image_id] if one.kind == "missing" else {}
+        under = [there[key] for key in map(tag_key, tree.below(one.tag)) if key in there] if there else []
+        if any(each.chance >= min(LIKELY, one.chance) for each in under):
+            continue
+        above = [there[key] for key in map(tag_key, tree.above(one.tag)) if key in there] if there else []
+        follows = tuple(each.tag for each in above if one.chance >= min(LIKELY, each.chance))
+        kept.append(replace(one, follows=follows) if follows else one)
+    return kept
 
 
 def check_kind(kind: str | None) -> None:

@@ -58,6 +58,7 @@ class MistakeAnswer(BaseModel):
     chance: float = Field(description="Probability that it is a mistake (0-1).")
     low: float = Field(description="The chance in a 95 % interval, from; wide for tags of few photos.")
     high: float = Field(description="The chance in a 95 % interval, to.")
+    follows: list[Tag] = Field([], description="Tags above a missing one in the tree that are missing with it.")
 
 
 class MistakesAnswer(BaseModel):

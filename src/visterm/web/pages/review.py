@@ -175,7 +175,11 @@ def _question(
 def _mistakes(catalogue: Catalogue, limit: int) -> list[Pair]:
     """Return the most probable mistakes that were found and not answered yet."""
     found = catalogue.mistakes(limit) or []
-    return [Pair(each.image_id, each.tag, each.chance, [], each.kind) for each in found if each.image_id is not None]
+    return [
+        Pair(each.image_id, each.tag, each.chance, [f"so {tag}, too" for tag in each.follows], each.kind)
+        for each in found
+        if each.image_id is not None
+    ]
 
 
 def _one_more_time(catalogue: Catalogue, queue: Queue, again: Answer) -> Pair:
