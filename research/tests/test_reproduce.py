@@ -22,10 +22,10 @@ from visterm.models.neighbours.knn import Knn
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.document import Document
+from visterm_research.comparison.folder import begin_folder
 from visterm_research.comparison.methods import EXACT_KNN, PRIOR, WSABIE, Method, chosen_methods
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.records import Records
-from visterm_research.comparison.run import begin_folder
 from visterm_research.comparison.search import unordered
 from visterm_research.comparison.sources import kind_of
 from visterm_research.comparison.trials import OutOfTimeError, Trials

@@ -36,11 +36,11 @@ class Stands(NamedTuple):
 
     @property
     def not_under(self) -> str:
-        """Of a given tag `g`: that a person gave it, or nobody rejected one above it."""
+        """The condition that a person gave the tag `g`, or nobody rejected one above it."""
         return "1" if self.pairs is None else f"(g.source = 'person' OR {self.none_above('g')})"
 
     def none_above(self, tag: str) -> str:
-        """Of a tag of an image, with the columns image_id and tag_id: that nobody rejected one above it there."""
+        """Return the condition that nobody rejected a tag above this one of an image (columns image_id and tag_id)."""
         if self.pairs is None:
             return "1"
         return (

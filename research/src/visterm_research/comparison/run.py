@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -14,23 +13,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.writing import write_whole
 from visterm.tagging.plot import figure_class
-from visterm.tagging.tuning.trials import jsonable
 from visterm_research.comparison.claims import RESAMPLES, Claim, order_claim, percent, shown_metric
 from visterm_research.comparison.document import Document
+from visterm_research.comparison.folder import begin_folder, write_json
 from visterm_research.comparison.methods import Method, chosen_methods
 from visterm_research.comparison.problem import Problem
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials
 from visterm_research.comparison.verdicts import NO, UNSURE, YES
-
-DESCRIPTION = "reproduction.json"
-"""Written first: whose comparison the folder holds."""
-
-OWN = {"data", "figures", "results", "report.md", "results.json"}
-"""All that a reproduction from before there was a description can hold."""
 
 JUDGED = (
     f": intervals are of {RESAMPLES:,} resamples of the test images; single measurements of time and bytes count as "
@@ -295,7 +287,7 @@ class Comparison:
             "left_out": list(left_out),
             **facts,
         }
-        _write_json(self.out / "results.json", results)
+        write_json(self.out / "results.json", results)
         return Outcome(report, self.claims, self.unfinished)
 
 
@@ -382,33 +374,6 @@ def reproduce(study: Study, out: Path, options: Options) -> Outcome:
     return comparison.finish(study, left_out, facts)
 
 
-def begin_folder(out: Path, paper: str) -> None:
-    """Make the folder of a reproduction, or take up an earlier one, and write down whose comparison it is.
-
-    Raises
-    ------
-    StorageError
-        If other things lie there, or the comparison of another paper, or the place cannot be written.
-    """
-    try:
-        names = [path.name for path in out.iterdir() if not path.name.startswith(".")] if out.exists() else []
-    except OSError as error:
-        raise StorageError(f"{out} is no folder that can be read: {error.strerror}. Choose another name.") from error
-    if DESCRIPTION not in names and not OWN.issuperset(names):
-        raise StorageError(
-            f"{out} exists and is not a reproduction of visterm (it holds {min(set(names) - OWN)}), so nothing is "
-            "written into it. Choose another name, or an empty folder."
-        )
-    found = _paper_of(out / DESCRIPTION) or _paper_of(out / "results.json")
-    if (found or paper) != paper:
-        raise StorageError(f"{out} holds the comparison of another paper ({found}). Choose another name.")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        _write_json(out / DESCRIPTION, {"paper": paper})
-    except OSError as error:
-        raise StorageError(f"{out} cannot be written: {error.strerror}. Choose another.") from error
-
-
 def machine() -> dict[str, Any]:
     """Return where the figures of time stem from."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -419,23 +384,6 @@ def machine() -> dict[str, Any]:
         "numpy": version("numpy"),
         "visterm": version("visterm"),
     }
-
-
-def _paper_of(path: Path) -> str | None:
-    """Read from a description, or from results, whose comparison it is; None where there is no file."""
-    if not path.is_file():
-        return None
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["paper"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StorageError(
-            f"{path} was not written by this command, so nothing is written beside it. Choose another name."
-        ) from error
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file, whole or not at all."""
-    write_whole(path, (json.dumps(jsonable(content), indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
 
 
 def _described(problem: Problem) -> dict[str, Any]:
