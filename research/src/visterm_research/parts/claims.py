@@ -23,7 +23,8 @@ PLACES = {"p@1": 0, "p@10": 1, "MAP": 2}
 
 TIMES_ON_TRIPLETS = 1.5
 TIMES_CHANCE = 10.0
-"""What image-word has to be beside image, and beside a random choice among the related pairs."""
+"""What image-word has to be beside image on learned relations, and beside a random choice among the related pairs. Of
+relations that were left out the paper gives no factor: it says that they are found."""
 
 BY_WORDS = ((SHARED_IW, SHARED_I), (UNSHARED_IW, UNSHARED_I))
 GENERALISE = "section 6.5: image-word models find relations that were not learned"
@@ -35,7 +36,7 @@ def parts_claims(run: PartsRun) -> None:
     found: list[Claim | None] = []
     for words, images in BY_WORDS:
         found.append(_claim(run, words, images, learned, TRIPLET, "p@1", "Table 3", times=TIMES_ON_TRIPLETS))
-        found.append(_claim(run, words, images, left_out, TRIPLET, "p@1", GENERALISE, times=TIMES_ON_TRIPLETS))
+        found.append(_claim(run, words, images, left_out, TRIPLET, "p@1", GENERALISE))
     for words, _ in BY_WORDS:
         found += [_above_chance(run, words, learned), _above_chance(run, words, left_out)]
     for words, images in BY_WORDS:
