@@ -81,20 +81,27 @@ def compared(data: DataSet, n_learned: int, n_judged: int, threads: int) -> Iter
     judged, learned = np.sort(order[:n_judged]), np.sort(order[n_judged : n_judged + n_learned])
     found: dict[str, Any] = {"learned_from": int(learned.size), "judged": int(judged.size), "metrics": {}}
     maps: dict[str, NDArray[np.float64]] = {}
-    for metric in METRICS:
-        if metric == "blocks" and len(data.block_names) == 1:
+    alone = f"{data.block_names[0]} alone"
+    for metric in [*METRICS, *([alone] if data.blocks else [])]:
+        if metric == "blocks" and data.blocks is None:
             continue  # one block has nothing to be weighed against
-        model = TwoPassKnn(blocks=data.blocks, distances=data.distances, metric=metric, n_jobs=threads)
+        if metric == alone and data.blocks is not None:
+            X = data.X[:, : data.blocks[0]]
+            model = TwoPassKnn(distances=data.distances[0], n_jobs=threads)
+        else:
+            X = data.X
+            model = TwoPassKnn(blocks=data.blocks, distances=data.distances, metric=metric, n_jobs=threads)
         began = time.process_time()
-        model.fit(data.X[learned], data.Y[learned])
+        model.fit(X[learned], data.Y[learned])
         seconds = time.process_time() - began
-        scores = model.decision_function(data.X[judged])
+        scores = model.decision_function(X[judged])
         maps[metric] = average_precisions(scores, data.Y[judged])
         entry = {"map": float(np.nanmean(maps[metric])), "processor_seconds_of_fit": seconds}
         entry |= {"n_neighbors": model.n_neighbors_, "bandwidth": model.bandwidth_}
         entry |= evaluate(scores, data.Y[judged], MEASURES)
         if metric != "equal":
-            entry["block_weights"] = dict(zip(data.block_names, model.block_weights_.tolist(), strict=True))
+            if metric != alone:
+                entry["block_weights"] = dict(zip(data.block_names, model.block_weights_.tolist(), strict=True))
             gap = paired_bootstrap(maps[metric], maps["equal"], n_resamples=2000)
             entry["map_less_equal"] = [gap.mean, gap.low, gap.high]
         found["metrics"][metric] = entry

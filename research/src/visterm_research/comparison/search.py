@@ -105,7 +105,7 @@ def draw_points(box: Box, n: int, *, start: Mapping[str, Any] | None = None, see
 def search(
     box: Box, points: Sequence[Settings], fit: Callable[[Settings], Sequence[float]], *, trials: int = TRIALS
 ) -> list[str]:
-    """Fit points of a box, then steps from the best, until `trials` settings are tried; return where the box was widened.
+    """Fit points of a box, then steps from the best, until `trials` are tried; return where the box was widened.
 
     A step changes one setting to a value next to the best one's, then to values in between; if none is left, it
     goes from the second best, and so on. Where the best value is at an end of its axis, the next value beyond it is
