@@ -58,7 +58,7 @@ for panel, tag in zip(axes, ("beach", "rain", "mountain"), strict=True):
     starts = np.concatenate([[0], np.cumsum(steps)[:-1]])
     colours = ["#D55E00" if step > 0 else "#0072B2" for step in steps]
     bars = panel.barh(range(len(steps)), steps, left=starts, color=colours)
-    panel.bar_label(bars, [f"{step:+.2f}" for step in steps], padding=4, fontsize=8)
+    panel.bar_label(bars, [f"{step:+.2f}" if abs(step) > 0.02 else "" for step in steps], padding=4, fontsize=8)
     assert np.isclose(sum(steps), score[tag], atol=1e-5)  # the parts sum to the score
     panel.axvline(score[tag], color="black", linewidth=1, linestyle=":")
     panel.set(title=f"{tag}: {score[tag]:.2f}", xlabel="score so far")
