@@ -10,7 +10,7 @@ KERNEL_TESTS := $(wildcard tests/test_*kernel.py tests/test_*kernels.py)
 # wait for servers and processes, and none needs more threads.
 TESTING := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo test test-kernels test-slow lint format docs constraints clean
+.PHONY: help demo test test-kernels test-slow lint format docs site constraints clean
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -45,11 +45,14 @@ docs: $(VENV)/.base  ## Renew the tables in docs/ that are made from the registr
 	$(BIN)/python docs/make_share.py
 	$(BIN)/python docs/make_walks.py
 
-constraints: $(VENV)/.dev  ## Write constraints.txt anew from what is installed
+site: $(VENV)/.site  ## Build the documentation site in build/site, without a warning; VISTERM_GALLERY=1 runs its examples
+	$(BIN)/python -m sphinx -c docs -d build/doctrees -W --keep-going --quiet . build/site
+
+constraints: $(VENV)/.site  ## Write constraints.txt anew from what is installed
 	(sed '/^[^#]/d' constraints.txt; $(PIP) freeze --exclude-editable | sed 's/+cpu$$//') > constraints.new && mv constraints.new constraints.txt
 
 clean:  ## Remove the virtual environment and what the demo wrote
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) demo build docs/generated
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -65,3 +68,7 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml research/pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,heif,lance,map,onnx,plot,raw,ray,s3,text,torch,watch,web]' -e research
 	@touch $@ $(VENV)/.base
+
+$(VENV)/.site: $(VENV)/.dev
+	$(PIP) install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@

@@ -1,14 +1,30 @@
-"""Write the tables of docs/models.md from the registry; `--check` says if they are stale."""
+"""Write the tables of docs/models.md from the registry, and those of docs/methods.md and its families from one JSON of
+figures; `--check` says if they are stale."""
 
+import json
+import statistics
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.metrics.table import METRICS
 
-PAGE = Path(__file__).resolve().with_name("models.md")
-BEGIN, END = "<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"
+DOCS = Path(__file__).resolve().parent
+FIGURES = DOCS / "figures" / "auto.json"  # of benchmarks/auto.py; benchmarks/methods.py writes the same, of all models
+FAMILIES = {
+    "ranking": ("ranking",), "pamir": ("pamir",), "parts": ("parts",), "deep": ("deep",),
+    "linear": ("linear", "LeastSquares"), "neighbours": ("neighbours",), "generative": ("generative",),
+    "blend": ("blend",),
+}  # fmt: skip
+"""The page of each family, and the folders of visterm.models (or classes) that it is about."""
+OTHERS = 5  # Models of other families beside a family's own, at most: the best
+MARKS = {
+    "tables": ("<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"),
+    "figures": ("<!-- figures: made by `make docs` -->\n", "<!-- end of figures -->"),
+}
 
 
 def registry_table(registry: Registry) -> str:
@@ -21,14 +37,63 @@ def tables() -> str:
     return "\n\n".join([registry_table(MODELS), registry_table(ENCODERS), "\n".join(metrics)]) + "\n"
 
 
+def models_of(family: str) -> list[str]:
+    """Return the models that a family's page is about."""
+    parts = {part for entry in MODELS for part in entry.target.replace(":", ".").split(".")}
+    assert parts.issuperset(FAMILIES[family]), f"{family}: no such folder of models"
+    return [e.name for e in MODELS if set(FAMILIES[family]) & set(e.target.replace(":", ".").split("."))]
+
+
+def figures(family: str | None) -> str:
+    """Return MAP over photos · MAP of searches on each data set: of a family's models in bold, and of good others."""
+    sets = json.loads(FIGURES.read_text(encoding="utf-8"))["data"]
+    found = {name: [each["models"].get(name, {}) for each in sets.values()] for name in MODELS.names()}
+    measured = {name: row for name, row in found.items() if any("map" in each for each in row)}
+    ranked = sorted(measured, key=lambda name: -mean_map(measured[name]))
+    own = models_of(family) if family else []
+    others = [name for name in ranked if name not in own][: OTHERS if own else None]
+    shown = [*(name for name in ranked if name in own), *others]
+    return "\n".join(figure_lines(list(sets), measured, shown, own)) + "\n"
+
+
+def mean_map(row: list[Any]) -> float:
+    return statistics.mean(each["map"] for each in row if "map" in each)
+
+
+def figure_lines(sets: list[str], measured: dict[str, list[Any]], shown: list[str], own: list[str]) -> Iterator[str]:
+    if missing := [f"`{name}`" for name in own if name not in measured]:
+        yield f"Not measured on these data sets yet: {', '.join(missing)}.\n"
+    yield f"| model | {' | '.join(sets)} |\n|{' --- |' * (len(sets) + 1)}"
+    for name in shown:
+        cells = (f"{each['map']:.3f} · {each['word_map']:.3f}" if "map" in each else "-" for each in measured[name])
+        mark = "**" if name in own else ""
+        yield f"| {mark}`{name}`{mark} | {' | '.join(cells)} |"
+    if own:
+        yield "\nMAP over photos · MAP of searches for one tag, on test photos: [Methods](../methods.md#figures)."
+
+
+def pages() -> Iterator[tuple[Path, str, str]]:
+    """Yield each page, which of its blocks is made, and the text of that."""
+    yield DOCS / "models.md", "tables", tables()
+    yield DOCS / "methods.md", "figures", figures(None)
+    for family in FAMILIES:
+        yield DOCS / "methods" / f"{family}.md", "figures", figures(family)
+
+
 def main() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    fresh = f"{head}{BEGIN}{tables()}{END}{tail}"
-    if "--check" in sys.argv:
-        sys.exit("docs/models.md has stale tables. Run: make docs" if fresh != text else 0)
-    PAGE.write_text(fresh, encoding="utf-8")
+    stale = []
+    for page, block, made in pages():
+        begin, end = MARKS[block]
+        text = page.read_text(encoding="utf-8")
+        head, _, rest = text.partition(begin)
+        fresh = f"{head}{begin}{made}{end}{rest.partition(end)[2]}"
+        if fresh != text:
+            stale.append(page.relative_to(DOCS.parent).as_posix())
+            if "--check" not in sys.argv:
+                page.write_text(fresh, encoding="utf-8")
+    if "--check" in sys.argv and stale:
+        sys.exit(f"Stale tables: {', '.join(stale)}. Run: make docs")
 
 
-main()
+if __name__ == "__main__":
+    main()

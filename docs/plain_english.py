@@ -20,7 +20,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = (ROOT / "src", ROOT / "research" / "src")
-PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / ".github").rglob("*.md")))
+DOCS = ROOT / "docs"
+PAGES = tuple(
+    path
+    for folder in (ROOT, DOCS, DOCS / "methods", ROOT / ".github")
+    for path in sorted(folder.glob("*.md"))
+)
 WEB = ROOT / "src" / "visterm" / "web" / "pages"
 WEB_PAGES = (*sorted((WEB / "templates").glob("*.html")), *sorted((WEB / "static").glob("*.js")))
 

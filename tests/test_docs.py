@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "methods").glob("*.md")]
 
 
 def test_the_tables_of_models_encoders_and_metrics_are_fresh():
@@ -20,7 +21,7 @@ def test_the_tables_of_models_encoders_and_metrics_are_fresh():
 
 
 @pytest.mark.parametrize(
-    "page", sorted(str(page.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for page in folder.glob("*.md"))
+    "page", [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *PAGES)]
 )
 def test_every_file_that_a_page_links_to_is_there(page):
     text = re.sub(r"```.*?```|`[^`]*`", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)

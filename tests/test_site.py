@@ -1,0 +1,85 @@
+"""The pages of the site that are made from the code have all of it, and commands on the pages exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+import visterm
+from command_line import run_command
+from visterm.cli import command_line
+from visterm.core.tables import ENCODERS, MODELS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
+PAGES += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "methods").glob("*.md"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def extensions():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs" / "extensions")
+        yield
+        for name in ("command_pages", "http_page", "python_page"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def commands():
+    return import_module("command_pages").command_pages()
+
+
+@pytest.mark.parametrize("name", command_line.COMMANDS)
+def test_a_command_s_page_has_each_option_of_its_help(commands, name):
+    help_option = "--help-all" if name in ("fit", "tune") else "--help"
+    shown = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", run_command([name, help_option]).stdout, flags=re.MULTILINE))
+    assert [option for option in sorted(shown) if f"`{option}" not in commands[f"commands/{name}"]] == []
+    assert f"[`visterm {name}`](commands/{name}.md)" in commands["commands"]
+
+
+def test_the_page_of_http_has_each_request_and_each_of_its_links_leads_to_an_object():
+    module = import_module("http_page")
+    page, paths = module.http_page(), module.description()["paths"]
+    assert [path for path, methods in paths.items() for m in methods if f"### `{m.upper()} {path}`" not in page] == []
+    headings = {line.removeprefix("### ").lower() for line in page.splitlines() if line.startswith("### ")}
+    links = set(re.findall(r"\]\(#([^)]+)\)", page))
+    assert len(links) > 10
+    assert links - headings == set()
+
+
+def test_the_page_of_python_lists_each_public_name():
+    page = import_module("python_page").python_page()
+    names = [f"visterm.{name}" for name in visterm.__all__]
+    names += [f"visterm.models.{entry.target.partition(':')[2]}" for entry in MODELS]
+    names += [f"visterm.encoders.{entry.target.partition(':')[2]}" for entry in ENCODERS]
+    assert [name for name in names if f"   {name}\n" not in page] == []
+
+
+def commands_in(text):
+    """Yield each command of visterm in the blocks of a page, without comments and what it is piped into."""
+    for block in re.findall(r"^```(?:sh|text)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            for command in re.split(r"&&|;|\|", line.partition(" #")[0]):
+                if command.strip().startswith("visterm "):
+                    yield command.strip()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_command_of_a_page_exists_with_its_options(page):
+    group = get_command(command_line.app)
+    unknown = []
+    for line in commands_in((ROOT / page).read_text(encoding="utf-8")):
+        _, name, *words = shlex.split(line)
+        if name not in command_line.COMMANDS:
+            unknown += [line] if name not in {"reproduce", "--help", *command_line.OLDER_NAMES} else []
+            continue
+        known = {option for param in group.resolve_command(None, [name])[1].params for option in param.opts}
+        options = {word.partition("=")[0] for word in words if word.startswith("--") and word != "--"}
+        unknown += [f"{option} in: {line}" for option in options - known - {"--help", "--help-all"}]
+    assert unknown == []
