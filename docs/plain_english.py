@@ -22,9 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE = (ROOT / "src", ROOT / "research" / "src")
 DOCS = ROOT / "docs"
 PAGES = tuple(
-    path
-    for folder in (ROOT, DOCS, DOCS / "methods", ROOT / ".github")
-    for path in sorted(folder.glob("*.md"))
+    path for folder in (ROOT, DOCS, DOCS / "methods", ROOT / ".github") for path in sorted(folder.glob("*.md"))
 )
 WEB = ROOT / "src" / "visterm" / "web" / "pages"
 WEB_PAGES = (*sorted((WEB / "templates").glob("*.html")), *sorted((WEB / "static").glob("*.js")))

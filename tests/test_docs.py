@@ -20,9 +20,7 @@ def test_the_tables_of_models_encoders_and_metrics_are_fresh():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "page", [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *PAGES)]
-)
+@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *PAGES)])
 def test_every_file_that_a_page_links_to_is_there(page):
     text = re.sub(r"```.*?```|`[^`]*`", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("http")]
