@@ -44,18 +44,16 @@ numpydoc_xref_param_type = False
 
 # ---- The gallery -----------------------------------------------------------------------------------------------------
 
-if any((ROOT / "examples").glob("*.py")):
+if any((ROOT / "examples").glob("plot_*.py")):
     extensions.append("sphinx_gallery.gen_gallery")
     sphinx_gallery_conf = {
         "examples_dirs": ["examples"],
         "gallery_dirs": ["docs/generated/gallery"],
-        "filename_pattern": r"\.py$",
+        "filename_pattern": "plot_",
         "plot_gallery": os.environ.get("VISTERM_GALLERY") == "1",
-        "remove_config_comments": True,
+        "abort_on_example_error": True,
         "within_subsection_order": "FileNameSortKey",
-        "show_memory": False,
         "download_all_examples": False,
-        "min_reported_time": 1e9,
         "write_computation_times": False,
     }
 

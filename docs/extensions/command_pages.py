@@ -45,7 +45,7 @@ def command_page(command: Any, name: str) -> Iterator[str]:
         yield "```\n"
     for title, records in command.panels(ctx).items():
         yield f"## {title}\n"
-        yield "| | |\n| --- | --- |"
+        yield f"| {'argument' if title == 'Arguments' else 'option'} | what it does |\n| --- | --- |"
         yield from (f"| {typed(term)} | {in_cell(escaped(meaning))} |" for term, meaning in records)
         yield ""
 
