@@ -22,8 +22,8 @@ extensions = [
 ]  # fmt: skip
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "research/README.md", "research/docs/**.md"]
-exclude_patterns = ["docs/generated/gallery/**.ipynb", "docs/generated/gallery/**.py"]
-templates_path = ["templates"]
+exclude_patterns = ["docs/templates/**", "docs/generated/gallery/**.ipynb", "docs/generated/gallery/**.py"]
+templates_path = [str(ROOT / "docs" / "templates")]  # in full: autosummary looks from the root
 nitpicky = True
 suppress_warnings = ["toc.empty_glob", "config.cache"]
 
@@ -66,6 +66,7 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_additional_pages = {"index": "to_start.html"}
+html_sidebars = {"docs/start": []}  # it has no pages below it
 html_theme_options = {
     "logo": {"text": "visterm"},
     "navbar_align": "left",
