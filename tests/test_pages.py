@@ -294,7 +294,7 @@ def test_a_run_of_auto_explains_and_compares_tags_and_its_pages_name_the_model(t
         assert "By the tag vectors of ridge." in client.get("/tags/map").text
         picture = client.get("/image/1").text
         assert "data-heat" in picture
-        assert "By the model ridge." in picture
+        assert "Explained by ridge." in picture
         assert 'data-by="ridge"' in picture
         assert client.get("/api/v1/images/1/explain?tag=dots").json()["from"] == ["ridge"]
         assert client.get("/api/v1/images/1/heat?tag=dots").headers["content-type"] == "image/png"

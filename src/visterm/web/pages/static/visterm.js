@@ -543,8 +543,11 @@
     k: () => step(-1),
   };
 
+  document.addEventListener("toggle", (event) => { // the list of orders lies over the photos: none is opened through it
+    if (event.target.id === "sort" && one("#grid")) one("#grid").inert = event.target.open;
+  }, true);
   document.addEventListener("click", (event) => {
-    const orders = one("#sort[open]"); // it lies over the photos
+    const orders = one("#sort[open]");
     if (orders && !orders.contains(event.target)) orders.open = false;
   });
   document.addEventListener("keydown", (event) => {
