@@ -77,7 +77,7 @@ class HeldTags(Table):
         return self._database.keep("paths", lambda: tuple(row[0] for row in self._database.rows(statement)))
 
     def stands(self) -> Stands:
-        """Return when a given tag of an image counts: this is asked wherever it matters which tags images have."""
+        """Return when a given tag of an image counts: this holds wherever it matters which tags images have."""
         tree = self._tree
         if tree is None:
             return WITHOUT_TREE

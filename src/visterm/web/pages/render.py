@@ -176,7 +176,7 @@ def place(record: ImageRecord) -> str:
 
 
 def map_address(record: ImageRecord) -> str:
-    """Return the address of the place on OpenStreetMap; nothing is asked there unless a person follows it."""
+    """Return the address of the place on OpenStreetMap; nothing is sent there unless a person follows it."""
     north, east = record.latitude, record.longitude
     return f"https://www.openstreetmap.org/?mlat={north}&mlon={east}#map=15/{north}/{east}"
 
