@@ -108,8 +108,8 @@ class PartsProblem:
     def fingerprint(self) -> str:
         """Name what a fit and its choice depend on."""
         data = self.data
-        matrices = [data.train.X, data.train.Y, data.valid.X, data.valid.Y, self.relations.kept, data.siblings]
-        matrices += self.valid
+        matrices = [data.train.X, data.train.Y, data.valid.X, data.valid.Y, self.relations.kept, *self.valid]
+        matrices += [data.siblings] if len(data.siblings) else []
         return digest_of(matrices)
 
     @cached_property
