@@ -95,11 +95,10 @@ def draw_points(box: Box, n: int, *, start: Mapping[str, Any] | None = None, see
     middle = {name: axis.values[len(axis.values) // 2] for name, axis in box.items()}
     first = [] if start is None else [{**middle, **start}]
     rest = [one for one in every if one not in first]
-    chosen = range(len(rest))
     if len(first) + len(rest) > n:
         drawn = np.random.default_rng(seed).choice(len(rest), n - len(first), replace=False)
-        chosen = [int(one) for one in drawn]  # type: ignore[assignment]
-    return [*first, *(rest[place] for place in chosen)]
+        rest = [rest[place] for place in drawn]
+    return [*first, *rest]
 
 
 def search(
