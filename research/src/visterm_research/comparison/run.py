@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +18,7 @@ from visterm_research.comparison.document import Document
 from visterm_research.comparison.folder import begin_folder, write_json
 from visterm_research.comparison.methods import Method, chosen_methods
 from visterm_research.comparison.problem import Problem
+from visterm_research.comparison.summaries import described, machine, summary
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials
 from visterm_research.comparison.verdicts import NO, UNSURE, YES
 
@@ -226,12 +224,12 @@ class Comparison:
         for problem, tested in self.tested.items():
             for label, one in tested.items():
                 choice, record = one.choice, one.choice.record
-                diverged = sum(record["map"] is None for _, record in choice.tried)
-                tried = f"{len(choice.tried)}" + (f" ({diverged} diverged)" if diverged else "")
                 epoch = "–" if record["epoch"] is None else str(record["epoch"])
                 seconds = f"{record['seconds']:.1f}"
                 widened = ", ".join(choice.widened) or "–"
-                rows.append([problem, label, tried, choice.shown, widened, f"{record['map']:.4f}", epoch, seconds])
+                rows.append(
+                    [problem, label, choice.shown_tried, choice.shown, widened, f"{record['map']:.4f}", epoch, seconds]
+                )
         header = (
             "data",
             "method",
@@ -275,9 +273,9 @@ class Comparison:
         results = {
             "paper": study.paper,
             "machine": machine(),
-            "problems": [_described(problem) for problem in self.problems],
+            "problems": [described(problem) for problem in self.problems],
             "tested": {
-                problem: {label: _summary(tested) for label, tested in found.items()}
+                problem: {label: summary(tested) for label, tested in found.items()}
                 for problem, found in self.tested.items()
             },
             "claims": [claim.as_dict() for claim in self.claims],
@@ -372,51 +370,3 @@ def reproduce(study: Study, out: Path, options: Options) -> Outcome:
     comparison = Comparison(out, trials, methods, options)
     facts = study.run(comparison)
     return comparison.finish(study, left_out, facts)
-
-
-def machine() -> dict[str, Any]:
-    """Return where the figures of time stem from."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "processor": platform.machine(),
-        "threads": cpus,
-        "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "visterm": version("visterm"),
-    }
-
-
-def _described(problem: Problem) -> dict[str, Any]:
-    """Return what a problem is, for results.json."""
-    return {
-        "name": problem.name,
-        "what": problem.what,
-        "training_images": problem.train.Y.shape[0],
-        "validation_images": problem.valid.Y.shape[0],
-        "test_images": problem.test.Y.shape[0],
-        "features": problem.train.X.shape[1],
-        "nonzeros": problem.nonzeros,
-        "tags": len(problem.tags),
-        "training_pairs": int((problem.train.Y > 0).sum()),
-        "fingerprint": problem.fingerprint,
-    }
-
-
-def _summary(tested: Judged) -> dict[str, Any]:
-    """Return what was chosen and found of a method on a problem of annotation, for results.json."""
-    choice, record = tested.choice, tested.choice.record
-    return {
-        "model": choice.method.model,
-        "settings": choice.settings,
-        "tried": [
-            {"settings": one["settings"], "map": one["map"], "seconds": one.get("seconds")} for _, one in choice.tried
-        ],
-        "widened": list(choice.widened),
-        "at_an_edge": choice.at_an_edge,
-        "validation_map": record["map"],
-        "epoch": record["epoch"],
-        "seconds": record["seconds"],
-        "curve": record["curve"],
-        "test": tested.metrics,
-        "cost": tested.record["cost"],
-    }

@@ -116,7 +116,7 @@ def search(
     points : sequence of dict
         Tried first.
     fit : callable
-        Takes settings, and returns how good they are by each criterion; higher is better, -inf is diverged.
+        Takes settings, and returns how good they are by each criterion; higher is better, -inf is not fitted.
     trials : int
 
     Returns

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from visterm.core.errors import DivergedError
+from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.progress import SILENT, Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.tagging.tuning.trials import jsonable, key_of
@@ -21,6 +21,9 @@ from visterm_research.comparison.search import Settings, at_an_edge, search
 
 FORMAT = 1
 """Of the stored results; raised when what they hold changes, so that older ones are made anew."""
+
+FAILED = "failed"
+"""In a record: why a setting could not be fitted."""
 
 MODELS_KEPT = 64
 """Fitted models in memory."""
@@ -36,7 +39,8 @@ class Benchmark(Protocol):
     Attributes
     ----------
     measure : str
-        Name under which a record has what its settings are chosen by; None there means that training diverged.
+        Name under which a record has what its settings are chosen by; None there means that training diverged,
+        or would not fit in memory.
     criteria : sequence of str
         Ways to choose by it.
     """
@@ -98,6 +102,12 @@ class Choice:
     record: Record
     tried: list[tuple[Settings, Record]] = field(repr=False)
     widened: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def shown_tried(self) -> str:
+        """How many settings were tried, and how many of them could not be fitted."""
+        failed = sum(FAILED in record for _, record in self.tried)
+        return f"{len(self.tried)}" + (f" ({failed} diverged or too large)" if failed else "")
 
     @property
     def at_an_edge(self) -> list[str]:
@@ -185,7 +195,7 @@ class Trials:
         OutOfTimeError
             If a fit would have to begin after the end of the time.
         DivergedError
-            If every setting diverged.
+            If no setting could be fitted.
         """
         criteria = [method.by] if method.by else benchmark.criteria
         tried: list[tuple[Settings, Record]] = []
@@ -201,7 +211,10 @@ class Trials:
             chosen, record = max(tried, key=lambda one: _score(benchmark, one[1], by))
             choices.append(Choice(method, by, chosen, record, tried, widened=tuple(widened)))
         if choices[0].record[benchmark.measure] is None:
-            raise DivergedError(f"Each of the {len(tried)} settings of {method.label} diverged on {benchmark.name}.")
+            raise DivergedError(
+                f"None of the {len(tried)} settings of {method.label} could be fitted on {benchmark.name}: "
+                f"{choices[0].record[FAILED]}"
+            )
         return choices
 
     def validate(self, benchmark: Benchmark, method: Method, settings: Settings, task: str = "") -> Record:
@@ -213,8 +226,8 @@ class Trials:
             about = benchmark.about(method, settings)
             try:
                 model, fit = self._fit(benchmark, method, settings, task)
-            except DivergedError as error:
-                return {**about, benchmark.measure: None, "diverged": str(error), "seconds": None, "epoch": None}
+            except (DivergedError, TooLargeError) as error:
+                return {**about, benchmark.measure: None, FAILED: str(error), "seconds": None, "epoch": None}
             record = {**about, **benchmark.validate(model, fit, self)}
             for criterion in benchmark.criteria:
                 slot, score = f"{benchmark.name}/{method.label}/{criterion}", _score(benchmark, record, criterion)

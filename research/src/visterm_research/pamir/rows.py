@@ -38,8 +38,8 @@ LEARNED = ("epochs", "alpha", "beta", "C", "bandwidth", "mu", "n_neighbors", "po
 BY_QUERY = "by_query"
 """In a record: the average precision of each validation query."""
 
-MOST_OPEN = 2
-"""Kinds of features held in memory at a time."""
+MOST_OPEN, MOST_MADE = 2, 3
+"""Kinds of features, and of rows of kernels, held in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Encoded:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._open: dict[str, SearchRows] = {}
-        self._last: tuple[str, Any] | None = None
+        self._made: dict[str, Any] = {}
 
     def rows(self, pictures: Pictures, features: FeatureSet, number: int) -> SearchRows:
         """Return a division with some features.
@@ -187,10 +187,11 @@ class Encoded:
         return self._open[name]
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what was made last under a name, or make it: rows that are used several times in turn."""
-        if self._last is None or self._last[0] != name:
-            self._last = name, make()
-        return self._last[1]
+        """Return what was made under a name, or make it; the last few are kept, as they are used several times."""
+        if name not in self._made:
+            self._made = dict(list(self._made.items())[1 - MOST_MADE :])
+            self._made[name] = make()
+        return self._made[name]
 
     def _matrices(self, pictures: Pictures, features: FeatureSet) -> tuple[Any, Any]:
         for opened in self._open.values():

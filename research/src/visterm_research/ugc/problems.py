@@ -36,6 +36,7 @@ from visterm_research.zero_shot.vectors import DIM, prepared, tag_list_vectors, 
 
 VISTERMS = "visterms"
 SENTENCES, LEARNED = "sentences", "learned"
+PROCESSOR = "the processor"
 
 QUICK_SCENES, QUICK_DIM = 120, 12
 
@@ -140,8 +141,9 @@ class TagProblem:
         return {"word_vectors": self.words.tags}
 
     def fit(self, model: Any, progress: Progress) -> tuple[Any, Record]:
-        """Fit a model; networks are stopped by the validation rows."""
-        return fit_rows(model, self.rows.train, self.rows.valid, progress)
+        """Fit a model; networks are stopped by the validation rows, and their record says on which device they ran."""
+        fitted, record = fit_rows(model, self.rows.train, self.rows.valid, progress)
+        return fitted, {**record, "device": _device_of(fitted)}
 
     def validate(self, model: Any, fit: Record, trials: Trials) -> Record:
         """Measure five tags an image on the validation rows."""
@@ -177,6 +179,18 @@ class TagProblem:
         arrays = {"ids": model.annotate(test.X, K).ids, "found": found, "outside": outside}
         metrics = five_metrics(model, test.X, test.Y)
         return {"method": choice.method.label, "settings": choice.settings, "metrics": metrics}, arrays
+
+
+def _device_of(model: Any) -> str:
+    """Name what a model was fitted on: a GPU by its maker's name, else the processor."""
+    if "device" not in model.get_params():
+        return PROCESSOR
+    import torch  # Loads for seconds
+
+    from visterm.encoders.torch_network import torch_device
+
+    device = torch_device(model.device)
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else PROCESSOR
 
 
 def tag_problems(comparison: Comparison) -> Iterator[tuple[str, Callable[[], TagProblem]]]:

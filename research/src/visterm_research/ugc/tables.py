@@ -28,6 +28,7 @@ from visterm_research.ugc.methods import (
     SAMPLED_FIXED,
     TAGPROP,
 )
+from visterm_research.ugc.problems import PROCESSOR
 from visterm_research.ugc.tag_run import TagRun
 
 paper = read_paper("ugc")
@@ -151,12 +152,10 @@ def settings_part(runs: Sequence[TagRun]) -> None:
     rows = []
     for run in runs:
         for (label, kind), choice in run.choices.items():
-            diverged = sum(record["metrics"] is None for _, record in choice.tried)
             epoch = NONE if choice.record["epoch"] is None else str(choice.record["epoch"])
             widened = ", ".join(choice.widened) or NONE
-            tried = f"{len(choice.tried)}" + (f" ({diverged} diverged)" if diverged else "")
             seconds = f"{choice.record['seconds']:.1f}"
-            rows.append([run.name, label, kind, tried, choice.shown, widened, epoch, seconds])
+            rows.append([run.name, label, kind, choice.shown_tried, choice.shown, widened, epoch, seconds])
     if not rows:
         return
     document = runs[0].comparison.document
@@ -166,10 +165,16 @@ def settings_part(runs: Sequence[TagRun]) -> None:
         "one. If the best value lies at an edge of the box, the box is widened. The setting of the best F1 over the "
         "validation rows, averaged as the table does, was judged by the test rows, once. Networks have the same number "
         "of trials and of epochs, and stop by the MAP of the same validation rows; the paper's network of "
-        "4096, 8192 and 2048 hidden numbers is too slow here, and smaller ones are tried.",
+        "4096, 8192 and 2048 hidden numbers is too slow here, and smaller ones are tried. Fits ran on "
+        f"{', '.join(_devices(runs))}.",
     )
     header = ("data", "method", "averaged", "settings tried", "chosen", "box widened", "best epoch", "seconds")
     document.table("Settings chosen on validation rows", header, rows)
+
+
+def _devices(runs: Sequence[TagRun]) -> list[str]:
+    """List what the chosen settings were fitted on."""
+    return sorted({choice.record.get("device", PROCESSOR) for run in runs for choice in run.choices.values()})
 
 
 def examples_part(run: TagRun) -> None:
