@@ -2,7 +2,7 @@
 
 For a training image, the nearest images of each of its own tags are its right neighbours, those of all other tags its
 wrong ones: together they are the neighbourhood that votes. Right ones are pulled near, and wrong ones pushed behind
-each of them by a margin, the harder the fewer of the image's tags they have (Verma, Jawahar 2012, section 3.3, after
+each of them by a margin, the harder the fewer of the image's tags they have (Verma, Jawahar 2012, after
 the large-margin metric of Weinberger and Saul).
 """
 

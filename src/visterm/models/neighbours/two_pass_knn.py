@@ -74,7 +74,7 @@ class TwoPassKnn(DistanceAnnotator):
 
     References
     ----------
-    Verma, Jawahar: Image annotation using metric learning in semantic neighbourhoods. ECCV 2012; sections 3.1 to 3.3.
+    Verma, Jawahar: Image annotation using metric learning in semantic neighbourhoods. ECCV 2012.
     """
 
     learned: ClassVar[dict[str, Kind]] = {
