@@ -15,6 +15,14 @@ class RivalError(RuntimeError):
     """The rival said that it cannot do what was asked, or ended."""
 
 
+class RivalEndedError(RivalError):
+    """Its process has ended, with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"it ended with {code}; see above")
+        self.code = code
+
+
 class Child:
     """Runs ``rivals/<script>`` and asks it things; the rival times its own training and nothing else.
 
@@ -47,7 +55,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **limits},
+            env={**os.environ, **limits, "PYTHONPATH": str(RIVALS.parent)},  # for the harness, and nothing else of ours
         )
         self.version: str = self.ask("version")["version"]
 
@@ -59,10 +67,10 @@ class Child:
             self._process.stdin.write(json.dumps({"do": do, **what}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError as error:
-            raise RivalError(f"it ended with {self._process.wait()}; see above") from error
+            raise RivalEndedError(self._process.wait()) from error
         line = self._process.stdout.readline()
         if not line:
-            raise RivalError(f"it ended with {self._process.wait()}; see above")
+            raise RivalEndedError(self._process.wait())
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise RivalError(answer["error"])

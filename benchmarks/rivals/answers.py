@@ -1,4 +1,4 @@
-"""The rival's end of the line: read questions as JSON, answer each; whatever else prints goes to standard error."""
+"""The rival's end of the line: read questions as JSON, answer each with what it cost; prints go to standard error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
+
+from harness.cost import Cost
 
 
 def serve(commands: dict[str, Callable[..., dict[str, Any] | None]]) -> None:
@@ -16,7 +19,9 @@ def serve(commands: dict[str, Callable[..., dict[str, Any] | None]]) -> None:
     for line in sys.stdin:
         question = json.loads(line)
         try:
-            answer = commands[question.pop("do")](**question) or {}
+            with Cost() as cost:
+                answer = commands[question.pop("do")](**question) or {}
+            answer["cost"] = asdict(cost)
         except Exception as error:  # whatever it is, the asking side shall say it
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
