@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shlex
 import sys
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ import visterm
 from command_line import run_command
 from visterm.cli import command_line
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.tagging.fit_request import FitRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
@@ -59,6 +63,20 @@ def test_the_page_of_python_lists_each_public_name():
     names += [f"visterm.models.{entry.target.partition(':')[2]}" for entry in MODELS]
     names += [f"visterm.encoders.{entry.target.partition(':')[2]}" for entry in ENCODERS]
     assert [name for name in names if f"   {name}\n" not in page] == []
+
+
+def test_the_page_of_a_fit_request_has_each_field_with_what_it_is():
+    name = f"{FitRequest.__module__}.{FitRequest.__name__}"
+    assert f"   {name}\n" in import_module("python_page").python_page()
+    lines = [*ast.parse(inspect.getsource(FitRequest)).body[0].body, None]
+    fields = [(line.target.id, after) for line, after in pairwise(lines) if isinstance(line, ast.AnnAssign)]
+    assert [field for field, _ in fields] == list(FitRequest.__dataclass_fields__)
+    assert [field for field, after in fields if not is_text(after)] == []
+
+
+def is_text(node):
+    """Return whether a line of a class is a docstring: autodoc shows fields that are followed by one."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def commands_in(text):

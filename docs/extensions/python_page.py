@@ -15,6 +15,7 @@ def python_page() -> str:
     sections = {
         "Functions": [f"visterm.{name}" for name in FUNCTIONS],
         "Classes": [f"visterm.{name}" for name in others],
+        "What a fit takes": ["visterm.tagging.fit_request.FitRequest"],
         "What each model has": ["visterm.models.base.Annotator"],
         "Models": list(classes("visterm.models", MODELS)),
         "What each encoder has": ["visterm.encoders.base.Encoder"],

@@ -36,24 +36,32 @@ class FitRequest:
     words of the queries."""
     queries: Place | Sequence[QueryRow] | None = None
     """Learn from queries and the images that are relevant to them. With tags, only these are words."""
-    split: str | None = None  # Learn from these rows only. None: from those of the split "train", if there are splits.
-    # How the tag file is written, see `Corpus.read`
+    split: str | None = None
+    """Learn from these rows only. None: from those of the split "train", if there are splits."""
     image_column: str | None = None
+    """Column of the tag file that has the images; None: found by its usual names, as the next two are."""
     tags_column: str | None = None
+    """Column that has the tags."""
     user_column: str | None = None
+    """Column that has the owner of each image."""
     separator: str | None = None
+    """What separates tags in a cell: a text, several such as ``;,``, or a pattern. None: a semicolon or a comma."""
     idf: Place | None = None
     """A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in searches
     and where a model makes queries of tags. None: by how few training images do."""
     encoder: str | None = None
     """A name from ``visterm encoders``; what stands after a colon is the encoder's argument (``"onnx:network.onnx"``).
     None: "visterms", or for features, the one that made them."""
-    model: str | None = None  # A name from ``visterm models``. None: "auto", or "wsabie" for images known by number.
-    # Settings of the encoder and of the model
+    model: str | None = None
+    """A name from ``visterm models``. None: "auto", or "wsabie" for images known by number."""
     encoder_params: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the encoder."""
     model_params: Mapping[str, Any] = field(default_factory=dict)
-    budget: float | None = None  # Seconds for the models that "auto" tries
-    device: str | None = None  # Where networks of torch run: "cpu", "cuda" or "auto"
+    """Settings of the model."""
+    budget: float | None = None
+    """Seconds for the models that "auto" tries."""
+    device: str | None = None
+    """Where networks run: "cpu", "cuda" or "auto"; those of onnxruntime also on others."""
     word_vectors: Place | WordVectors | None = None
     """Where models with the setting `word_vectors` start from: the encoder's text tower ("encoder", which `text_ridge`
     takes if nothing else is said), a file, the tags' own company in the tag lists, a
@@ -70,22 +78,30 @@ class FitRequest:
     """Whether to fit confidences to the scores of images that were not learned from, so that searches can say where
     likely images end. It takes almost no time where images are held out anyway; other models take one more fit, on four
     fifths of the images."""
-    min_count: int = 1  # Tags of fewer training images are left out
+    min_count: int = 1
+    """Tags of fewer training images are left out."""
     aliases: Place | Mapping[str, str] | None = None
     """Spellings and the tags that they mean (`read_aliases`): images with either have the tag, and searches for either
     find it."""
-    stop_tags: Place | Collection[str] = ()  # Tags that are not learned
-    # Leave out tags that are too frequent, and bulk uploads, see `visterm.data.pruning.prune`
+    stop_tags: Place | Collection[str] = ()
+    """Tags that are not learned, or a file with one a line."""
     max_share: float | None = None
+    """Leave out tags of more than this share of the training images (`visterm.data.pruning.prune`)."""
     per_user: int | None = None
+    """Learn from at most this many images of one owner with the same tags: more are bulk uploads."""
     relations: WordRelations | None = None
     """Which tags are parts of which, and kinds of what: kept with the run, and passed to models that learn from parts
-    (those with the setting `part_of`). They are read from the next four instead (see `RelationSources`)."""
+    (those with the setting `part_of`). They are read from the next five instead (see `RelationSources`)."""
     part_of: Place | None = None
+    """Which tags are parts of which: a CSV of part,whole, WordNet's folder, or "wordnet" to look for it."""
     isa: Place | None = None
-    wordnet: Place | None = None  # Both part-of and is-a, from WordNet
+    """Which tags are kinds of which: a CSV of child,parent, WordNet's folder, or "wordnet"."""
+    wordnet: Place | None = None
+    """Both of them, from WordNet."""
     tag_synsets: Place | None = None
+    """With WordNet: a CSV of tag,synset with the meaning of tags. None: the most frequent meaning."""
     inherit: int | None = None
+    """With WordNet: over how many steps of is-a a whole has the parts of what it is a kind of. None: 1."""
     tree: Place | Sequence[tuple[str, str]] | None = None
     """The tree of the tags: a table of child,parent (a file, or pairs), or ``"paths"``, where tags are paths such as
     ``animals/dog/husky`` (`visterm.data.tag_tree`). A photo of a child then has its parents, too."""
@@ -95,10 +111,14 @@ class FitRequest:
     """With one of several machines, a model that can learns there, or streams features in shards from there."""
     work: Place | None = None
     """A folder for files on the way, with other machines on a disk that all of them share. None: beside `out`."""
-    n_jobs: int | None = None  # Threads; None is all cores
-    seed: int = 0  # Same seed, same photos: same bytes
-    out: Place | None = None  # The run to write; None keeps it in memory
-    overwrite: bool = False  # Replace a run that lies at `out`
+    n_jobs: int | None = None
+    """Threads; None is all cores."""
+    seed: int = 0
+    """Same seed, same photos: same bytes."""
+    out: Place | None = None
+    """The run to write; None keeps it in memory."""
+    overwrite: bool = False
+    """Replace a run that lies at `out`."""
 
     @property
     def learns_tags(self) -> bool:
