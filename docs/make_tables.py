@@ -1,19 +1,20 @@
-"""Write the tables of docs/models.md from the registry, and those of docs/methods.md and its families from one JSON of
-figures; `--check` says if they are stale."""
+"""Write the tables of docs/models.md from the registry, and those of docs/methods.md, its families and
+docs/which_method.md from one JSON of figures; `--check` says if they are stale."""
 
 import json
-import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from method_costs import cost_tables
 
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.metrics.table import METRICS
 
 DOCS = Path(__file__).resolve().parent
-FIGURES = DOCS / "figures" / "auto.json"  # of benchmarks/auto.py; benchmarks/methods.py writes the same, of all models
+FIGURES = DOCS / "figures" / "methods.json"  # of benchmarks/methods.py
 FAMILIES = {
     "ranking": ("ranking",), "pamir": ("pamir",), "parts": ("parts",), "deep": ("deep",),
     "linear": ("linear", "LeastSquares"), "neighbours": ("neighbours",), "generative": ("generative",),
@@ -49,33 +50,34 @@ def figures(family: str | None) -> str:
     sets = json.loads(FIGURES.read_text(encoding="utf-8"))["data"]
     found = {name: [each["models"].get(name, {}) for each in sets.values()] for name in MODELS.names()}
     measured = {name: row for name, row in found.items() if any("map" in each for each in row)}
-    ranked = sorted(measured, key=lambda name: -mean_map(measured[name]))
+    ranked = sorted(measured, key=lambda name: -sum(each.get("map", 0) for each in measured[name]))
     own = models_of(family) if family else []
     others = [name for name in ranked if name not in own][: OTHERS if own else None]
     shown = [*(name for name in ranked if name in own), *others]
     return "\n".join(figure_lines(list(sets), measured, shown, own)) + "\n"
 
 
-def mean_map(row: list[Any]) -> float:
-    return statistics.mean(each["map"] for each in row if "map" in each)
-
-
 def figure_lines(sets: list[str], measured: dict[str, list[Any]], shown: list[str], own: list[str]) -> Iterator[str]:
     if missing := [f"`{name}`" for name in own if name not in measured]:
-        yield f"Not measured on these data sets yet: {', '.join(missing)}.\n"
+        yield f"Without figures on these data sets: {', '.join(missing)} ([why](../which_method.md#figures)).\n"
     yield f"| model | {' | '.join(sets)} |\n|{' --- |' * (len(sets) + 1)}"
     for name in shown:
-        cells = (f"{each['map']:.3f} · {each['word_map']:.3f}" if "map" in each else "-" for each in measured[name])
+        cells = (
+            f"{each['map']:.3f} · {each['word_map']:.3f}" if "map" in each else "stopped" if "over" in each else "-"
+            for each in measured[name]
+        )
         mark = "**" if name in own else ""
         yield f"| {mark}`{name}`{mark} | {' | '.join(cells)} |"
     if own:
         yield "\nMAP over photos · MAP of searches for one tag, on test photos: [Methods](../methods.md#figures)."
+        yield "Time and memory: [Which method?](../which_method.md)."
 
 
 def pages() -> Iterator[tuple[Path, str, str]]:
     """Yield each page, which of its blocks is made, and the text of that."""
     yield DOCS / "models.md", "tables", tables()
     yield DOCS / "methods.md", "figures", figures(None)
+    yield DOCS / "which_method.md", "figures", cost_tables(json.loads(FIGURES.read_text(encoding="utf-8")))
     for family in FAMILIES:
         yield DOCS / "methods" / f"{family}.md", "figures", figures(family)
 

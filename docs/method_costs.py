@@ -1,0 +1,81 @@
+"""The tables of docs/which_method.md: for each data set, how good each method is and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from visterm.core.tables import MODELS
+
+COLUMNS = ("method", "MAP", "of five tags, right", "MAP of searches", "learning", "memory", "a photo", "a search")
+
+TIMES = ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (float("inf"), 60, "min"))
+"""Up to so many seconds: a unit, in seconds, and its name."""
+
+
+def cost_tables(found: dict[str, Any]) -> str:
+    """Return the tables of a JSON of benchmarks/methods.py, with what was not measured and why."""
+    versions = ", ".join(f"{name} {version}" for name, version in found["rivals"].items())
+    at_most = f"A fit that takes more than {found['minutes']:g} minutes is ended."
+    lines = [f"Measured on {found['machine']['processor']}, with one thread" + (f"; {versions}" if versions else "")]
+    lines[0] += f". {at_most}"
+    for name, data in found["data"].items():
+        lines += ["", f"### {name}", "", f"{data['about']}.", "", *table(data["models"]), "", *reasons(data["models"])]
+    return "\n".join([*lines, "", *settings(found["data"])]).rstrip() + "\n"
+
+
+def table(models: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a table, the best MAP first."""
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield f"|{' --- |' * len(COLUMNS)}"
+    measured = {name: each for name, each in models.items() if "map" in each}
+    for name in sorted(measured, key=lambda name: -measured[name]["map"]):
+        each = measured[name]
+        qualities = [f"{each['map']:.3f}", f"{100 * each['p@5']:.0f} %", f"{each['word_map']:.3f}"]
+        times = [time(1e-6 * each[f"microseconds a {what}"]) for what in ("photo", "query")]
+        costs = [time(each["seconds"]), memory(each["bytes"]), *times]
+        yield f"| {code(name)} | {' | '.join(qualities + costs)} |"
+
+
+def time(seconds: float) -> str:
+    """Return a time with the unit that suits it."""
+    _, unit, name = next(row for row in TIMES if seconds < row[0])
+    value = seconds / unit
+    return f"{value:.1f} {name}" if value < 9.95 else f"{value:.0f} {name}"
+
+
+def memory(size: int) -> str:
+    """Return bytes as megabytes."""
+    return f"{size / 1e6:.0f} MB" if size >= 1e6 else "< 1 MB"
+
+
+def reasons(models: dict[str, Any]) -> Iterator[str]:
+    """Yield a line of a list for each reason why methods have no figures here."""
+    without: dict[str, list[str]] = {}
+    for name, each in models.items():
+        if "map" not in each:
+            why = each.get("over") or each.get("missing") or each["refused"]
+            without.setdefault(why, []).append(code(name))
+    if without:
+        yield "Without figures:\n"
+    for why, names in without.items():
+        yield f"- {', '.join(names)}: {why.rstrip('.')}."
+
+
+def settings(data: dict[str, Any]) -> Iterator[str]:
+    """Yield what differs from the defaults."""
+    others: dict[str, list[str]] = {}
+    for each in data.values():
+        for name, found in each["models"].items():
+            for key, value in found.get("settings", {}).items():
+                names = others.setdefault(f"`{key}`: {value}", [])
+                names += [] if code(name) in names else [code(name)]
+    if others:
+        yield "### What differs from the defaults\n"
+    for what, names in others.items():
+        yield f"- {what} ({', '.join(names)})"
+
+
+def code(name: str) -> str:
+    """Return the name of a model of ours as code; programs of others are names."""
+    return f"`{name}`" if name in MODELS.names() else name
