@@ -28,7 +28,7 @@ from typing import Any
 
 from harness.child import Child, RivalError
 from harness.contestants import SCIKIT_LEARN
-from harness.measuring import measure
+from harness.measuring import ended_after, measure
 from harness.method_sets import MethodSet, method_sets
 from harness.rivals import RIVALS
 from harness.runs import machine, options, say, write
@@ -42,7 +42,7 @@ def in_its_own_process(name: str, data: MethodSet, python: Path | None, minutes:
     """Measure a contestant in a fresh process, which ends when it has used up its minutes."""
     context = multiprocessing.get_context("forkserver")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=measure, args=(there, name, data, python, round(60 * minutes)))
+    process = context.Process(target=measure, args=(there, name, data, python, minutes))
     process.start()
     there.close()
     try:
@@ -54,10 +54,6 @@ def in_its_own_process(name: str, data: MethodSet, python: Path | None, minutes:
         return {"refused": f"Its process ended with {process.exitcode}."}
     process.join()
     return found
-
-
-def ended_after(minutes: float) -> str:
-    return f"more than {minutes:g} minutes"
 
 
 def is_settled(found: dict[str, Any] | None, minutes: float) -> bool:

@@ -28,22 +28,25 @@ WARM_IMAGES, WARM_TAGS = 80, 20
 QUERIES = 50  # Tags that are searched for
 
 
-def measure(answer: Connection, name: str, data: MethodSet, python: Path | None, most_seconds: int) -> None:
+def measure(answer: Connection, name: str, data: MethodSet, python: Path | None, minutes: float) -> None:
     """Send the figures of a contestant, or why there are none; a process that takes longer is ended by SIGXCPU."""
     warnings.simplefilter("ignore")  # of tags without photos, and of what has not converged
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     try:
         one = contestant(name, data, python)
-        answer.send(figures(one, data.rows, most_seconds) | ({"settings": one.settings} if one.settings else {}))
+        answer.send(figures(one, data.rows, round(60 * minutes)) | ({"settings": one.settings} if one.settings else {}))
     except MemoryError:
         answer.send({"over": f"more than {MOST_BYTES // 2**30} GB of memory"})
     except RivalEndedError as error:
-        if error.code != -signal.SIGXCPU:
-            answer.send({"refused": str(error)})
-        else:
-            signal.raise_signal(signal.SIGXCPU)
+        ended = error.code == -signal.SIGXCPU  # a limit holds for the processes below, too
+        answer.send({"over": ended_after(minutes)} if ended else {"refused": str(error)})
     except (VistermError, UnsuitedError, RivalError) as error:
         answer.send({"refused": str(error)})
+
+
+def ended_after(minutes: float) -> str:
+    """Return why there are no figures of what took too long."""
+    return f"more than {minutes:g} minutes"
 
 
 def contestant(name: str, data: MethodSet, python: Path | None) -> Contestant:
