@@ -32,8 +32,6 @@ class Method:
         What settings are chosen by, where the data have several measures for that.
     trials : int
         How many settings are tried; the same for all methods of a comparison that have a box.
-    drawn : int, optional
-        How many of them are drawn from the box; None: the usual share. The others are steps from the best.
     """
 
     label: str
@@ -43,14 +41,12 @@ class Method:
     start: Mapping[str, Any] | None = None
     by: str = ""
     trials: int = TRIALS
-    drawn: int | None = None
 
     def settings(self, seed: int = 0) -> list[Settings]:
         """List the settings to try first: points drawn from the box, or the fixed ones alone."""
         if not self.box:
             return [{**self.fixed, **(self.start or {})}]
-        share = max(1, round(self.trials * DRAWN / TRIALS)) if self.trials > 2 else self.trials
-        n_drawn = share if self.drawn is None else self.drawn
+        n_drawn = max(1, round(self.trials * DRAWN / TRIALS)) if self.trials > 2 else self.trials
         return [{**self.fixed, **one} for one in draw_points(self.box, n_drawn, start=self.start, seed=seed)]
 
     def with_fixed(self, label: str, **settings: Any) -> Method:
@@ -65,7 +61,7 @@ class Method:
         small = {name: value for name, value in QUICK.items() if name in accepted}
         middle = {name: axis.values[len(axis.values) // 2] for name, axis in self.box.items()}
         box = {name: unordered(*axis.values[:2]) for name, axis in list(self.box.items())[:1]}
-        return replace(self, fixed={**self.fixed, **middle, **small}, box=box, start=None, trials=2, drawn=None)
+        return replace(self, fixed={**self.fixed, **middle, **small}, box=box, start=None, trials=2)
 
 
 QUICK = {"epochs": 8, "patience": 3}

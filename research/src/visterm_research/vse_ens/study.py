@@ -19,7 +19,7 @@ from visterm_research.comparison.methods import PAPER_STEPS, PRIOR, Method
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison, Options, Study
-from visterm_research.comparison.search import DRAWN, Axis, Box
+from visterm_research.comparison.search import Axis, Box
 from visterm_research.comparison.sources import DELICIOUS, NUSWIDE, known_folders
 from visterm_research.comparison.verdicts import by_ratio
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
@@ -39,18 +39,9 @@ PAPER_RANGE = (0.001, 0.003, 0.01, 0.03, 0.1)
 
 BY_NUMBER_STEPS: Box = {"learning_rate": Axis(PAPER_RANGE), "l2": Axis(PAPER_RANGE)}
 
-TRIALS = 20
-"""More steps than elsewhere: with six, an independent program found better settings of VSE-ens on NUS-WIDE."""
-
-
-def by_number(label: str, model: str, fixed: Mapping[str, Any], box: Box) -> Method:
-    """Return a method whose settings are searched in more steps than in other comparisons."""
-    return Method(label, model, fixed, box, trials=TRIALS, drawn=DRAWN)
-
-
-VSE_WARP = by_number("WARP", "wsabie", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS)
-VSE_ENS = by_number("VSE-ens", "vse_ens", BY_NUMBER, {**BY_NUMBER_STEPS, "rank_scale": Axis((0.001, 0.01, 0.1, 1.0))})
-OPT_AUC = by_number("Opt-AUC", "opt_auc", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS)
+VSE_WARP = Method("WARP", "wsabie", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS)
+VSE_ENS = Method("VSE-ens", "vse_ens", BY_NUMBER, {**BY_NUMBER_STEPS, "rank_scale": Axis((0.001, 0.01, 0.1, 1.0))})
+OPT_AUC = Method("Opt-AUC", "opt_auc", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS)
 
 VALID_IMAGES = 5_000
 """Images, of those with two tags left, of which a second tag is held out to choose settings by."""
