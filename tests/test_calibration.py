@@ -364,7 +364,10 @@ def test_a_fit_says_in_three_lines_what_was_learned_and_what_to_expect_of_new_ph
         r"Learned 6 tags from \d+ photos in .+ s with .+ \(\d+%\), chosen from \d+ models\. The run is in .*run\.",
         learned,
     )
-    assert expect.startswith(f"On new photos, about {facts['right of 5 tags']:.1f} of 5 tags are right; with ")
+    right, given = facts["right of 5 tags"], facts["tags of a photo"]
+    assert expect.startswith(
+        f"On new photos, about {right:.1f} of the 5 best tags are right (people gave {given:.1f}); "
+    )
     assert f"{facts['tags at precision 0.9']:.1f} tags per photo. Measured on {facts['calibration images']} " in expect
 
 
@@ -374,7 +377,7 @@ def test_what_to_expect_counts_right_tags_of_the_best_five_and_sure_ones():
     given = np.arange(200).reshape(100, 2) % 3 == 0
     held = HeldOutChances.of(np.where(given, 0.99, 0.01), given, np.array([30, 30]))
     found = expectations(HeldOutScores(scores, Y, Y), THREE._replace(held_out=held))
-    assert found == {"right of 5 tags": 1.0, "tags at precision 0.9": given.sum() / 100}
+    assert found == {"right of 5 tags": 1.0, "tags of a photo": 2.0, "tags at precision 0.9": given.sum() / 100}
 
 
 @pytest.mark.parametrize("certain", [False, True])

@@ -25,6 +25,7 @@ SHARE = 0.2  # Of the images, left out of the fit of a copy where the model itse
 MOST_IMAGES = 2000
 MOST_SCORES = 2**24  # Held at a time: where there are very many tags, fewer images are looked at
 RIGHT_OF_5 = "right of 5 tags"
+TAGS_A_PHOTO = "tags of a photo"
 SURE_TAGS = "tags at precision 0.9"  # Names of what new images can expect, among the facts of a run
 
 
@@ -38,7 +39,7 @@ class HeldOutScores(NamedTuple):
 
 
 def expectations(held_out: HeldOutScores, calibration: Calibration) -> dict[str, float]:
-    """Return how many of an image's five best tags are right, and how many it gets at a precision of 0.9: means."""
+    """Return means of images: right ones of the five best tags, tags that people gave, tags at a precision of 0.9."""
     given = sp.csr_array(held_out.Y) > 0
     tagged = np.flatnonzero(np.diff(given.indptr))
     best = top_k(held_out.scores[tagged], min(5, given.shape[1]))[0]
@@ -46,14 +47,19 @@ def expectations(held_out: HeldOutScores, calibration: Calibration) -> dict[str,
     held = calibration.held_out
     assert held is not None
     n_sure = int((held.chances >= cutoff_for_precision(held, 0.9).least[held.tags]).sum())
-    return {RIGHT_OF_5: right, SURE_TAGS: n_sure / calibration.n_images}
+    return {
+        RIGHT_OF_5: right,
+        TAGS_A_PHOTO: float(np.diff(given.indptr)[tagged].mean()),
+        SURE_TAGS: n_sure / calibration.n_images,
+    }
 
 
 def what_to_expect(facts: Mapping[str, Any]) -> str:
     """Return the sentence for people that ends a fit, of the `expectations` among the facts of a run."""
     sure = f"{facts[SURE_TAGS]:.1f}" if facts[SURE_TAGS] >= 0.05 else "fewer than 0.1"
+    here = f" (people gave {facts[TAGS_A_PHOTO]:.1f})" if TAGS_A_PHOTO in facts else ""
     return (
-        f"On new photos, about {facts[RIGHT_OF_5]:.1f} of {min(5, facts['tags'])} tags are right; with "
+        f"On new photos, about {facts[RIGHT_OF_5]:.1f} of the {min(5, facts['tags'])} best tags are right{here}; with "
         f"--precision 0.9, {sure} tags per photo. Measured on {facts['calibration images']:,} held-out photos."
     )
 
