@@ -49,6 +49,22 @@ class Method:
         n_drawn = max(1, round(self.trials * DRAWN / TRIALS)) if self.trials > 2 else self.trials
         return [{**self.fixed, **one} for one in draw_points(self.box, n_drawn, start=self.start, seed=seed)]
 
+    @property
+    def shown_box(self) -> str:
+        """The box to draw from: "learning_rate 0.0005 to 0.05", or the values where they have no order."""
+        shown = (
+            f"{name} {axis.values[0]:g} to {axis.values[-1]:g}"
+            if axis.ordered
+            else f"{name} {' or '.join(map(str, axis.values))}"
+            for name, axis in self.box.items()
+        )
+        return ", ".join(shown) or "–"
+
+    @property
+    def shown_fixed(self) -> str:
+        """What is not searched and not the model's default, by name."""
+        return ", ".join(f"{name}={value}" for name, value in self.fixed.items()) or "–"
+
     def with_fixed(self, label: str, **settings: Any) -> Method:
         """Return the same method with settings fixed, which are then not searched."""
         box = {name: axis for name, axis in self.box.items() if name not in settings}

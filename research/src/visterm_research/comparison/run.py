@@ -18,7 +18,7 @@ from visterm_research.comparison.document import Document
 from visterm_research.comparison.folder import begin_folder, write_json
 from visterm_research.comparison.methods import Method, chosen_methods
 from visterm_research.comparison.problem import Problem
-from visterm_research.comparison.summaries import described, machine, summary
+from visterm_research.comparison.summaries import described, machine, summary, where_it_ran
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials
 from visterm_research.comparison.verdicts import NO, UNSURE, YES
 
@@ -218,7 +218,14 @@ class Comparison:
             "widened. The setting of the best MAP over the validation images was judged by the test rows, once. "
             "Iterative methods stop by the same validation images. Methods that draw pairs take their steps in blocks: "
             "scores and draws of a block are of the weights before it, so that any number of threads gives the same "
-            "result. The weights that are used are the mean of the last 20 epochs. The papers have neither.",
+            "result. The weights that are used are the mean of the last 20 epochs. The papers have neither. Each "
+            "setting is fitted once, with one seed, and nothing again on training and validation rows together: "
+            "intervals are of the test images, and leave out the randomness of training.",
+        )
+        self.document.table(
+            "What was searched",
+            ("method", "model", "box at the start", "kept fixed"),
+            [[method.label, method.model, method.shown_box, method.shown_fixed] for method in self.methods],
         )
         rows = []
         for problem, tested in self.tested.items():
@@ -247,7 +254,7 @@ class Comparison:
         document = Document(study.title)
         document.text(
             f"Paper: {study.paper}. Data, features and machines are not the paper's: orders can be compared, figures "
-            "cannot."
+            f"cannot. {where_it_ran(self.options.seed)}"
         )
         if self.quick:
             document.text(

@@ -23,6 +23,15 @@ def machine() -> dict[str, Any]:
     }
 
 
+def where_it_ran(seed: int) -> str:
+    """Say in a sentence on what machine, and with which versions and seed."""
+    here = machine()
+    return (
+        f"Run with the seed {seed} by visterm {here['visterm']} on a machine of {here['threads']} threads "
+        f"({here['processor']}, Python {here['python']}, NumPy {here['numpy']})."
+    )
+
+
 def described(problem: Problem) -> dict[str, Any]:
     """Return what a problem is, for results.json."""
     return {
