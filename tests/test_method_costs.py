@@ -42,6 +42,13 @@ def test_the_best_comes_first_and_programs_of_others_are_no_code(module):
     )
 
 
+def test_one_minute_is_no_plural(module):
+    one = {**found({"svm": {"over": "more than 1 minutes"}}), "minutes": 1.0}
+    text = module.cost_tables(one)
+    assert "A fit that takes more than 1 minute is ended." in text
+    assert "- `svm`: more than 1 minute.\n" in text
+
+
 def test_what_has_no_figures_is_listed_with_the_reason(module):
     models = {
         "ridge": measured(0.5),

@@ -47,6 +47,12 @@ def test_a_command_s_page_has_each_option_of_its_help(commands, name):
     assert f"[`visterm {name}`](commands/{name}.md)" in commands["commands"]
 
 
+def test_the_list_of_commands_leads_to_the_command_of_visterm_research(commands):
+    assert "`visterm reproduce`" in commands["commands"]
+    assert "(/research/README.md)" in commands["commands"]
+    assert (ROOT / "research" / "README.md").is_file()
+
+
 def test_the_page_of_http_has_each_request_and_each_of_its_links_leads_to_an_object():
     module = import_module("http_page")
     page, paths = module.http_page(), module.description()["paths"]

@@ -86,7 +86,12 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Tiny drawn data, two settings a method: does everything run?")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Does everything run? Few rounds of training, two settings a method, tiny drawn data; the data of "
+            "--data are read whole.",
+        ),
     ] = False,
     time_budget: Annotated[
         float | None,

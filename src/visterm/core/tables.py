@@ -40,7 +40,7 @@ MODELS = Registry(
         _model(
             "auc_embedding",
             "ranking.auc:AucEmbedding",
-            "joint embedding, all wrong orders of tags count the same",
+            "joint embedding, one wrong tag drawn at random, all ranks count the same",
             WSABIE,
         ),
         _model("owpc_sgd", "ranking.owpc_sgd:OwpcSgd", "joint embedding, WARP loss with exact ranks", WSABIE),
@@ -48,7 +48,7 @@ MODELS = Registry(
         _model("pamir_ia", "pamir.pamir_ia:PamirIa", "one linear scorer per tag, learns from pairs of tags", PAMIR),
         _model("one_vs_rest", "ranking.one_vs_rest:OneVsRest", "one linear yes-or-no classifier per tag", WSABIE),
         _model("vse_ens", "ranking.vse_ens:VseEns", "joint embedding, prefers wrong tags that score high", VSE_ENS),
-        _model("opt_auc", "ranking.auc:OptAuc", "joint embedding, learns from random pairs of tags", VSE_ENS),
+        _model("opt_auc", "ranking.auc:OptAuc", "joint embedding, one wrong tag drawn at random, smooth loss", VSE_ENS),
         _model(
             "objects_and_parts",
             "parts.objects_and_parts:ObjectsAndParts",
