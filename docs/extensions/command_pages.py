@@ -31,7 +31,7 @@ def list_of_commands() -> Iterator[str]:
         yield from (f"commands/{name}" for name in commands)
         yield "```\n"
     yield "## From other packages\n"
-    yield "With visterm-research: `visterm reproduce`, which runs papers' comparisons again ([how](/research/README.md)).\n"
+    yield "With visterm-research: `visterm reproduce`, the papers' comparisons ([how](/research/README.md)).\n"
 
 
 def command_page(command: Any, name: str) -> Iterator[str]:
