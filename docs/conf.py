@@ -11,6 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "extensions"))
 
+from python_page import further_methods  # noqa: E402
+
 import visterm  # noqa: E402
 
 project, author = "visterm", "The visterm developers"
@@ -19,6 +21,7 @@ version = release = visterm.__version__
 
 extensions = [
     "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "myst_parser", "sphinx_design", "site_pages",
+    "linked_names",
 ]  # fmt: skip
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "research/README.md", "research/docs/**.md"]
@@ -35,8 +38,9 @@ myst_links_external_new_tab = False
 
 # ---- The code --------------------------------------------------------------------------------------------------------
 
-default_role = "code"  # `max_norm` in docstrings is code
+default_role = "name"  # of linked_names: `Wsabie` in docstrings is a link, `max_norm` is code
 autosummary_generate = True
+autosummary_context = {"further_methods": further_methods()}
 autodoc_typehints = "none"  # numpydoc lists types beside what they mean
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

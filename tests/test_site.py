@@ -18,6 +18,8 @@ import visterm
 from command_line import run_command
 from visterm.cli import command_line
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.evaluation.evaluate_run import EvaluateRequest
+from visterm.models.base import Annotator
 from visterm.tagging.fit_request import FitRequest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,13 +73,33 @@ def test_the_page_of_python_lists_each_public_name():
     assert [name for name in names if f"   {name}\n" not in page] == []
 
 
-def test_the_page_of_a_fit_request_has_each_field_with_what_it_is():
-    name = f"{FitRequest.__module__}.{FitRequest.__name__}"
+@pytest.mark.parametrize("request_class", [FitRequest, EvaluateRequest])
+def test_the_page_of_a_request_has_each_field_with_what_it_is(request_class):
+    name = f"{request_class.__module__}.{request_class.__name__}"
     assert f"   {name}\n" in import_module("python_page").python_page()
-    lines = [*ast.parse(inspect.getsource(FitRequest)).body[0].body, None]
+    lines = [*ast.parse(inspect.getsource(request_class)).body[0].body, None]
     fields = [(line.target.id, after) for line, after in pairwise(lines) if isinstance(line, ast.AnnAssign)]
-    assert [field for field, _ in fields] == list(FitRequest.__dataclass_fields__)
+    assert [field for field, _ in fields] == list(request_class.__dataclass_fields__)
     assert [field for field, after in fields if not is_text(after)] == []
+
+
+def test_each_class_that_a_model_s_page_refers_to_for_its_settings_has_a_page():
+    page = import_module("python_page")
+    links, text = page.linked_names(), page.python_page()
+    models = [getattr(visterm.models, name.rpartition(".")[2]) for name in page.classes("visterm.models", MODELS)]
+    referred = {
+        name
+        for cls in [*models, *page.shared_bases()]
+        for name in re.findall(r"(?:As in|those of|described in) `([A-Z]\w+)`", cls.__doc__)
+    }
+    assert {"EmbeddingRanker", "VotingAnnotator", "DeepSettings", "LinearAnnotator"} <= referred
+    assert [name for name in sorted(referred) if name not in links or f"   {links[name]}\n" not in text] == []
+
+
+def test_a_model_s_page_lists_the_methods_that_it_has_beside_those_of_every_model():
+    further = import_module("python_page").further_methods()
+    assert {"partial_fit", "add_tags", "fit_stream", "explain", "fit_queries"} <= set(further)
+    assert [name for name in further if hasattr(Annotator, name)] == []
 
 
 def is_text(node):

@@ -1,38 +1,105 @@
 """Make the page of the Python API from the public names: those of `visterm`, the models and the encoders."""
 
+import inspect
 from collections.abc import Iterable, Iterator
 
 import visterm
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
+from visterm.models import abilities
+from visterm.models.base import Annotator
 
 FUNCTIONS = ("fit", "evaluate", "scorer", "to_frame")
+INTRODUCTION = """# Python
+
+The public names, from their docstrings. How to use them, with DataFrames and scikit-learn: [Python](../python.md).
+What else is in the modules may change without notice.
+"""
+ABOUT = {
+    "Models": "A model's page has its settings, and the methods that it has beside those of every model. Settings that "
+    "several models share are on the page that it links to.",
+    "What models share": "Settings, learned attributes and methods of several models, as their pages refer to them. "
+    "You meet them through the models.",
+    "What else a model can do": "The methods that some models have. `isinstance(model, FitsStreams)` says whether a "
+    "model has those of one.",
+}
+"""What some sections begin with."""
+CALLED_BY_VISTERM = {"take_held_out", "write_steps", "fit_together"}
+"""Methods of models that their pages leave out; the ability that has them says what they are."""
 
 
 def python_page() -> str:
     """Return the text of the page."""
+    parts = [INTRODUCTION]
+    for title, names in sections().items():
+        about = f"{ABOUT[title]}\n\n" if title in ABOUT else ""
+        parts.append(f"## {title}\n\n{about}{autosummary(names, TEMPLATES.get(title, ''))}")
+    return "\n".join(parts)
+
+
+TEMPLATES = {"Models": "learner", "What models share": "learner", "Encoders": "encoder"}
+"""The file of docs/templates for the pages of a section, where it has one of its own."""
+
+
+def sections() -> dict[str, list[str]]:
+    """Return the names that have a page, in full, by the sections that list them."""
     others = sorted(set(visterm.__all__) - set(FUNCTIONS))
-    sections = {
-        "Functions": [f"visterm.{name}" for name in FUNCTIONS],
+    return {
+        "Functions": [*(f"visterm.{name}" for name in FUNCTIONS), "visterm.metrics.evaluate"],
         "Classes": [f"visterm.{name}" for name in others],
         "What a fit takes": ["visterm.tagging.fit_request.FitRequest"],
+        "What an evaluation takes": ["visterm.evaluation.evaluate_run.EvaluateRequest"],
+        "What comes back": [
+            "visterm.tagging.annotating.Annotations",
+            "visterm.tagging.annotating.Annotated",
+            "visterm.evaluation.evaluate_run.Measured",
+        ],
         "What each model has": ["visterm.models.base.Annotator"],
         "Models": list(classes("visterm.models", MODELS)),
+        "What models share": [in_full(cls) for cls in shared_bases()],
+        "What else a model can do": [in_full(cls) for cls in abilities_of_models()],
         "What each encoder has": ["visterm.encoders.base.Encoder"],
         "Encoders": list(classes("visterm.encoders", ENCODERS)),
+        "What the encoder precomputed reads": ["visterm.data.feature_files.read_features"],
     }
-    parts = [
-        "# Python\n\nThe public names, from their docstrings. How to use them, with DataFrames and scikit-learn: "
-        "[Python](../python.md). What else is in the modules may change without notice.\n"
-    ]
-    for title, names in sections.items():
-        parts.append(f"## {title}\n\n{autosummary(names, 'learner' if title in ('Models', 'Encoders') else '')}")
-    return "\n".join(parts)
+
+
+def linked_names() -> dict[str, str]:
+    """Return each name that has a page, as docstrings write it, with the name in full."""
+    names = [name for names in sections().values() for name in names]
+    own = {"fit", "evaluate"}  # most often a method, or the metrics'
+    short = {name.rpartition(".")[2]: name for name in names if name.rpartition(".")[2] not in own}
+    return short | {name: name for name in names}
 
 
 def classes(module: str, registry: Registry) -> Iterator[str]:
     """Yield the classes of a registry as they are imported, each once."""
     yield from dict.fromkeys(f"{module}.{entry.target.partition(':')[2]}" for entry in registry)
+
+
+def shared_bases() -> list[type]:
+    """Return the classes that models inherit settings or methods from, and that are no models themselves."""
+    models = [getattr(visterm.models, name.rpartition(".")[2]) for name in classes("visterm.models", MODELS)]
+    bases = {base for model in models for base in model.__mro__ if base.__module__.startswith("visterm.models.")}
+    return sorted(bases - {*models, Annotator}, key=lambda base: base.__name__)
+
+
+def abilities_of_models() -> list[type]:
+    """Return the protocols of what some models can do."""
+    own = (cls for cls in vars(abilities).values() if inspect.isclass(cls) and cls.__module__ == abilities.__name__)
+    return sorted(own, key=lambda cls: cls.__name__)
+
+
+def further_methods() -> list[str]:
+    """Return the names of the methods that some models have, and not all, for people to call."""
+    methods = {
+        name for cls in abilities_of_models() for name, member in vars(cls).items() if inspect.isfunction(member)
+    }
+    return sorted(name for name in methods - CALLED_BY_VISTERM if not name.startswith("_"))
+
+
+def in_full(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__name__}"
 
 
 def autosummary(names: Iterable[str], template: str = "") -> str:

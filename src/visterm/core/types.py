@@ -44,9 +44,13 @@ class Tag:
     """One tag given to one image, with the model's score (higher is better)."""
 
     tag: str
+    """The tag, as it is written in the library."""
     score: float
-    trained: bool = True  # False for a word that was added to the dictionary: no training image has it
-    confidence: float | None = None  # The chance that people would give it; None where the run has no calibration
+    """What the model ranks by."""
+    trained: bool = True
+    """False for a word that was added to the dictionary: no training image has it."""
+    confidence: float | None = None
+    """The chance that people would give it, 0 to 1; None where the run has no calibration."""
 
     def __repr__(self) -> str:
         """Return the tag with one number, its confidence; `score` has the other."""

@@ -52,28 +52,42 @@ class EvaluateRequest:
 
     runs: Sequence[Tagger | str | os.PathLike[str]]
     """The run to measure, open or as a path; then others, compared with it on the images that all can read."""
-    images: Any = None  # A folder of images, or features folders; None where the tag file names the images
-    tags: Any = "auto"  # A tag file, ``"auto"``, or tags as `Tagger.fit` takes them
-    split: str | None = None  # Measure on these rows only; None: on those of the split "test", if there are splits
-    # How the tag file is written, see `Corpus.read`
+    images: Any = None
+    """A folder of images, or features folders; None where the tag file names the images."""
+    tags: Any = "auto"
+    """A tag file, ``"auto"``, or tags as `Tagger.fit` takes them."""
+    split: str | None = None
+    """Measure on these rows only. None: on those of the split "test", if there are splits."""
     image_column: str | None = None
+    """Column of the tag file that has the images; None: found by its usual names, as the next one is."""
     tags_column: str | None = None
+    """Column that has the tags."""
     separator: str | None = None
+    """What separates tags in a cell. None: a semicolon or a comma."""
     map: TagMap | None = None
     """Photos of another library: a CSV of their_tag,run_tag, a mapping, or ``"names"``; see `join_library`."""
-    metrics: Sequence[str] | None = None  # Names from ``visterm metrics``; None: the usual ones
-    isa: Path | None = None  # Which tags are siblings, for ``psib@k``: a CSV of child,parent, or WordNet's folder
-    bands: bool = False  # Measure rare and frequent tags apart, too
-    precision: float | None = None  # Measure the tags given for this expected precision, too
+    metrics: Sequence[str] | None = None
+    """Names from ``visterm metrics``. None: the usual ones."""
+    isa: Path | None = None
+    """Which tags are siblings, for ``psib@k``: a CSV of child,parent, or WordNet's folder."""
+    bands: bool = False
+    """Measure rare and frequent tags apart, too."""
+    precision: float | None = None
+    """Measure the tags given for this expected precision, too."""
     queries: str | os.PathLike[str] | None = None
     """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
-    max_words: int = 3  # Words of queries made from tags, at most; 0: as many as an image has tags
-    combine: str = "sum"  # How the scores of words are combined: "sum", "product" or "confidence"
-    report: Path | None = None  # The folder of a page with tables, curves and pictures
+    max_words: int = 3
+    """Words of queries made from tags, at most; 0: as many as an image has tags."""
+    combine: str = "sum"
+    """How the scores of words are combined: "sum", "product" or "confidence"."""
+    report: Path | None = None
+    """The folder of a page with tables, curves and pictures."""
     intervals: bool = True
     """Whether the summary of a single run has intervals, which take some time; a report always has."""
-    memory: int | None = None  # Bytes that may be used: features that take more are streamed
-    n_jobs: int | None = None  # Threads; None is all cores
+    memory: int | None = None
+    """Bytes that may be used: features that take more are streamed."""
+    n_jobs: int | None = None
+    """Threads; None is all cores."""
 
     def check(self) -> None:
         """Refuse options that do not go together, before any image is read.
@@ -113,7 +127,8 @@ class _Measured(NamedTuple):
     """Of the first run: each metric with its value, and what was measured apart (bands, precision)."""
     summary: dict[str, Any] | None
     """Of all runs, with intervals and comparisons; None of a single run where no intervals were asked for."""
-    skipped: list[Skipped]  # The images that could not be read
+    skipped: list[Skipped]
+    """The images that could not be read."""
 
 
 class Measured(Framed, _Measured):
@@ -167,6 +182,11 @@ def evaluate(
         As in `Tagger.fit`; rows of the split "test" are measured, if there are splits.
     **request
         All else that `EvaluateRequest` has: `metrics`, `queries`, `split`, `precision`, `report`, and so on.
+
+    Returns
+    -------
+    Measured
+        The figures: ``values`` has the mean of each metric by name, `to_pandas` a row for each with its interval.
 
     Raises
     ------

@@ -36,7 +36,9 @@ class Annotated(NamedTuple):
     """One image with its tags, best first."""
 
     image: str
+    """Its name, as it was passed."""
     tags: list[Tag]
+    """Each with its ``tag``, ``score`` and ``confidence``."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the image and its tags as they stand in JSON."""
@@ -45,7 +47,9 @@ class Annotated(NamedTuple):
 
 class _Annotations(NamedTuple):
     images: list[Annotated]
+    """The images that were tagged."""
     skipped: list[Skipped]
+    """The others, with reasons."""
 
 
 class Annotations(Framed, _Annotations):

@@ -221,6 +221,12 @@ class Tagger(OnHub, TaggerEstimator):
         progress : Progress
             Takes a step for each image.
 
+        Returns
+        -------
+        Annotations
+            The tagged `images`, each with its `tags` (of which each has ``tag``, ``score`` and ``confidence``), and the
+            `skipped` ones with reasons: ``tagged, skipped = tagger.annotate(...)``. `to_pandas` has a row for each tag.
+
         Raises
         ------
         UserError

@@ -157,7 +157,7 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     schedule : str
         How the learning rate changes over the epochs: "constant", "inverse" or "cosine"; of `Wsabie` also "open".
     l2 : float
-        Factor of the squared length of the vectors that a step moves (½ l2 |v|²).
+        Factor of the squared length of the vectors that a step moves (``½ l2 ‖v‖²``).
     init_scale : float, optional
         Deviation of the start values; None: one over the root of the number of features, as in the WSABIE paper.
     bias : float
