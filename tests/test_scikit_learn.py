@@ -13,11 +13,15 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import RidgeClassifier
+from sklearn.metrics import average_precision_score, label_ranking_average_precision_score, ndcg_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MultiLabelBinarizer
 
 import visterm
+import visterm.metrics
 from tiny_catalogues import ENCODER, draw_photos
 from visterm import Tagger
 from visterm.core.errors import DataError, UnknownNameError, UserError
@@ -169,10 +173,45 @@ def test_a_scorer_refuses_what_it_cannot_measure(frame, features):
         visterm.scorer()(Tagger(**SMALL).fit(frame, calibrate=False), frame["path"], [["unheard"]] * 24)
 
 
+def test_metrics_are_scikit_learn_s_as_the_page_of_models_says():
+    rng = np.random.default_rng(0)
+    scores, Y = rng.normal(size=(40, 9)), rng.random((40, 9)) < 0.3
+    Y[:, 3] = False  # a tag that no photo has
+    Y = Y[Y.any(axis=1)]
+    scores = scores[: len(Y)]
+    found = visterm.metrics.evaluate(scores, Y, ["map", "auc", "ndcg@4", "word_map"])
+    assert found["map"] == pytest.approx(label_ranking_average_precision_score(Y, scores))
+    assert found["auc"] == pytest.approx(roc_auc_score(Y, scores, average="samples"))
+    assert found["ndcg@4"] == pytest.approx(ndcg_score(Y, scores, k=4))
+    some = Y.any(axis=0)
+    assert found["word_map"] == pytest.approx(average_precision_score(Y[:, some], scores[:, some], average="macro"))
+
+
+def test_a_scorer_measures_scikit_learn_s_own_estimators_and_scikit_learn_s_rankings_measure_models(frame, features):
+    Y = matrix_of(frame["tags"]).to_numpy()
+    assert visterm.scorer("p@1")(OneVsRestClassifier(RidgeClassifier()).fit(features, Y), features, Y) == 1
+    for metric in ("roc_auc", "average_precision"):
+        assert np.isfinite(cross_val_score(Ridge(), features, Y, cv=FOLDS, scoring=metric)).all()
+
+
+def test_folds_of_photos_known_by_number_are_refused_with_what_to_do():
+    names, tags = [f"user {n}" for n in range(9)], [["a", "b"], ["b"], ["c"]] * 3
+    tagger = Tagger(encoder="ids", model="wsabie", model_params={"epochs": 1}, n_jobs=1)
+    with pytest.raises(DataError, match=r"None of the 3 photos .*'user 0'.* by number only.* hide some tags"):
+        cross_val_score(tagger, names, tags, cv=3, error_score="raise")
+
+
+@pytest.mark.parametrize("held", [np.asarray, sp.csr_array, lambda X: X.astype(int)])
+def test_a_matrix_in_place_of_photos_is_refused_with_the_ways_to_learn_from_it(held):
+    X = held(np.arange(12.0).reshape(4, 3))
+    with pytest.raises(DataError, match=r"matrix of numbers, 4 rows of 3.*Ridge.*precomputed"):
+        visterm.fit(X, [["a"], ["b"], ["a"], ["b"]], model="ridge")
+
+
 def test_the_blocks_of_the_page_for_python_run_one_after_another_in_ten_lines_each(tmp_path, monkeypatch, capsys):
     text = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert [len(block.splitlines()) <= 10 for block in blocks] == [True] * 4
+    assert [len(block.splitlines()) <= 10 for block in blocks] == [True] * 7
     tags = draw_photos(tmp_path / "photos")
     (tmp_path / "tags.csv").write_text(
         "file_name,tags\n" + "".join(f"{n},{';'.join(own)}\n" for n, own in tags.items())
@@ -183,4 +222,7 @@ def test_the_blocks_of_the_page_for_python_run_one_after_another_in_ten_lines_ea
         exec(block, names)
     assert names["search"].best_score_ > 0.5
     assert names["tags"].iloc[0] == ["red", "warm"]
+    assert names["of_rows"].annotate(["item 3"]).images[0].image == "item 3"
+    assert names["train"].count_nonzero() + names["hidden"].count_nonzero() == names["Y"].nnz
+    assert names["by_number"].encoder.by_number
     assert "photos/000.png" in capsys.readouterr().out

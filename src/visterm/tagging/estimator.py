@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import scipy.sparse as sp
 
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
 from visterm.core.estimator import Estimator
 from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS, MODELS
@@ -106,6 +106,12 @@ class TaggerEstimator(Estimator, Run):
             given, negatives = self.tree.words.completed(corpus.tags, corpus.negatives)
             corpus = replace(corpus, tags=given, negatives=negatives)
         X, Y, _ = encode_corpus(self.encoder, corpus, self.vocabulary)
+        if len(corpus) and X.shape[0] == 0 and self.encoder.by_number:
+            raise DataError(
+                f"None of the {count_of(len(corpus), 'photo')} to measure (such as '{corpus.names[0]}') was learned "
+                "from, and this tagger knows photos by number only (the encoder ids). Folds of photos do not suit it: "
+                "hide some tags of each photo instead, and measure with visterm.evaluate."
+            )
         return JudgedTags(lambda: self.score_blocks(X), Y, self.known_tags(X))
 
     def __repr__(self) -> str:

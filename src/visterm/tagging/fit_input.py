@@ -210,7 +210,8 @@ def plan_streaming(
         if memory is not None:
             raise UserError(
                 "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
-                "FEATURES, and pass FEATURES in place of IMAGES."
+                "FEATURES, and pass FEATURES in place of IMAGES. Features from other programs (--encoder precomputed) "
+                "are read into memory: leave --memory out."
             )
         if shared:
             raise UserError(
