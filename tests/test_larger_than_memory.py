@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +33,7 @@ from visterm.features.streaming.name_index import NameIndex
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
+from visterm.models.baselines import Prior
 from visterm.models.ranking.warp_linear import WarpLinear
 from visterm.tagging.streamed_fit import fit_streamed
 
@@ -46,6 +49,20 @@ def encoder():
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory, encoder):
     return plant(tmp_path_factory.mktemp("drawn"), encoder)
+
+
+def test_the_block_of_the_page_learns_from_a_matrix_on_disk_piece_by_piece(tmp_path, monkeypatch):
+    planted = plant_corpus(n_train=N, n_test=60, n_tags=N_TAGS, random_state=5)
+    np.save(tmp_path / "features.npy", planted.X_train)
+    sp.save_npz(tmp_path / "tags.npz", planted.Y_train)
+    page = (Path(__file__).parents[1] / "docs" / "larger_than_memory.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(block.replace("100_000", "250"), names)  # three pieces
+    assert names["model"].n_epochs_ == 60
+    usual = Prior().fit(planted.X_train, planted.Y_train)
+    assert names["model"].score(planted.X_test, planted.Y_test) > 1.2 * usual.score(planted.X_test, planted.Y_test)
 
 
 def joined(tmp_path, drawn, table="tags.jsonl", **settings):

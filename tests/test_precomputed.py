@@ -15,6 +15,7 @@ from PIL import Image
 from sklearn.datasets import dump_svmlight_file
 from typer.testing import CliRunner
 
+import visterm
 from test_cli import lines
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
@@ -239,6 +240,14 @@ def test_the_file_may_grow_and_move_but_what_was_learned_from_must_stay(tmp_path
         again("gone.npy").transform(NAMES)
     shutil.move(tmp_path / "features.names.txt", tmp_path / "elsewhere")
     np.testing.assert_array_equal(again(tmp_path / "elsewhere" / "features.npy").transform(NAMES), ROWS)
+
+
+def test_memory_is_refused_for_features_of_other_programs_which_do_not_stream(tmp_path):
+    path = write_npy(tmp_path)
+    with pytest.raises(
+        UserError, match=r"other programs \(--encoder precomputed\) are read into memory"
+    ):
+        visterm.fit(NAMES, tags=[["a"], ["b"]] * 2, encoder=f"precomputed:{path}", model="ridge", memory=2**21)
 
 
 def test_without_a_file_it_says_how_to_name_one():

@@ -40,9 +40,10 @@ class Precomputed(AnyEncoder):
     """Feature rows read from a file that another program wrote: see `read_features` for what it may be.
 
     An image has the row of its name: of the same path, or of the one path that ends as it does (``1.jpg`` for
-    ``photos/1.jpg``, and the other way round). `encode` skips and lists images without a row. The file may grow: put
-    the rows of new images, made by the same network, into it. The rows of the images that the encoder was fitted on
-    must stay as they are, which is checked when the file is opened; they name the encoder's output.
+    ``photos/1.jpg``, and the other way round). Images without a row are skipped and listed. All rows that are used are
+    read into memory: only features that ``visterm encode`` wrote are streamed. The file may grow: put the rows
+    of new images, made by the same network, into it. The rows of the images that the encoder was fitted on must stay as
+    they are, which is checked when the file is opened; they name the encoder's output.
 
     Parameters
     ----------
