@@ -1,6 +1,6 @@
 """
-Recommending by numbers alone
-=============================
+Recommending by row numbers alone
+=================================
 
 Sometimes there are no photos at all: only who watched what, or which order had which parts. The encoder ``ids`` knows
 each item by a name or number, and the models that rank tags become recommenders.

@@ -244,9 +244,7 @@ def test_the_file_may_grow_and_move_but_what_was_learned_from_must_stay(tmp_path
 
 def test_memory_is_refused_for_features_of_other_programs_which_do_not_stream(tmp_path):
     path = write_npy(tmp_path)
-    with pytest.raises(
-        UserError, match=r"other programs \(--encoder precomputed\) are read into memory"
-    ):
+    with pytest.raises(UserError, match=r"other programs \(--encoder precomputed\) are read into memory"):
         visterm.fit(NAMES, tags=[["a"], ["b"]] * 2, encoder=f"precomputed:{path}", model="ridge", memory=2**21)
 
 

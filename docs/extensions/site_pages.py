@@ -26,7 +26,13 @@ def write_pages(*_: object) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def link_gallery(app: object, page: str, source: list[str]) -> None:
+    """Let the link to the examples lead to the gallery of the site; in the repository it leads to their folder."""
+    source[0] = source[0].replace("](examples/README.txt)", "](docs/generated/gallery/index.rst)")
+
+
 def setup(app: object) -> dict[str, bool]:
     """Write the pages when Sphinx has read its settings; then it looks for pages, and autosummary reads them."""
     app.connect("config-inited", write_pages)  # type: ignore[attr-defined]
+    app.connect("source-read", link_gallery)  # type: ignore[attr-defined]
     return {"parallel_read_safe": True}

@@ -51,6 +51,19 @@ class Scorer:
 def scorer(metric: str = "map") -> Scorer:
     """Return a metric of ``visterm metrics`` as scikit-learn's `scoring=` takes it.
 
+    It may be called, too: ``scorer("p@5")(estimator, X, Y)``. The estimator is a tagger, a model, a pipeline that ends
+    in one, or any other with a `decision_function` that has a column for each tag.
+
+    Parameters
+    ----------
+    metric : str
+        A name from ``visterm metrics``, with ``@k`` where it takes one.
+
+    Returns
+    -------
+    callable
+        Takes ``(estimator, X, y)``, `y` a matrix or lists of tags, and returns the metric, a float.
+
     Examples
     --------
     >>> from sklearn.model_selection import cross_val_score

@@ -57,7 +57,7 @@ class Annotator(Estimator, ABC):
     (n_tags, width), the matrix V; without it V is the identity, and image rows are the rows of tag scores.
 
     Instead of features, None stands for all images of a model that knows images by number: one that was
-    fitted on sparse identity rows, or on None.
+    fitted on sparse identity rows, or on None. Some of them are the rows of the identity with their numbers.
 
     Attributes
     ----------
@@ -69,6 +69,13 @@ class Annotator(Estimator, ABC):
         There and True if `X` was the identity, as CSR or None.
     classes_ : list of str
         There if `Y` was lists of tags: the words of its columns.
+
+    Examples
+    --------
+    >>> from visterm.models import Ridge, Wsabie
+    >>> Ridge().fit(X, tags).annotate(X_new, k=5).ids  # doctest: +SKIP
+    >>> model = Wsabie().fit(None, Y)  # images known by number  # doctest: +SKIP
+    >>> model.annotate(scipy.sparse.eye_array(n_images, format="csr")[[0, 5]])  # of two of them  # doctest: +SKIP
     """
 
     n_features_in_: int
@@ -200,7 +207,9 @@ class Annotator(Estimator, ABC):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the mean average precision (MAP) over images: how high the right tags rank, 0 to 1.
 
-        It lets scikit-learn choose settings (`GridSearchCV`) and measure models (`cross_val_score`).
+        It lets scikit-learn choose settings (`GridSearchCV`) and measure models (`cross_val_score`). Tags that it
+        learned of the same images count like any other: of images known by number they rank first, and are wrong where
+        `y` has other tags of them. `visterm.metrics.evaluate` with ``exclude=Y_train`` leaves them out.
 
         Parameters
         ----------

@@ -51,7 +51,7 @@ class FitRequest:
     and where a model makes queries of tags. None: by how few training images do."""
     encoder: str | None = None
     """A name from ``visterm encoders``; what stands after a colon is the encoder's argument (``"onnx:network.onnx"``).
-    None: "visterms", or for features, the one that made them."""
+    None: the first network that is on this machine, or else "visterms"; for features, the one that made them."""
     model: str | None = None
     """A name from ``visterm models``. None: "auto", or "wsabie" for images known by number."""
     encoder_params: Mapping[str, Any] = field(default_factory=dict)
