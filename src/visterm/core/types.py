@@ -67,14 +67,21 @@ class Hit:
     """One image found by a search, with its score (higher is better)."""
 
     image: str
+    """Its name in the catalogue."""
     score: float
-    confidence: float | None = None  # The chance that it is what is searched for; None where the run has no calibration
-    id: int | None = None  # Its number in the catalogue
-    path: str | None = None  # The file, in full; None for an image that was given as an array
-    catalogue: str | None = None  # Its catalogue, where several are searched as one
+    """What the search ranks by."""
+    confidence: float | None = None
+    """The chance that it is what is searched for; None where the run has no calibration."""
+    id: int | None = None
+    """Its number in the catalogue."""
+    path: str | None = None
+    """The file, in full; None for an image that was given as an array."""
+    catalogue: str | None = None
+    """Its catalogue, where several are searched as one."""
     source: str | None = None
     """How a person tagged it with all the words: gave them ("person"), or "accepted" some; None of others."""
-    at: float | None = None  # Of a video: the moment that is meant, in seconds from the beginning
+    at: float | None = None
+    """Of a video: the moment that is meant, in seconds from the beginning."""
     link: str | None = None
     """The photo's page in the program whose library the catalogue is connected to; `path` is then that of a preview."""
 

@@ -353,9 +353,10 @@ def as_images(
             raise DataError(no_images(folder))
     if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):
         images = [images]
-    if getattr(images, "ndim", 0) == 2 and (sp.issparse(images) or images.dtype.kind in "bif"):
+    given: Any = images
+    if getattr(given, "ndim", 0) == 2 and (sp.issparse(given) or given.dtype.kind in "bif"):
         raise DataError(
-            f"images is a matrix of numbers, {images.shape[0]:,} rows of {images.shape[1]:,}. Those are features, not "
+            f"images is a matrix of numbers, {given.shape[0]:,} rows of {given.shape[1]:,}. Those are features, not "
             "photos: fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
             "name of each row, and pass the names with encoder='precomputed:FILE.npy'."
         )
