@@ -24,7 +24,7 @@ def machine() -> dict[str, Any]:
 
 
 def where_it_ran(seed: int) -> str:
-    """Say in a sentence on what machine, and with which versions and seed."""
+    """Return a sentence on what machine it ran, with which versions and seed."""
     here = machine()
     return (
         f"Run with the seed {seed} by visterm {here['visterm']} on a machine of {here['threads']} threads "
