@@ -242,7 +242,7 @@ class Annotator(Estimator, ABC):
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be used, before any long work; `fit` checks them too."""
+        """Refuse settings that cannot be used, before any long work; a model's `_fit` begins with it."""
         self.check_stored_settings()
 
     def check_stored_settings(self) -> None:
