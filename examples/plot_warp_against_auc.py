@@ -29,9 +29,9 @@ train, test = slice(0, 2000), slice(2000, None)
 
 # %%
 # Both models have the same small space of 20 numbers for a photo. They differ in the loss, in the steps that are the
-# defaults with it, and in how long they need: WARP looks for mistakes that matter and is done after 30 epochs; AUC draws
-# pairs at random and still gets better after 200, so we let it go on for 300. (The losses alone, with the same steps:
-# Table 5 of the WSABIE comparison.)
+# defaults with it, and in how long they need: WARP looks for mistakes that matter and is done after 30 epochs; AUC
+# draws pairs at random and still gets better after 200, so we let it go on for 300. (The losses alone, with the same
+# steps: Table 5 of the WSABIE comparison.)
 
 models = {
     "AUC": AucEmbedding(dim=20, epochs=300, patience=300, n_jobs=1, random_state=0),
