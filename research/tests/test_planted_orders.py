@@ -47,6 +47,18 @@ def test_an_order_of_a_method_that_is_missing_is_not_judged(tmp_path: Path) -> N
     assert [(claim.first, claim.second, claim.verdict) for claim in comparison.claims] == [("A", "B", YES)]
 
 
+def test_every_pair_of_methods_has_its_difference_with_an_interval(tmp_path: Path) -> None:
+    comparison = comparison_in(tmp_path)
+    comparison.tested["planted"] = {label: judged({"map": value}) for label, value in (("A", 0.5), ("B", 0.4))}
+    tables.pairs_part(comparison, problem())
+    (table,) = comparison.document.tables
+    (first, a, _, a_less_b), (_, _, b_less_a, _) = table["rows"]
+    assert first == "A"
+    assert a.startswith("50.")
+    assert a_less_b.startswith("+10.00 (10.00 to 10.00")  # the same noise in both
+    assert b_less_a.startswith("-10.00 (-10.00 to -10.00")
+
+
 def test_images_without_a_value_do_not_decide_an_order(tmp_path: Path) -> None:
     comparison, gap = comparison_in(tmp_path), np.where(np.arange(60) < 20, np.nan, 0)
     found = {label: judged({"map": value}) for label, value in (("A", 0.5), ("B", 0.4))}

@@ -41,6 +41,7 @@ from visterm_research.wsabie.tables import (
     data_part,
     ensembles_part,
     loss_part,
+    pairs_part,
     results_part,
     sizes_part,
     steps_part,
@@ -76,6 +77,7 @@ def run(comparison: Comparison) -> dict[str, Any]:
         comparison.begin(problem)
         data_part(comparison, problem)
         results_part(comparison, problem)
+        pairs_part(comparison, problem)
         precision_part(comparison, problem)
         if WSABIE.model in models:
             neighbours_part(comparison, problem)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visterm_research.comparison.claims import least_claim, percent, shown_metric
+from visterm.metrics.significance import bootstrap_mean, paired_bootstrap
+from visterm_research.comparison.claims import RESAMPLES, least_claim, percent, shown_metric
 from visterm_research.comparison.methods import EXACT_KNN, WSABIE, Method
 from visterm_research.comparison.problem import Problem
 from visterm_research.comparison.run import Comparison
@@ -101,6 +102,24 @@ def results_part(comparison: Comparison, problem: Problem) -> None:
             comparison.judge_order(problem, first, second, metric, where="Table 2, ImageNet", paper=theirs)
     theirs = paper.EXACT_NEIGHBOURS["ImageNet"], paper.TABLE_2["WSABIE"]["ImageNet"]["p@1"]
     comparison.judge_order(problem, "k-NN", "WSABIE", "p@1", where="section 6.4, ImageNet", paper=theirs)
+
+
+def pairs_part(comparison: Comparison, problem: Problem) -> None:
+    """Every pair of methods by MAP: also those of which the paper has no order, or that it does not have."""
+    values = {label: tested.values["map"] for label, tested in comparison.tested[problem.name].items()}
+    if len(values) < 2:
+        return
+    rows = []
+    for first, of_first in values.items():
+        mean = bootstrap_mean(of_first, n_resamples=RESAMPLES)
+        row = [first, f"{100 * mean.mean:.2f} ({100 * mean.low:.2f} to {100 * mean.high:.2f})"]
+        for second, of_second in values.items():
+            apart = paired_bootstrap(of_first, of_second, n_resamples=RESAMPLES)
+            found = f"{100 * apart.mean:+.2f} ({100 * apart.low:.2f} to {100 * apart.high:.2f})"
+            row.append("" if first == second else found)
+        rows.append(row)
+    header = ("method", "MAP, in percent", *(f"less {label}" for label in values))
+    comparison.document.table(f"All pairs on {problem.name} by MAP, with 95 % intervals", header, rows)
 
 
 def sizes_part(comparison: Comparison, problem: Problem) -> None:
