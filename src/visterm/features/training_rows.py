@@ -354,7 +354,8 @@ def as_images(
     if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):
         images = [images]
     given: Any = images
-    if getattr(given, "ndim", 0) == 2 and (sp.issparse(given) or given.dtype.kind in "bif"):
+    numbers = isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind in "bif"
+    if numbers or sp.issparse(given):
         raise DataError(
             f"images is a matrix of numbers, {given.shape[0]:,} rows of {given.shape[1]:,}. Those are features, not "
             "photos: fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
