@@ -208,8 +208,8 @@ def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monk
         (tmp_path / name).write_bytes(b"x")
     found = count_not_read([tmp_path])
     assert found.line() == (
-        "Not read: 1 HEIC file (.heic; read with: pip install 'visterm[heif]'), 3 RAW files (.cr2, .nef; read with: "
-        "pip install 'visterm[raw]', or the program exiftool), 1 video (.mp4; index and annotate read them), "
+        "Not read as photos: 1 HEIC file (.heic; read with: pip install 'visterm[heif]'), 3 RAW files (.cr2, .nef; "
+        "read with: pip install 'visterm[raw]', or the program exiftool), 1 video (.mp4; index and annotate read them), "
         "2 others (without ending, .txt)."
     )
     assert found.as_dict() == {"heic": 1, "raw": 3, "video": 1, "other": 2}
@@ -249,7 +249,7 @@ def test_raw_photos_are_learned_from_indexed_and_shown(camera):
     for line in (fit, "index run photos -o catalogue --jobs 1"):
         code, _, err = visterm(line, camera)
         assert code == 0, err
-        assert "Not read: 1 other (.txt)." in err
+        assert "Not read as photos: 1 other (.txt)." in err
     code, out, _ = visterm("search catalogue blue -k 12 --json", camera)
     assert code == 0
     found = [json.loads(line)["image"] for line in out.splitlines()]

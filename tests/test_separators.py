@@ -196,7 +196,7 @@ FAST = f"{ENCODER} --model ridge --jobs 1"
 UNDERSTOOD = {
     "tags read": 9, "tags with a separator": 1, "tags used once": 3, "tags like lists": 0, "lists such as": [],
 }  # fmt: skip
-NOT_READ = "Not read: 3 others (.pdf, .doc)."
+NOT_READ = "Not read as photos: 3 others (.pdf, .doc)."
 COUNTS = {"heic": 0, "raw": 0, "video": 0, "other": 3}
 
 

@@ -474,6 +474,6 @@ def test_without_ffmpeg_videos_are_counted_and_named_in_one_line(run, photos, tm
     monkeypatch.setenv("PATH", str(tmp_path))
     made = CliRunner().invoke(app, ["index", str(run), str(photos), "-o", str(tmp_path / "c")])
     assert made.exit_code == 0, made.output
-    assert "Not read: 2 videos (.mp4, .webm; read with: the program ffmpeg)." in made.output
+    assert "Not read as photos: 2 videos (.mp4, .webm; read with: the program ffmpeg)." in made.output
     assert len(Catalogue.load(tmp_path / "c")) == 4
     assert count_by_kind(["a.mp4"], videos=True).count("video") == 1

@@ -101,7 +101,7 @@ class NotRead:
 
     def line(self) -> str:
         """Return the counts as a sentence; empty where there are none."""
-        return f"Not read: {text}." if (text := self.text()) else ""
+        return f"Not read as photos: {text}." if (text := self.text()) else ""
 
     def text(self) -> str:
         """Return the counts as a list: ``12 RAW files (.cr2), 4 others (.txt)``."""
