@@ -209,8 +209,8 @@ def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monk
     found = count_not_read([tmp_path])
     assert found.line() == (
         "Not read as photos: 1 HEIC file (.heic; read with: pip install 'visterm[heif]'), 3 RAW files (.cr2, .nef; "
-        "read with: pip install 'visterm[raw]', or the program exiftool), 1 video (.mp4; index and annotate read them), "
-        "2 others (without ending, .txt)."
+        "read with: pip install 'visterm[raw]', or the program exiftool), 1 video (.mp4; index and annotate read "
+        "them), 2 others (without ending, .txt)."
     )
     assert found.as_dict() == {"heic": 1, "raw": 3, "video": 1, "other": 2}
     assert [path.name for path in find_images(tmp_path)] == ["a.jpg"]
