@@ -8,6 +8,8 @@ the full cross-entropy there. Parts, each a list of fits whose F1 with five tags
 * low: the same on the dictionary: how many negatives, with scores
   that start at 0 and low (`start_low`), and the length that gradients are cut to;
 * start: from the comparison's first settings, the network and the vectors that tags start with, for both taggers;
+* rates: on the dictionary, with random vectors of 300 numbers and low starts, the rate of the tags' vectors, that of
+  the network, and the power of the draws;
 * one: one setting at a time, from a network without hidden layers, random vectors and scores that start low;
 * joint: points of a box drawn at random, all settings of both taggers together, the same number for each;
 * data: the same taggers on dictionaries of fewer tags, more photos, no stray tags;
@@ -117,6 +119,11 @@ def fits() -> Iterator[Fit]:
             yield Fit("low", "dictionary", SAMPLED, {**cut_off, **DRAWN, **ALONE, "negatives": 100})
             yield Fit("low", "dictionary", FULL, cut_off)
     base = {**LINEAR, **DRAWN, **ALONE, **LOW, "negatives": 100}
+    for change in RATES:
+        yield Fit("rates", "dictionary", SAMPLED, {**base, "epochs": 30, "dim": 300, **change})
+    for rate in (0.1, 0.03):
+        settings = {**LINEAR, **LOW, "epochs": 30, "dim": 300, "dropout": 0.35, "tag_learning_rate": rate}
+        yield Fit("rates", "dictionary", FULL, settings)
     for name, values in ONE.items():
         for value in values:
             yield Fit("one", "dictionary", SAMPLED, {**base, name: value})
@@ -144,6 +151,16 @@ def fits() -> Iterator[Fit]:
                         )
                     yield Fit("photos", name, FULL, {**settings, **change})
 
+
+SLOW_TAGS = {"tag_learning_rate": 0.03}
+RATES: tuple[dict[str, Any], ...] = (
+    {},
+    SLOW_TAGS,
+    {**SLOW_TAGS, "learning_rate": 0.0003},
+    {**SLOW_TAGS, "learning_rate": 0.0003, "power": 1.0},
+    {"tag_learning_rate": 0.01, "learning_rate": 0.0003},
+)
+"""From the defaults on."""
 
 ONE: dict[str, tuple[Any, ...]] = {
     "learning_rate": (0.0001, 0.0003, 0.003),
