@@ -60,7 +60,7 @@ def is_settled(found: dict[str, Any] | None, minutes: float) -> bool:
     """Return whether a contestant needs no further try: not those that were missing, or had another time at most."""
     if found is None or "missing" in found:
         return False
-    return not found.get("over", "").endswith("minutes") or found["over"] == ended_after(minutes)
+    return not found.get("over", "").endswith("seconds") or found["over"] == ended_after(minutes)
 
 
 def versions(pythons: dict[str, Path | None]) -> dict[str, str]:

@@ -154,6 +154,7 @@ def fits() -> Iterator[Fit]:
 
 SLOW_TAGS = {"tag_learning_rate": 0.03}
 RATES: tuple[dict[str, Any], ...] = (
+    {"vectors": LEARNED, "dim": None},
     {},
     SLOW_TAGS,
     {**SLOW_TAGS, "learning_rate": 0.0003},

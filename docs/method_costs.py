@@ -16,7 +16,7 @@ TIMES = ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (float("inf"), 60,
 def cost_tables(found: dict[str, Any]) -> str:
     """Return the tables of a JSON of benchmarks/methods.py, with what was not measured and why."""
     versions = ", ".join(f"{name} {version}" for name, version in found["rivals"].items())
-    at_most = said(f"A fit that takes more than {found['minutes']:g} minutes is ended.")
+    at_most = f"A fit that takes more than {60 * found['minutes']:g} seconds is ended."
     lines = [f"Measured on {found['machine']['processor']}, with one thread" + (f"; {versions}" if versions else "")]
     lines[0] += f". {at_most}"
     for name, data in found["data"].items():
@@ -55,7 +55,7 @@ def reasons(models: dict[str, Any]) -> Iterator[str]:
     for name, each in models.items():
         if "map" not in each:
             why = each.get("over") or each.get("missing") or each["refused"]
-            without.setdefault(said(why), []).append(code(name))
+            without.setdefault(why, []).append(code(name))
     if without:
         yield "Without figures:\n"
     for why, names in without.items():
@@ -74,11 +74,6 @@ def settings(data: dict[str, Any]) -> Iterator[str]:
         yield "### What differs from the defaults\n"
     for what, names in others.items():
         yield f"- {what} ({', '.join(names)})"
-
-
-def said(text: str) -> str:
-    """Return a text of the figures as people say it: one minute is no plural."""
-    return text.replace("more than 1 minutes", "more than 1 minute")
 
 
 def code(name: str) -> str:

@@ -46,7 +46,7 @@ def measure(answer: Connection, name: str, data: MethodSet, python: Path | None,
 
 def ended_after(minutes: float) -> str:
     """Return why there are no figures of what took too long."""
-    return f"more than {minutes:g} minutes"
+    return f"more than {60 * minutes:g} seconds"
 
 
 def contestant(name: str, data: MethodSet, python: Path | None) -> Contestant:

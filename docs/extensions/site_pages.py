@@ -1,6 +1,7 @@
 """Write the pages of the site that are made from the code, before Sphinx looks for pages."""
 
 from pathlib import Path
+from typing import Any
 
 from command_pages import command_pages
 from http_page import http_page
@@ -26,13 +27,13 @@ def write_pages(*_: object) -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def link_gallery(app: object, page: str, source: list[str]) -> None:
+def link_gallery(app: Any, page: str, source: list[str]) -> None:
     """Let the link to the examples lead to the gallery of the site; in the repository it leads to their folder."""
     source[0] = source[0].replace("](examples/README.txt)", "](docs/generated/gallery/index.rst)")
 
 
-def setup(app: object) -> dict[str, bool]:
+def setup(app: Any) -> dict[str, bool]:
     """Write the pages when Sphinx has read its settings; then it looks for pages, and autosummary reads them."""
-    app.connect("config-inited", write_pages)  # type: ignore[attr-defined]
-    app.connect("source-read", link_gallery)  # type: ignore[attr-defined]
+    app.connect("config-inited", write_pages)
+    app.connect("source-read", link_gallery)
     return {"parallel_read_safe": True}
