@@ -73,7 +73,7 @@ def test_a_full_fit_learns_from_all_but_those_held_out_and_is_measured_on_these(
     assert (first.full, first.images, first.held_out) == (True, 60 - len(out), len(out))
     assert first.compared <= len(out)
     said = in_words(replace(first, before=None, after=None, compared=0, interval=None), tmp_path / "catalogue")
-    assert "; the runs are not compared: no tagged photo was kept from both. " in said
+    assert "; the runs are not compared: there is no tagged photo that neither learned from. " in said
     second = catalogue.learn(full=True)
     assert second.compared == len(out)
     assert second.before == pytest.approx(second.after)

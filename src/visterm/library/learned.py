@@ -71,14 +71,19 @@ class Learned:
         return asdict(self) | {"comparison": None if self.comparison is None else self.comparison.as_dict()}
 
 
+NOT_COMPARED = (
+    "the runs are not compared: there is no tagged photo that neither learned from. "
+    "After the first time there mostly is."
+)
+
+
 def in_words(learned: Learned, catalogue: Path) -> str:
     """Return what was learned, what it changed, which run is in use, and how to use the other one."""
     if learned.cancelled:
         return "Stopped; nothing has changed."
     said = learned.in_words
     found = learned.comparison
-    compared = "the runs are not compared: no tagged photo was kept from both." if found is None else found.in_words()
-    said += f"; {compared}"
+    said += f"; {NOT_COMPARED if found is None else found.in_words()}"
     new, old = f"run {learned.number}", f"run {learned.number_before}"
     if learned.run == learned.run_before:
         return f"{said} Nothing has changed: {catalogue} goes on with its {old}."
