@@ -1,9 +1,10 @@
 """Sampled tagging: a step of few drawn tags beside one of all, an epoch at two sizes of dictionary, and its memory.
 
-Three questions, on drawn data of the shapes of "Sampled image tagging and retrieval methods on user generated content":
+Four questions, on drawn data of the shapes of "Sampled image tagging and retrieval methods on user generated content":
 how much faster the output layer, its loss and their updates are with drawn tags than with all (14,000 tags); how much
-longer an epoch takes with 432,213 tags than with 14,000; and how much memory a fit with 432,213 tags takes at its peak,
-beside the bytes of the words' table and of the network.
+longer an epoch takes with 432,213 tags than with 14,000; how many distinct words a batch may draw, for each word drawn
+for an image, until a row a word is slower than a row a draw (`drawn_rows`); and how much memory a fit with 432,213 tags
+takes at its peak, beside the bytes of the words' table and of the network.
 
     python benchmarks/sampled.py --threads 1 --json sampled.json
 """
@@ -11,10 +12,12 @@ beside the bytes of the words' table and of the network.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ import numpy as np
 import torch
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
+from visterm.models.deep import drawn_rows
 from visterm.models.deep.cross_entropy_tagger import CrossEntropyTagger
 from visterm.models.deep.objectives import FullObjective, SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
@@ -67,6 +71,28 @@ def output_layer(n_tags: int, runs: int) -> dict[str, Any]:
         times["sampled"].append(seconds_a_step(SampledObjective(draws, alpha=0.01), n_tags, n_images))
     found = {name: spread(values) for name, values in times.items()}
     found["full / sampled"] = ratios(times["full"], times["sampled"])
+    return found
+
+
+def rows_of_draws(runs: int, sizes: tuple[int, ...], negatives: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Time the output layer with a row a draw and with a row a word."""
+    found = []
+    n_images, limit = 2000, drawn_rows.WORDS_A_DRAW
+    ways = {"a row a draw": 0.0, "a row a word": math.inf}
+    for n_tags, N, alpha in product(sizes, negatives, (0.0, 0.01)):
+        Y = drawn_tags(n_images, n_tags)
+        draws = TagDraws(Y, positives=5, negatives=N, power=0.5, background="exact", subset_size=1)
+        rng = np.random.default_rng(0)
+        drawn = draws.draw(rng.integers(n_images, size=BATCH), rng)
+        words = np.unique(np.hstack([drawn.positives, drawn.negatives])).size
+        times: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(runs):
+            for way, drawn_rows.WORDS_A_DRAW in ways.items():
+                times[way].append(seconds_a_step(SampledObjective(draws, alpha=alpha), n_tags, n_images))
+        row: dict[str, Any] = {"tags": n_tags, "negatives": N, "alpha": alpha, "words a draw": words / (5 + N)}
+        row |= {way: spread(values) for way, values in times.items()}
+        found.append(row | {"draw / word": ratios(times["a row a draw"], times["a row a word"])})
+    drawn_rows.WORDS_A_DRAW = limit
     return found
 
 
@@ -143,7 +169,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--images", type=int, default=4096, help="of an epoch; a quarter with the paper's network")
     parser.add_argument("--hidden", type=int, nargs="*", default=[4096, 8192, 2048], help="layers of the large network")
-    parser.add_argument("--only", choices=["output", "epoch", "memory"], help="one of the three questions")
+    parser.add_argument("--only", choices=["output", "epoch", "rows", "memory"], help="one of the questions")
     chosen = parse(parser)
     few, many, images, hidden = FEW, MANY, chosen.images, chosen.hidden
     if chosen.quick:
@@ -166,6 +192,15 @@ def main() -> None:
                 say(f"  {kind}, {size:,} tags: {found[name]['median']:.2f} s")
             say(f"  full / sampled, {few:,} tags: {found['full / sampled, few']['median']:.1f}")
             say(f"  many / few: {found['many / few']['median']:.2f} (goal: under 1.5)")
+    if chosen.only in (None, "rows"):
+        sizes, negatives = ((200, 500), (10, 30)) if chosen.quick else ((300, 1000, 3000, 10_000), (10, 30, 100, 300))
+        result["rows"] = rows_of_draws(chosen.runs, sizes, negatives)
+        for found in result["rows"]:
+            say(
+                f"{found['tags']:,} tags, {found['negatives']} negatives, alpha {found['alpha']:g}, "
+                f"{found['words a draw']:.1f} words a draw: a row a draw takes {found['draw / word']['median']:.2f} "
+                "times as long as a row a word"
+            )
     if chosen.only in (None, "memory"):
         names = ("peak", "allowed", "table", "network", "interpreter")
         for kind, share in (("memory", 0.0), ("memory, early stopping", 0.1)):

@@ -22,10 +22,12 @@ WORDS = (np.random.default_rng(0).standard_normal((12, 10)) * 5).astype(np.float
 # 168 images of 240 are learned from at first, in batches of 33 and 34: the parts of two processes differ by an image.
 FULL = {**SMALL, "dropout": 0.3, "valid_share": 0.3, "background": "subset", "subset_size": 6}
 NORMS = {**FULL, "batch_norm": True}
+FEW_DRAWS = {"positives": 1, "negatives": 1}
 CASES = {
     "sampled": {"model": "sampled_tagger", "params": FULL, "words": WORDS},
     "norms": {"model": "sampled_tagger", "params": NORMS, "words": WORDS},
     "again": {"model": "sampled_tagger", "params": NORMS, "words": WORDS},
+    "a row a draw": {"model": "sampled_tagger", "params": {**SMALL, "dim": 8, **FEW_DRAWS}, "tags": 40},
     "by valid": {"model": "sampled_tagger", "params": {**SMALL, "max_gradient": 0.5}, "valid": True},
     "all tags": {"model": "cross_entropy_tagger", "params": {**SMALL, "dim": 8}},
     "ranks": {"model": "fast0tag", "params": {**SMALL, "fixed_vectors": False, "all_pairs": False}, "words": WORDS},
@@ -44,7 +46,7 @@ def together(tmp_path_factory):
 
 
 def fit_alone(case):
-    planted = plant_corpus(n_tags=12, random_state=3)
+    planted = plant_corpus(n_tags=case.get("tags", 12), random_state=3)
     params = dict(case["params"])
     if "words" in case:
         params["word_vectors"] = np.array(case["words"], np.float32)
@@ -52,7 +54,7 @@ def fit_alone(case):
     return MODELS.create(case["model"], **params).fit(planted.X_train, planted.Y_train, valid=valid)
 
 
-@pytest.mark.parametrize("name", ["sampled", "norms", "by valid", "all tags", "ranks", "means"])
+@pytest.mark.parametrize("name", ["sampled", "norms", "a row a draw", "by valid", "all tags", "ranks", "means"])
 def test_two_processes_learn_the_weights_of_one_but_for_rounding(name, together):
     model = fit_alone(CASES[name])
     arrays = together[name]["arrays"][0]

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 
 from reference import tag_costs as reference
 from visterm.models.deep import objectives
-from visterm.models.deep.objectives import DrawnProducts
+from visterm.models.deep.drawn_rows import DrawnProducts, RowADraw, RowAWord
 
 N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
 
@@ -121,3 +121,23 @@ def test_the_products_of_drawn_rows_and_all_their_gradients_together_are_those_o
         gradients.append((f.grad.numpy(), rows.grad.numpy()))
     for found, expected in zip(*gradients, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_row_a_word_gives_the_scores_the_products_and_the_gradients_of_a_row_a_draw():
+    rng = np.random.default_rng(0)
+    places = rng.integers(N_TAGS, size=(N_IMAGES, P + N))
+    words, of_scores, of_products = (
+        torch.from_numpy(rng.standard_normal(shape))
+        for shape in ((N_TAGS, DIM), (N_IMAGES, P + N), (N_IMAGES, P, P + N))
+    )
+    vectors = torch.from_numpy(rng.standard_normal((N_IMAGES, DIM)))
+    found = []
+    for way in (lambda f, V: RowADraw(f, V[places]), lambda f, V: RowAWord(f, V, torch.from_numpy(places))):
+        f, V = vectors.clone().requires_grad_(), words.clone().requires_grad_()
+        rows = way(f, V)
+        scores, products = rows.scores_and_products(P)
+        torch.testing.assert_close(rows.scores(), scores)
+        ((scores.square() * of_scores).sum() + (products.square() * of_products).sum()).backward()
+        found.append((scores.detach(), products.detach(), f.grad, V.grad))
+    for a_word, a_draw in zip(*found, strict=True):
+        torch.testing.assert_close(a_word, a_draw, rtol=1e-12, atol=1e-12)

@@ -50,7 +50,7 @@ def _fit(folder: Path, together: Any, case: dict[str, Any]) -> tuple[dict[str, A
     from visterm.core.errors import UserError
     from visterm.core.tables import MODELS
 
-    planted = plant_corpus(n_tags=12, random_state=3)
+    planted = plant_corpus(n_tags=case.get("tags", 12), random_state=3)
     params = dict(case["params"])
     if "words" in case:
         params["word_vectors"] = np.array(case["words"], np.float32)

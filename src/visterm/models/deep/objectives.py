@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from visterm.models.deep.data_parallel import Part
+from visterm.models.deep.drawn_rows import drawn_rows
 from visterm.models.deep.tag_draws import Draws, Ints, TagDraws
 from visterm.models.deep.word_table import WordTable
 
@@ -52,16 +52,15 @@ class SampledObjective(Objective):
         """Draw tags for the batch, take the rows of the part's alone, and give its cost."""
         drawn = self._draws.draw(images, rng)
         n_positives = drawn.positives.shape[1]
-        rows = table.take(np.hstack([drawn.positives, drawn.negatives]), part)
-        rows = rows.view(len(f), -1, f.shape[1])
+        rows = drawn_rows(f, np.hstack([drawn.positives, drawn.negatives]), table, part)
         if part is not None:
             drawn = drawn.of(part.rows)
         has, counts = (torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts))
         cost = sampled_rank_cost if self._rank else sampled_cross_entropy
         if self._rank or not table.moving or not (self._alpha or self._printed):
-            scores = drawn_scores(f, rows)
+            scores = rows.scores()
             return cost(scores[:, :n_positives], scores[:, n_positives:], has, counts)
-        scores, products = DrawnProducts.apply(f, rows, n_positives)
+        scores, products = rows.scores_and_products(n_positives)
         pairs, apart = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
         alike, unlike = products[:, :, :n_positives], products[:, :, n_positives:]
         related = related_tags(alike, unlike, pairs, apart, alpha=self._alpha, printed=self._printed)
@@ -106,42 +105,6 @@ class TargetObjective(Objective):
         few = sp.csr_array((weights.data, places, weights.indptr), shape=(images.size, tags.size))
         targets = np.asarray(few @ table.rows[tags], np.float32)
         return squared_distance(f, torch.from_numpy(targets).to(f.device))
-
-
-class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
-    """Scores of drawn words, and the products of the first P of them with all.
-
-    The same as ``rows @ f`` and ``rows[:, :P] @ rows.mT``; torch's own gradient of these copies the rows a dozen times,
-    which takes three times as long as the products.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, f: Tensor, rows: Tensor, n_positives: int) -> tuple[Tensor, Tensor]:
-        """Return scores (n_images, n_drawn) and products (n_images, P, n_drawn).
-
-        `f` is (n_images, dim), `rows` (n_images, n_drawn, dim), and `n_positives` P.
-        """
-        ctx.save_for_backward(f, rows)
-        ctx.n_positives = n_positives
-        return drawn_scores(f, rows), torch.bmm(rows[:, :n_positives], rows.mT)
-
-    @staticmethod
-    def backward(ctx: Any, of_scores: Tensor, of_products: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Return the gradients of f and the rows."""
-        f, rows = ctx.saved_tensors
-        of_f = torch.bmm(of_scores[:, None], rows)[:, 0]
-        n_images, n_drawn, _ = rows.shape
-        of_pairs = rows.new_zeros(n_images, n_drawn, n_drawn)  # a word's gradient, in terms of the other words
-        of_pairs[:, : ctx.n_positives] = of_products
-        of_pairs[:, :, : ctx.n_positives] += of_products.mT
-        of_rows = torch.bmm(of_pairs, rows)
-        of_rows.baddbmm_(of_scores[:, :, None], f[:, None])
-        return of_f, of_rows, None
-
-
-def drawn_scores(f: Tensor, rows: Tensor) -> Tensor:
-    """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
-    return torch.bmm(f[:, None], rows.mT)[:, 0]
 
 
 def _pairs(drawn: Draws) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +13,14 @@ from visterm.models.deep.data_parallel import DataParallel, Part
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+
+
+class _Lent(NamedTuple):
+    """Rows that a batch took."""
+
+    tags: Ints | None  # Whose they are; None: all rows, in order
+    leaf: Any  # The tensor, which has a gradient later
+    a_row_an_image: bool  # The parts of a batch then took different ones
 
 
 class WordTable:
@@ -29,7 +37,7 @@ class WordTable:
         self.sums: Floats = np.zeros(len(rows) if moving else 0, np.float32)
         self.moving = moving
         self._device = device
-        self._taken: list[tuple[Ints | None, Any]] = []
+        self._taken: list[_Lent] = []
 
     def take(self, tags: Ints, part: Part | None = None) -> torch.Tensor:
         """Return rows for the network to use until `step`, shape (*tags.shape, dim).
@@ -37,7 +45,11 @@ class WordTable:
         With a part of a batch, `tags` are of the whole batch, an image a row, and the rows of the part's are given.
         """
         own = tags if part is None else tags[part.rows]
-        return self._lend(tags.reshape(-1), torch.from_numpy(self.rows[own]).to(self._device))
+        return self._lend(tags.reshape(-1), torch.from_numpy(self.rows[own]).to(self._device), a_row_an_image=True)
+
+    def take_distinct(self, tags: Ints) -> torch.Tensor:
+        """Return the rows of tags that differ, shape (n_tags, dim); parts of a batch all take the same."""
+        return self._lend(tags, torch.from_numpy(self.rows[tags]).to(self._device))
 
     def take_all(self) -> torch.Tensor:
         """Return all rows, shape (n_tags, dim)."""
@@ -45,7 +57,7 @@ class WordTable:
 
     def lent(self) -> list[torch.Tensor]:
         """Return the tensors that were taken since the last step, which have gradients now."""
-        return [leaf for _, leaf in self._taken]
+        return [lent.leaf for lent in self._taken]
 
     def meet(self, together: DataParallel, n: int) -> None:
         """Have the gradients of the parts of a batch of n images be those of the whole batch, in every process.
@@ -54,16 +66,17 @@ class WordTable:
         """
         if together.size == 1:
             return
-        for place, (tags, leaf) in enumerate(self._taken):
-            if leaf.grad is not None:
-                summed = together.total(leaf.grad) if tags is None else together.gathered(leaf.grad, n)
+        for place, lent in enumerate(self._taken):
+            gradient = lent.leaf.grad
+            if gradient is not None:
+                summed = together.gathered(gradient, n) if lent.a_row_an_image else together.total(gradient)
                 whole = torch.empty_like(summed)
                 whole.grad = summed / together.size
-                self._taken[place] = tags, whole
+                self._taken[place] = lent._replace(leaf=whole)
 
     def step(self, rate: float) -> None:
         """Move the rows that were taken, down their gradients, and forget that they were."""
-        for tags, leaf in self._taken:
+        for tags, leaf, _ in self._taken:
             if leaf.grad is None:
                 continue
             gradients = np.ascontiguousarray(leaf.grad.reshape(-1, self.rows.shape[1]).cpu().numpy())
@@ -73,9 +86,9 @@ class WordTable:
                 move_drawn_rows(self.rows, self.sums, tags, _stable_order(tags), gradients, rate)
         self._taken = []
 
-    def _lend(self, tags: Ints | None, leaf: torch.Tensor) -> torch.Tensor:
+    def _lend(self, tags: Ints | None, leaf: torch.Tensor, *, a_row_an_image: bool = False) -> torch.Tensor:
         if self.moving:
-            self._taken.append((tags, leaf.requires_grad_()))
+            self._taken.append(_Lent(tags, leaf.requires_grad_(), a_row_an_image))
         return leaf
 
 

@@ -1,0 +1,108 @@
+"""Scores and products of the words drawn for a batch: by a row a draw, or by a row a word where many are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from visterm.models.deep.data_parallel import Part
+from visterm.models.deep.word_table import WordTable
+
+Ints = NDArray[np.int64]
+
+WORDS_A_DRAW = 12
+"""Distinct words, for each word drawn for an image, up to which one product of all of them is quicker than one of each
+image's own: many more multiplications, and far fewer bytes (measured: benchmarks/sampled.py, at 300 numbers a word)."""
+
+
+def drawn_rows(f: Tensor, tags: Ints, table: WordTable, part: Part | None) -> RowADraw | RowAWord:
+    """Take the rows of the tags drawn for a batch (n_images, n_drawn) from the table, in the quicker of two ways.
+
+    Both give the same scores and gradients but for rounding. On a GPU each draw has its own row: adding up the
+    gradients of a word there depends on the order, so that no two trainings would be the same.
+    """
+    if f.device.type == "cpu":
+        distinct, places = np.unique(tags, return_inverse=True)
+        if len(distinct) <= WORDS_A_DRAW * tags.shape[1]:
+            places = places.reshape(tags.shape)
+            own = places if part is None else places[part.rows]
+            return RowAWord(f, table.take_distinct(distinct), torch.from_numpy(own))
+    return RowADraw(f, table.take(tags, part).view(len(f), -1, f.shape[1]))
+
+
+class RowADraw:
+    """Vectors of images `f` (n_images, dim), and of the words drawn for each (n_images, n_drawn, dim)."""
+
+    def __init__(self, f: Tensor, rows: Tensor) -> None:
+        self._f, self._rows = f, rows
+
+    def scores(self) -> Tensor:
+        """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
+        return drawn_scores(self._f, self._rows)
+
+    def scores_and_products(self, n_positives: int) -> tuple[Tensor, Tensor]:
+        """Return scores, and products of the first P drawn words with all of an image: (n_images, P, n_drawn)."""
+        scores, products = DrawnProducts.apply(self._f, self._rows, n_positives)
+        return scores, products
+
+
+class RowAWord:
+    """Vectors of images `f` (n_images, dim) and of words (n_words, dim), and which of these were drawn for each image.
+
+    `places` are int64 (n_images, n_drawn).
+    """
+
+    def __init__(self, f: Tensor, rows: Tensor, places: Tensor) -> None:
+        self._f, self._rows, self._places = f, rows, places
+
+    def scores(self) -> Tensor:
+        """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
+        return (self._f @ self._rows.T).gather(1, self._places)
+
+    def scores_and_products(self, n_positives: int) -> tuple[Tensor, Tensor]:
+        """Return scores, and products of the first P drawn words with all of an image: (n_images, P, n_drawn)."""
+        places, n_words = self._places, len(self._rows)
+        positives, where = places[:, :n_positives].unique(return_inverse=True)
+        products = self._rows[positives] @ self._rows.T
+        pairs = where[:, :, None] * n_words + places[:, None, :]
+        return self.scores(), products.view(-1).index_select(0, pairs.view(-1)).view(pairs.shape)
+
+
+class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
+    """Scores of drawn words, and the products of the first P of them with all.
+
+    The same as ``rows @ f`` and ``rows[:, :P] @ rows.mT``; torch's own gradient of these copies the rows a dozen times,
+    which takes three times as long as the products.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, rows: Tensor, n_positives: int) -> tuple[Tensor, Tensor]:
+        """Return scores (n_images, n_drawn) and products (n_images, P, n_drawn).
+
+        `f` is (n_images, dim), `rows` (n_images, n_drawn, dim), and `n_positives` P.
+        """
+        ctx.save_for_backward(f, rows)
+        ctx.n_positives = n_positives
+        return drawn_scores(f, rows), torch.bmm(rows[:, :n_positives], rows.mT)
+
+    @staticmethod
+    def backward(ctx: Any, of_scores: Tensor, of_products: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Return the gradients of f and the rows."""
+        f, rows = ctx.saved_tensors
+        of_f = torch.bmm(of_scores[:, None], rows)[:, 0]
+        n_images, n_drawn, _ = rows.shape
+        of_pairs = rows.new_zeros(n_images, n_drawn, n_drawn)  # a word's gradient, in terms of the other words
+        of_pairs[:, : ctx.n_positives] = of_products
+        of_pairs[:, :, : ctx.n_positives] += of_products.mT
+        of_rows = torch.bmm(of_pairs, rows)
+        of_rows.baddbmm_(of_scores[:, :, None], f[:, None])
+        return of_f, of_rows, None
+
+
+def drawn_scores(f: Tensor, rows: Tensor) -> Tensor:
+    """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
+    return torch.bmm(f[:, None], rows.mT)[:, 0]
