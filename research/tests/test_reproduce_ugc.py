@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from command_line import run_command
 from studies import run_study, tables_of
 from visterm.core.errors import StorageError, UserError
+from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import tag_key
 from visterm.data.word_vectors import WordVectors
@@ -250,6 +251,26 @@ def test_claims_and_the_goal_follow_the_test_rows(tmp_path: Path) -> None:
     assert [claim.verdict for claim in again.comparison.claims if claim.relation != "better than"] == ["yes", "yes"]
     goal_part(again)
     assert again.comparison.document.parts[-1].count("+0.00 points (95 % interval +0.00 to +0.00): goal met") == 2
+
+
+def test_vectors_of_made_up_tags_may_start_at_random_and_those_of_words_stay_as_they_are_given(tmp_path: Path) -> None:
+    problem = planted()
+    methods = {method.label: method for method in METHODS}
+    assert [problem.of_it(method) for method in METHODS] == list(METHODS)
+    made_up = replace(problem, made_up=True)
+    changed = [label for label, method in methods.items() if made_up.of_it(method) != method]
+    assert changed == [FULL, PROPOSED]
+    trials = Trials(tmp_path, small={"hidden": [6], "epochs": 1, "batch_size": 16, "device": "cpu"})
+    width = {}
+    for dim in (None, 7):
+        model = trials.make("sampled_tagger", {"dim": dim}, **made_up.shared())
+        fitted, _ = made_up.fit(model, SILENT)
+        width[dim] = fitted.tag_rows_.shape[1]
+    assert width == {None: problem.words.tags.shape[1], 7: 7}
+    for label in changed:
+        first = made_up.of_it(methods[label]).settings()[0]
+        assert first["dim"] == 300
+        assert first.keys() - {"dim"} == methods[label].settings()[0].keys()
 
 
 def test_a_chosen_fit_is_made_anew_with_its_own_epochs(tmp_path: Path) -> None:

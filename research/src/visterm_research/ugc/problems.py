@@ -32,6 +32,7 @@ from visterm_research.comparison.search import Settings
 from visterm_research.comparison.sources import COREL, DELICIOUS, Source, known_folders
 from visterm_research.comparison.trials import Choice, Trials, fit_rows
 from visterm_research.ugc.measures import KINDS, K, five_metrics, five_of
+from visterm_research.ugc.methods import with_random_starts
 from visterm_research.zero_shot.vectors import DIM, prepared, tag_list_vectors, with_common
 
 VISTERMS = "visterms"
@@ -99,11 +100,14 @@ class TagProblem:
     words : Words
     library : Path, optional
         The folder of the drawn library, whose true tags are known.
+    made_up : bool
+        Whether the tags are no words.
     """
 
     rows: Problem
     words: Words
     library: Path | None = None
+    made_up: bool = False
 
     measure: ClassVar[str] = "metrics"
     criteria: ClassVar[Sequence[str]] = KINDS
@@ -132,6 +136,10 @@ class TagProblem:
         found: list[int] = tagged[:: max(1, tagged.size // SHOWN_IMAGES)][:SHOWN_IMAGES].tolist()
         return found
 
+    def of_it(self, method: Method) -> Method:
+        """Return a method as it is searched here."""
+        return with_random_starts(method) if self.made_up else method
+
     def about(self, method: Method, settings: Settings) -> Record:
         """Return what stands in a record for people."""
         return {"method": method.label, "model": method.model, "settings": settings}
@@ -141,7 +149,12 @@ class TagProblem:
         return {"word_vectors": self.words.tags}
 
     def fit(self, model: Any, progress: Progress) -> tuple[Any, Record]:
-        """Fit a model; networks are stopped by the validation rows, and their record says on which device they ran."""
+        """Fit a model; networks are stopped by the validation rows, and their record says on which device they ran.
+
+        One with a width of its own (`dim`) starts from random vectors.
+        """
+        if model.get_params().get("dim") is not None:
+            model = model.set_params(word_vectors=None)
         fitted, record = fit_rows(model, self.rows.train, self.rows.valid, progress)
         return fitted, {**record, "device": _device_of(fitted)}
 
@@ -223,7 +236,7 @@ def _scenes(source: Source, encoder: str) -> TagProblem:
 def _dictionary(source: Source) -> TagProblem:
     n_images, n_tags, n_features = QUICK_DICTIONARY if source.quick else DICTIONARY
     rows = dictionary_problem(n_images, n_tags, n_features=n_features, seed=source.seed)
-    return TagProblem(rows, words_of(rows, source, readable=False))
+    return TagProblem(rows, words_of(rows, source, readable=False), made_up=True)
 
 
 def words_of(rows: Problem, source: Source, *, readable: bool = True) -> Words:

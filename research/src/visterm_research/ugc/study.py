@@ -44,7 +44,7 @@ def run(comparison: Comparison) -> dict[str, Any]:
         problem: TagProblem | None = comparison.while_time(f"The data {name}", make)
         if problem is not None:
             runs.append(TagRun(problem, comparison))
-            runs[-1].run(comparison.methods)
+            runs[-1].run([problem.of_it(method) for method in comparison.methods])
             report(runs[-1])
             comparison.trials.forget(name)
     by_label = {method.label: method for method in comparison.methods}
