@@ -45,3 +45,15 @@ def test_a_method_without_any_fit_is_refused_with_the_reason(refusing_from: Any,
     refusing_from(1)
     with pytest.raises(DivergedError, match=r"None of the \d settings of k-NN .* planted"):
         Trials(tmp_path).choose(problem(), METHOD)
+
+
+def test_hours_are_those_of_each_fit_once_whether_made_now_or_before(tmp_path: Path) -> None:
+    trials = Trials(tmp_path)
+    (choice,) = trials.choose(problem(), METHOD)
+    expected = sum(record["seconds"] for _, record in choice.tried) / 3600
+    assert trials.hours == pytest.approx(expected)
+    assert expected > 0
+    trials.choose(problem(), METHOD)
+    again = Trials(tmp_path)
+    again.choose(problem(), METHOD)
+    assert trials.hours == again.hours == pytest.approx(expected)

@@ -255,7 +255,7 @@ class Comparison:
         document = Document(study.title)
         document.text(
             f"Paper: {study.paper}. Data, features and machines are not the paper's: orders can be compared, figures "
-            f"cannot. {where_it_ran(self.options.seed)}"
+            f"cannot. {where_it_ran(self.options.seed, self.trials.hours)}"
         )
         if self.quick:
             document.text(
@@ -281,6 +281,7 @@ class Comparison:
         results = {
             "paper": study.paper,
             "machine": machine(),
+            "hours_of_fits": round(self.trials.hours, 2),
             "problems": [described(problem) for problem in self.problems],
             "tested": {
                 problem: {label: summary(tested) for label, tested in found.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from visterm_research.comparison.problem import Problem
@@ -15,7 +16,7 @@ def machine() -> dict[str, Any]:
     """Return where the figures of time stem from."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "processor": platform.machine(),
+        "processor": processor(),
         "threads": cpus,
         "python": platform.python_version(),
         "numpy": version("numpy"),
@@ -23,12 +24,21 @@ def machine() -> dict[str, Any]:
     }
 
 
-def where_it_ran(seed: int) -> str:
-    """Return a sentence on what machine it ran, with which versions and seed."""
+def processor() -> str:
+    """Return the maker's name of the processor, as Linux tells it; elsewhere its kind."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text(encoding="utf-8").splitlines() if told.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def where_it_ran(seed: int, hours: float) -> str:
+    """Return sentences on what machine it ran, with which versions and seed, and how long settings were searched."""
     here = machine()
     return (
         f"Run with the seed {seed} by visterm {here['visterm']} on a machine of {here['threads']} threads "
-        f"({here['processor']}, Python {here['python']}, NumPy {here['numpy']})."
+        f"({here['processor']}, Python {here['python']}, NumPy {here['numpy']}). The fits that settings were chosen by "
+        f"took {hours:.1f} hours together."
     )
 
 

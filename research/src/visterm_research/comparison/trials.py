@@ -186,6 +186,12 @@ class Trials:
         self._records = Records(folder)
         self._until = until
         self._kept: dict[str, tuple[str, float, Any]] = {}
+        self._seconds: dict[str, float] = {}
+
+    @property
+    def hours(self) -> float:
+        """What all fits that were asked for took together, when they were made."""
+        return sum(self._seconds.values()) / 3600
 
     def choose(self, benchmark: Benchmark, method: Method) -> list[Choice]:
         """Search the settings of a method, fitting those that are not on record, and return the best by each criterion.
@@ -235,7 +241,9 @@ class Trials:
                     self._keep(slot, key, score, model)
             return record
 
-        return self.record(f"{benchmark.name}/valid", key, work)
+        found = self.record(f"{benchmark.name}/valid", key, work)
+        self._seconds[key] = found.get("seconds") or 0.0
+        return found
 
     def judge(self, benchmark: Benchmark, choice: Choice) -> Judged:
         """Judge a chosen setting by the test rows, unless that is on record.
