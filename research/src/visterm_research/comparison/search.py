@@ -15,7 +15,7 @@ Settings = dict[str, Any]
 TRIALS, DRAWN = 16, 10
 """Settings that every method tries, and how many of them are drawn from the box; the others are steps from the best."""
 
-MOST_BEYOND = 6
+MOST_BEYOND = 12
 """Values that are tried beyond an end of an axis."""
 
 CLOSEST = 1.1
