@@ -46,8 +46,10 @@ def test_negatives_follow_the_counts_to_a_power_and_tags_that_nobody_gave_are_ne
     np.testing.assert_allclose(shares, np.array([*expected, 0]) / np.sum(expected), atol=0.02)
 
 
-def test_a_negative_that_the_image_has_does_not_count():
-    _, _, negatives, counts = many(draws())
+@pytest.mark.parametrize("more_tags", [0, 200], ids=["few tags", "many tags"])
+def test_a_negative_that_the_image_has_does_not_count(more_tags):
+    given = sp.csr_array(sp.hstack([Y, sp.csr_array((Y.shape[0], more_tags), dtype=Y.dtype)]))
+    _, _, negatives, counts = many(draws(given))
     own = Y.toarray() > 0
     for image in IMAGES:
         np.testing.assert_array_equal(counts[:, image], ~own[image][negatives[:, image]])

@@ -18,6 +18,9 @@ WORDS_A_DRAW = 12
 """Distinct words, for each word drawn for an image, up to which one product of all of them is quicker than one of each
 image's own: many more multiplications, and far fewer bytes (measured: benchmarks/sampled.py, at 300 numbers a word)."""
 
+TAGS_A_DRAW = 8
+"""Tags, for each draw of a batch, above which few are drawn twice, and going over all of them is not worth its time."""
+
 
 def drawn_rows(f: Tensor, tags: Ints, table: WordTable, part: Part | None) -> RowADraw | RowAWord:
     """Take the rows of the tags drawn for a batch (n_images, n_drawn) from the table, in the quicker of two ways.
@@ -25,12 +28,15 @@ def drawn_rows(f: Tensor, tags: Ints, table: WordTable, part: Part | None) -> Ro
     Both give the same scores and gradients but for rounding. On a GPU each draw has its own row: adding up the
     gradients of a word there depends on the order, so that no two trainings would be the same.
     """
-    if f.device.type == "cpu":
-        distinct, places = np.unique(tags, return_inverse=True)
+    n_tags = len(table.rows)
+    if f.device.type == "cpu" and n_tags <= TAGS_A_DRAW * tags.size:
+        drawn = np.zeros(n_tags, np.bool_)
+        drawn[tags] = True
+        distinct = np.flatnonzero(drawn)
         if len(distinct) <= WORDS_A_DRAW * tags.shape[1]:
-            places = places.reshape(tags.shape)
-            own = places if part is None else places[part.rows]
-            return RowAWord(f, table.take_distinct(distinct), torch.from_numpy(own))
+            own = tags if part is None else tags[part.rows]
+            places = (np.cumsum(drawn) - 1)[own]
+            return RowAWord(f, table.take_distinct(distinct), torch.from_numpy(places))
     return RowADraw(f, table.take(tags, part).view(len(f), -1, f.shape[1]))
 
 

@@ -27,6 +27,9 @@ DRAW_LIMITS: Final[dict[str, Limit]] = {
 """Settings of the draws, and of the sampled tagger's pairs of tags."""
 
 MAX_STEP_BYTES: Final = 2**33
+FEW_TAGS: Final = 8
+"""For each draw of an image: a table of which images have which of them is quicker than a search, and not much larger
+than the draws."""
 
 
 class Draws(NamedTuple):
@@ -139,6 +142,9 @@ def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Gene
 
 def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
     rows = given[images]
+    if rows.shape[1] <= FEW_TAGS * tags.shape[1]:
+        known: Flags = (rows.toarray() > 0)[np.arange(images.size)[:, None], tags]
+        return known
     n_tags = np.int64(given.shape[1])
     keys = np.repeat(np.arange(images.size), np.diff(rows.indptr)) * n_tags + rows.indices
     drawn = np.arange(images.size)[:, None] * n_tags + tags
