@@ -14,7 +14,9 @@ the full cross-entropy there. Parts, each a list of fits whose F1 with five tags
 * joint: points of a box drawn at random, all settings of both taggers together, the same number for each;
 * data: the same taggers on dictionaries of fewer tags, more photos, no stray tags;
 * others: the other methods of the comparison;
-* photos: what was found, on Corel5k and on scenes (needs --photos).
+* photos: what was found, on Corel5k and on scenes (needs --photos);
+* pairs: two rates of the tags' vectors, all else as the sampled tagger has it but for a small network, on four data
+  sets (needs --photos).
 
 A fit that is in the JSON already is not made again, so that the program goes on after a kill.
 
@@ -35,7 +37,13 @@ import numpy as np
 from harness.runs import machine, say, write
 
 from visterm.core.tables import MODELS
-from visterm_research.comparison.image_problems import EXPONENT, corel_problem, dictionary_problem, scene_problem
+from visterm_research.comparison.image_problems import (
+    EXPONENT,
+    corel_problem,
+    delicious_problem,
+    dictionary_problem,
+    scene_problem,
+)
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.search import Axis, Box, draw_points, unordered
 from visterm_research.comparison.sources import Source
@@ -140,6 +148,11 @@ def fits() -> Iterator[Fit]:
     for points in zip(draw_points(SAMPLED_BOX, TRIALS), draw_points(FULL_BOX, TRIALS), strict=True):
         for model, point in zip((SAMPLED, FULL), points, strict=True):
             yield Fit("joint", "dictionary", model, {**fixed, **point})
+    for name, vectors in PAIRED:
+        for rate in (0.1, 0.03):
+            yield Fit(
+                "pairs", name, SAMPLED, {**BUDGET, "hidden": [512], "vectors": vectors, "tag_learning_rate": rate}
+            )
     for name in ("corel5k", "scenes"):
         for vectors in (SENTENCES, RANDOM):
             for hidden in ([512], []):
@@ -163,6 +176,14 @@ RATES: tuple[dict[str, Any], ...] = (
 )
 """From the defaults on."""
 
+PAIRED = (
+    ("delicious", RANDOM),
+    ("dictionary", RANDOM),
+    ("corel5k", RANDOM),
+    ("corel5k", SENTENCES),
+    ("scenes", RANDOM),
+    ("scenes", SENTENCES),
+)
 ONE: dict[str, tuple[Any, ...]] = {
     "learning_rate": (0.0001, 0.0003, 0.003),
     "tag_learning_rate": (0.03, 0.3, 1.0),
@@ -213,6 +234,8 @@ class Data:
             return _drawn(name, **{"n_images": n_images, "n_tags": n_tags, "n_features": n_features, **changed})
         if self._photos is None or self._cache is None:
             return None
+        if name == "delicious":
+            return delicious_problem(self._photos / "data" / "delicious", seed=0)
         source = Source(self._cache, n_jobs=1)
         encoder = f"onnx:{self._photos / 'models' / 'mobilenet_v2.onnx'}"
         if name == "scenes":

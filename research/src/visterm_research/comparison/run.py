@@ -180,11 +180,12 @@ class Comparison:
         return tested
 
     def while_time(self, what: str, work: Callable[[], Any]) -> Any:
-        """Do some work, or note what was not done where the time is over."""
+        """Do some work, or note once what was not done where the time is over."""
         try:
             return work()
         except OutOfTimeError:
-            self.unfinished.append(what)
+            if what not in self.unfinished:
+                self.unfinished.append(what)
             return None
 
     def judge_order(

@@ -93,8 +93,8 @@ def _searched(run: SearchRun, kernel: str, encoders: Sequence[Mapping[str, Any]]
 
     def fit(one: Settings) -> list[float]:
         encoder, c = encoders[one["kernel"]], one["c"]
-        what = f"Table IV on {run.name}: {kernel} with {dict(encoder)}, c={c:g}"
-        record = run.comparison.while_time(what, partial(_tried, run, encoder, c, n_trained))
+        work = partial(_tried, run, encoder, c, n_trained)
+        record = run.comparison.while_time(f"Table IV on {run.name}: {kernel}", work)
         if record is None:
             return [-np.inf]
         tried.append(record)

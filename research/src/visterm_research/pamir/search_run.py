@@ -128,7 +128,7 @@ class SearchRun:
         def fit(one: Settings) -> list[float]:
             settings = {name: value for name, value in one.items() if name != FEATURES}
             record = self.comparison.while_time(
-                f"{method.label} with {settings} on {self.name}",
+                f"settings of {method.label} on {self.name}",
                 partial(self._validated, method, finalists[one[FEATURES]], settings),
             )
             if _avgp(record) is None:
