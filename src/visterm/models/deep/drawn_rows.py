@@ -14,11 +14,11 @@ from visterm.models.deep.word_table import WordTable
 
 Ints = NDArray[np.int64]
 
-WORDS_A_DRAW = 12
+MOST_DISTINCT = 12
 """Distinct words, for each word drawn for an image, up to which one product of all of them is quicker than one of each
 image's own: many more multiplications, and far fewer bytes (measured: benchmarks/sampled.py, at 300 numbers a word)."""
 
-TAGS_A_DRAW = 8
+MOST_TAGS = 8
 """Tags, for each draw of a batch, above which few are drawn twice, and going over all of them is not worth its time."""
 
 
@@ -29,11 +29,11 @@ def drawn_rows(f: Tensor, tags: Ints, table: WordTable, part: Part | None) -> Ro
     gradients of a word there depends on the order, so that no two trainings would be the same.
     """
     n_tags = len(table.rows)
-    if f.device.type == "cpu" and n_tags <= TAGS_A_DRAW * tags.size:
+    if f.device.type == "cpu" and n_tags <= MOST_TAGS * tags.size:
         drawn = np.zeros(n_tags, np.bool_)
         drawn[tags] = True
         distinct = np.flatnonzero(drawn)
-        if len(distinct) <= WORDS_A_DRAW * tags.shape[1]:
+        if len(distinct) <= MOST_DISTINCT * tags.shape[1]:
             own = tags if part is None else tags[part.rows]
             places = (np.cumsum(drawn) - 1)[own]
             return RowAWord(f, table.take_distinct(distinct), torch.from_numpy(places))

@@ -49,7 +49,7 @@ class SampledObjective(Objective):
     def loss(
         self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
     ) -> Tensor:
-        """Draw tags for the batch, take the rows of the part's alone, and give its cost."""
+        """Draw tags for the whole batch, and give the cost of its part."""
         drawn = self._draws.draw(images, rng)
         n_positives = drawn.positives.shape[1]
         rows = drawn_rows(f, np.hstack([drawn.positives, drawn.negatives]), table, part)

@@ -41,7 +41,8 @@ class DeepSettings(EpochSettings):
     l2 : float
         Factor of half the network's squared weights in the cost.
     max_gradient : float
-        A gradient longer than this, of the network and the drawn vectors together, is scaled down to it.
+        A gradient longer than this, of the network and the drawn vectors together, is scaled down to it. A tag that is
+        drawn several times counts once, with the sum of its draws, where few tags are drawn often (on a processor).
     schedule : str
         How the learning rates change over the epochs: "constant", "inverse" or "cosine".
     patience : int
