@@ -24,9 +24,12 @@ START: Settings = {
     "learning_rate": 0.01, "image_learning_rate": 0.1, "alpha": 0.3, "max_trials": 100, "dim": 50,
 }  # fmt: skip
 
+STILL = 1e-7
+"""A rate at which images all but stand still: a tenth of it moves the mean rank of Corel5k's pairs by less than 1 %."""
+
 BOX: Box = {
     "learning_rate": Axis((0.001, 0.003, 0.01, 0.03, 0.1)),
-    "image_learning_rate": Axis((0.01, 0.03, 0.1, 0.3)),
+    "image_learning_rate": Axis((0.01, 0.03, 0.1, 0.3), low=STILL),
     "alpha": Axis((0.03, 0.1, 0.3, 1.0, 3.0, 10.0)),
     "max_trials": unordered(10, 100),
     "dim": Axis((25, 50, 100)),
