@@ -27,13 +27,13 @@ from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.sources import Source
 from visterm_research.parts.images import corel_images, drawn_images
+from visterm_research.parts.methods import MODEL, PAPER_METHODS, WORDS
 from visterm_research.parts.problem import DRAWN_SHARE, PHOTO_SHARE, PartsProblem, related
 from visterm_research.parts.ranks import LABELLING, all_scores, group_means, pair_terms, relation_of_each, task_ranks
 from visterm_research.parts.relations import wordnet_relations
 from visterm_research.parts.report import TEST_QUADRUPLETS, VALID_QUADRUPLETS
 from visterm_research.parts.study import LEARNED_SCENES, SCENES
 
-MODELS_OF_PAPER = ("Shared (IW)", "UnShared (IW)", "Shared (I)", "UnShared (I)")
 INHERIT = 2
 """Steps of is-a over which Corel5k's tags inherit parts, as the comparison chose."""
 
@@ -50,7 +50,7 @@ class Measured:
 def measure(problem: PartsProblem, settings: dict[str, Any], *, words: bool) -> Measured:
     """Fit a setting as the comparison does, with the seed 0."""
     data = problem.data
-    model = MODELS.create("objects_and_parts", **settings, **problem.shared(), random_state=0, n_jobs=1)
+    model = MODELS.create(MODEL, **settings, **problem.shared(), random_state=0, n_jobs=1)
     try:
         model.fit(data.train.X, data.train.Y, valid=(data.valid.X, data.valid.Y))
     except DivergedError:
@@ -67,12 +67,12 @@ def solve(problem: PartsProblem, report: dict[str, Any], cache: Path, most: int 
         raise UserError(f"{problem.name} is not what the report is about. Name the report of the same data (--report).")
     cache.mkdir(parents=True, exist_ok=True)
     found = {}
-    for label in MODELS_OF_PAPER:
-        tried = []
+    for method in [method for method in PAPER_METHODS if method.model == MODEL]:
+        label, words, tried = method.label, method.by == WORDS, []
         for one in report["tested"][problem.name][label]["tried"][:most]:
             kept = cache / f"{key_of(problem.fingerprint, one['settings'], label)}.json"
             if not kept.exists():
-                kept.write_text(json.dumps(vars(measure(problem, one["settings"], words="(IW)" in label))), "utf-8")
+                kept.write_text(json.dumps(vars(measure(problem, one["settings"], words=words))), "utf-8")
             tried.append(Measured(**json.loads(kept.read_text("utf-8"))))
         by_rank, by_first = min(tried, key=lambda one: one.mean_rank), max(tried, key=lambda one: one.first)
         say(f"{problem.name}, {label}: by mean rank {by_rank}; by the first place {by_first}")
