@@ -13,6 +13,7 @@ from visterm.kernels.pair_batch import Draws, Loss, PairBatch, Pool, PositiveTag
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, limit_norms, make_rule, mix_rows, move_rows
 from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
+from visterm.kernels.violator_marks import draw_marked, mark_violators, score_own_tags
 from visterm.kernels.warp import add_tag_steps, draw_violators, weigh_pairs
 from visterm.models.ranking.recipe import rank_weights
 
@@ -50,6 +51,7 @@ def _block_of(own):
 
 
 NO_SQUARES = np.empty(0, np.float32)
+FOUND = ("violators", "trials", "gaps", "gains")
 
 
 def _draw(own, U, W, at_once, *, max_trials=N_TAGS, epoch=EPOCH):
@@ -99,6 +101,37 @@ def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, at_
     np.testing.assert_array_equal(pairs.trials, expected_trials)
     np.testing.assert_allclose(V, expected_V, atol=1e-6)
     np.testing.assert_allclose(W, expected_W, atol=1e-6)
+
+
+@pytest.mark.parametrize("max_trials", [1, 3, 40])
+def test_draws_by_marks_are_those_that_score_each_tag_when_it_is_drawn(max_trials):
+    rng = np.random.default_rng(2)
+    n_tags = 37  # more than are marked together, and no multiple of that
+    X = sp.random_array((30, 50), density=0.2, rng=rng, dtype=np.float32, format="csr")
+    W = rng.normal(0, 1, (n_tags, 50)).astype(np.float32)
+    own = [sorted(rng.permutation(n_tags)[: n_tags if i == 7 else 1 + i % 4].tolist()) for i in range(30)]
+    W[own[0][0]] = 9.0  # far ahead for image 0: none violates, and all draws are in vain
+    pairs, positives = _block_of(own)
+    drawn, marked = (
+        tuple(pairs._replace(at=pairs.images, **{name: getattr(pairs, name).copy() for name in FOUND})) for _ in "ab"
+    )
+    rows, draws, n = sparse_rows(X.data, X.indices, X.indptr), tuple(Draws(1.0, max_trials, SEED, EPOCH)), len(pairs.at)
+    pool = Pool(np.empty(0, np.int64), np.empty((n, 0), np.float32))
+    draw_violators(drawn, 0, n, tuple(positives), rows, W, tuple(pool), draws)
+
+    marks = np.ones((n, n_tags), bool)
+    score_own_tags(marked, rows, W)
+    for first, last in [(0, 5), (5, 5), (5, n_tags)]:
+        mark_violators(marked, 1.0, rows, first, last, W, marks)
+    for first, last in [(0, 9), (9, n)]:
+        draw_marked(marked, first, last, tuple(positives), rows, W, marks, draws)
+
+    drawn, marked = PairBatch(*drawn), PairBatch(*marked)
+    np.testing.assert_array_equal(marked.violators, drawn.violators)
+    np.testing.assert_array_equal(marked.trials, drawn.trials)
+    found = drawn.violators >= 0
+    assert 0 < found.sum() < n
+    np.testing.assert_array_equal(marked.gaps[found], drawn.gaps[found])
 
 
 @BOTH

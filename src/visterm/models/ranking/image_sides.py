@@ -37,8 +37,9 @@ class ImageSide:
     grain: int = 1  # How much larger parts are, where a pair is so little work that the calls would count
     squares: Floats  # shape (n_features,) or (0,). What "adagrad" slows the steps of the map down by.
     tabled: bool = False
-    """Whether all scores of a few pairs may be made by one product. Not for linear scorers: sparse rows would be slower
-    by it, and dense ones have to learn the same from the same draws."""
+    """Whether all scores of a few pairs may be made by one product. Not for linear scorers: dense rows have to learn
+    the same as sparse ones, from the same draws."""
+    marked: bool = False  # Whether it pays to mark the tags that violate: for sparse rows of linear scorers
 
     def set_rate(self, rate: float) -> None:
         """Take the learning rate of the epochs to come."""
@@ -179,6 +180,8 @@ class PlainImages(ImageSide):
         self.U = np.empty((block, X.shape[1]) if self._dense else (0, 0), np.float32)
         csr: Any = X
         self.rows = dense_rows(self.U) if self._dense else sparse_rows(csr.data, csr.indices, csr.indptr)
+        # Marks for a block move all weights once: its rows should have as many values
+        self.marked = not self._dense and block * csr.nnz >= X.shape[0] * X.shape[1]
         self._numbers = np.arange(block)
 
     def take(self, images: Ints) -> Ints:

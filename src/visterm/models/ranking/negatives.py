@@ -13,6 +13,7 @@ from visterm.kernels.adaptive import SortedTags, draw_adaptive, sort_tags
 from visterm.kernels.geometric_draws import draw_geometric
 from visterm.kernels.pair_batch import Draws, Loss, PairBatch, Pool, PositiveTags
 from visterm.kernels.random import draw_many
+from visterm.kernels.violator_marks import draw_marked, mark_violators, score_own_tags
 from visterm.kernels.warp import draw_violators
 from visterm.models.epochs import Floats
 from visterm.models.ranking.image_sides import ImageSide
@@ -23,6 +24,9 @@ TABLE_ROWS = 32
 """Pairs that such a product needs to run at BLAS speed: with more tags than that leaves room for, there is none."""
 
 TABLE_FROM = 0.2  # Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay
+MARKS = 2**26  # Marks of a block, one byte for each of its pairs and all tags, at most
+MARKS_FROM = 0.05  # Mean draws a pair in the epoch before, as a share of the tags, from which on marks pay
+MARK_TAGS = 256  # Tags that a thread marks at a time
 POOL = 256  # Tags of a pool: one matrix product scores them for a whole part
 POOL_FROM = 8  # Mean draws a pair in the epoch before from which on a pool pays
 REDRAWS = 100  # Draws of tags that the image has after which an adaptive draw becomes a uniform one
@@ -54,8 +58,8 @@ class UniformDraws:
         """Key the draws by the epoch."""
         self._draws = Draws(self._margin, self._max_trials, self._seed, epoch)
 
-    def begin_block(self, n: int) -> None:
-        """Nothing is prepared for a block of n pairs."""
+    def begin_block(self, pairs: PairBatch) -> None:
+        """Nothing is prepared for a block."""
 
     def end_epoch(self, n_draws: float, n_pairs: int) -> None:
         """Choose the way of the next epoch, by the draws that this one needed."""
@@ -95,6 +99,55 @@ class UniformDraws:
         return held[: n * n_tags].reshape(n, n_tags)
 
 
+class MarkedDraws(UniformDraws):
+    """The same draws for sparse rows of a linear scorer, by marks of the tags that violate, where many are needed.
+
+    Parameters are those of `UniformDraws`, and the team.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        side: ImageSide,
+        positives: PositiveTags,
+        tag_rows: Floats,
+        seed: int,
+        block: int,
+        team: Team,
+    ) -> None:
+        super().__init__(recipe, side, positives, tag_rows, seed, block)
+        self._team, self._marks = team, np.empty((block, len(tag_rows)), np.bool_)
+
+    def begin_block(self, pairs: PairBatch) -> None:
+        """Mark the tags that violate, if these draws are by marks."""
+        if not self.ways[1]:
+            return
+        block, n_tags = tuple(pairs), len(self._W)
+        score_own_tags(block, self._side.rows, self._W)
+
+        def mark(share: int) -> None:
+            first, last = share * MARK_TAGS, min(n_tags, (share + 1) * MARK_TAGS)
+            mark_violators(block, self._margin, self._side.rows, first, last, self._W, self._marks)
+
+        self._team.run(mark, -(-n_tags // MARK_TAGS))
+
+    def end_epoch(self, n_draws: float, n_pairs: int) -> None:
+        """Choose the way of the next epoch, by the draws that this one needed."""
+        self.ways = (False, bool(n_draws >= MARKS_FROM * len(self._W) * n_pairs))
+
+    def go_on(self, ways: Sequence[bool]) -> None:
+        """Draw as a training before did."""
+        self.ways = (False, ways[1])
+
+    def draw(self, pairs: PairBatch, first: int, last: int) -> None:
+        """Draw for the pairs first .. last-1."""
+        if not self.ways[1]:
+            super().draw(pairs, first, last)
+            return
+        block, positives, draws = tuple(pairs), tuple(self._positives), tuple(self._draws)
+        draw_marked(block, first, last, positives, self._side.rows, self._W, self._marks, draws)
+
+
 class AdaptiveDraws:
     """Draws one tag a pair that probably scores high, from one sorted list of tags a dimension (VSE-ens).
 
@@ -115,14 +168,14 @@ class AdaptiveDraws:
         """Key the draws by the epoch."""
         self._draws = Draws(math.inf, REDRAWS, self._seed, epoch)
 
-    def begin_block(self, n: int) -> None:
-        """Sort the tags anew if it is time to, before a block of n pairs."""
+    def begin_block(self, pairs: PairBatch) -> None:
+        """Sort the tags anew if it is time to, before these pairs."""
         if self._until_sorted <= 0:
             n_tags, dim = self._W.shape
             bounds = np.linspace(0, dim, min(dim, 8) + 1).astype(int)
             self._team.run(lambda i: sort_tags(self._W, bounds[i], bounds[i + 1], self._lists), len(bounds) - 1)
             self._until_sorted = max(1, math.ceil(n_tags * math.log(n_tags)))
-        self._until_sorted -= n
+        self._until_sorted -= pairs.tags.size
 
     def end_epoch(self, n_draws: float, n_pairs: int) -> None:
         """Go on as before."""
@@ -142,4 +195,6 @@ def negatives_for(
     """Return the draws that a recipe asks for."""
     if recipe.negatives == Negatives.ADAPTIVE:
         return AdaptiveDraws(recipe, side, positives, tag_rows, seed, team)
+    if side.marked and recipe.negatives == Negatives.UNTIL_VIOLATION and block * len(tag_rows) <= MARKS:
+        return MarkedDraws(recipe, side, positives, tag_rows, seed, block, team)
     return UniformDraws(recipe, side, positives, tag_rows, seed, block)

@@ -121,7 +121,7 @@ class PairTraining:
             examples, images, self._tags[examples], at,
             self._violators[:n], self._trials[:n], self._gaps[:n], self._gains[:n],
         )  # fmt: skip
-        self._negatives.begin_block(n)
+        self._negatives.begin_block(pairs)
 
         found = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
         self._team.run(lambda number: self._move(pairs, self._shares[number]), len(self._shares))
