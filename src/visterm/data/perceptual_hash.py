@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.fft import dctn
 
 SIDE, KEPT = 32, 8
 """The picture is reduced to 32 by 32 grey levels; the 8 by 8 lowest frequencies are kept (Zauner 2010, phash.org)."""
@@ -23,6 +22,8 @@ def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
     The pixels are uint8, (height, width, 3). The number lies from -2⁶³ to 2⁶³ - 1; `FLAT` of a picture without
     contrast.
     """
+    from scipy.fft import dctn  # takes long to import
+
     small = Image.fromarray(pixels).convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
     grey = np.asarray(small, dtype=np.float64)
     if grey.std() < LEAST_CONTRAST:

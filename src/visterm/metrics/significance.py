@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata, wilcoxon
 
 from visterm.core.checks import as_generator
 from visterm.core.errors import DataError, ShapeError, UserError
@@ -135,6 +134,8 @@ def signed_ranks(first: Any, second: Any) -> SignedRanks:
     sizes = sizes[sizes != 0]
     if sizes.size == 0:
         return SignedRanks(0.0, 0.0, 1.0, 0)
+    from scipy.stats import rankdata, wilcoxon  # half a second, which a service need not wait for
+
     ranks = rankdata(np.abs(sizes))
     first = float(ranks[sizes > 0].sum())
     tied = np.unique(ranks).size < ranks.size

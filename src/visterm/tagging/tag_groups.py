@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
@@ -268,6 +267,8 @@ def unit_rows(U: Any) -> Any:
 
 def _families(n_tags: int, pairs: Sequence[Pair]) -> NDArray[np.int64]:
     """Return the number of the family of each tag: tags that are spellings or plurals of one word."""
+    from scipy.sparse.csgraph import connected_components  # takes long to import
+
     sure = [pair for pair in pairs if pair.how in SURE]
     rows, columns = ([pair[side] for pair in sure] for side in (0, 1))
     links = sp.csr_array((np.ones(len(sure)), (rows, columns)), shape=(n_tags, n_tags))
