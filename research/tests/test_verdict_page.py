@@ -86,9 +86,16 @@ def test_an_order_that_is_judged_twice_is_refused() -> None:
         verdicts_of([*CLAIMS, claim("A", "B", YES)])
 
 
-def write_report(folder: Path, claims: list[dict[str, Any]], *, quick: bool = False) -> None:
+def write_report(
+    folder: Path,
+    claims: list[dict[str, Any]],
+    *,
+    quick: bool = False,
+    unfinished: tuple[str, ...] = (),
+    paper: str = "A paper",
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"paper": "A paper", "claims": claims, "quick": quick, "unfinished": []}
+    content = {"paper": paper, "claims": claims, "quick": quick, "unfinished": unfinished}
     (folder / "results.json").write_text(json.dumps(content))
 
 
@@ -98,6 +105,14 @@ def test_quick_runs_and_folders_without_reports_are_refused(tmp_path: Path) -> N
     write_report(tmp_path / "one", CLAIMS, quick=True)
     with pytest.raises(DataError, match="is of a quick run"):
         read_reports(tmp_path)
+
+
+def test_parts_that_another_report_of_the_paper_has_are_not_counted_as_not_run(tmp_path: Path) -> None:
+    scenes = [{**claim("A", "B", YES), "problem": "scenes"}]
+    write_report(tmp_path / "one", CLAIMS, unfinished=("A on scenes", "B on scenes", "A on photos", "A on pages"))
+    write_report(tmp_path / "two", scenes, unfinished=("B on scenes",))
+    write_report(tmp_path / "three", CLAIMS, unfinished=("A on scenes",), paper="Another paper")
+    assert {report.name: report.unfinished for report in read_reports(tmp_path)} == {"one": 3, "two": 1, "three": 1}
 
 
 def test_what_was_before_is_read_from_git(tmp_path: Path) -> None:

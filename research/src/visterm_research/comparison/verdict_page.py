@@ -78,7 +78,7 @@ class Report:
     claims : list of dict
         As in ``results.json``.
     unfinished : int
-        Parts that there was no time for.
+        Parts that there was no time for, and that no other report of the paper has.
     """
 
     name: str
@@ -115,15 +115,22 @@ def read_reports(folder: Path) -> list[Report]:
     DataError
         If there is none, or one is a quick run.
     """
-    found = []
+    found = {}
     for path in sorted(folder.glob(f"*/{RESULTS}")):
-        results = json.loads(path.read_text(encoding="utf-8"))
+        found[path.parent.name] = results = json.loads(path.read_text(encoding="utf-8"))
         if results["quick"]:
             raise DataError(f"{path} is of a quick run, which says nothing of methods. Remove it, or run it whole.")
-        found.append(Report(path.parent.name, results["paper"], results["claims"], len(results["unfinished"])))
     if not found:
         raise DataError(f"{folder} holds no reports. Pass the folder of the folders that hold {RESULTS}.")
-    return found
+    return [Report(name, one["paper"], one["claims"], _unfinished(name, found)) for name, one in found.items()]
+
+
+def _unfinished(name: str, results: Mapping[str, Mapping[str, Any]]) -> int:
+    """Count the parts that there was no time for, without those of data that another report of the paper is about."""
+    others = [one for other, one in results.items() if other != name and one["paper"] == results[name]["paper"]]
+    judged = {claim["problem"] for one in others for claim in one["claims"]}
+    left = {part for one in others for part in one["unfinished"]}
+    return sum(part in left or part.rpartition(" on ")[2] not in judged for part in results[name]["unfinished"])
 
 
 def page_of(
