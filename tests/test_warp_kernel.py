@@ -103,26 +103,34 @@ def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, at_
     np.testing.assert_allclose(W, expected_W, atol=1e-6)
 
 
+@pytest.mark.parametrize("margin", [1.0, 0.0])
 @pytest.mark.parametrize("max_trials", [1, 3, 40])
-def test_draws_by_marks_are_those_that_score_each_tag_when_it_is_drawn(max_trials):
+def test_draws_by_marks_are_those_that_score_each_tag_when_it_is_drawn(max_trials, margin):
     rng = np.random.default_rng(2)
     n_tags = 37  # more than are marked together, and no multiple of that
     X = sp.random_array((30, 50), density=0.2, rng=rng, dtype=np.float32, format="csr")
     W = rng.normal(0, 1, (n_tags, 50)).astype(np.float32)
     own = [sorted(rng.permutation(n_tags)[: n_tags if i == 7 else 1 + i % 4].tolist()) for i in range(30)]
+    W[1::2] = W[:-1:2]  # equal scores, and no margin: the order of the sums decides
     W[own[0][0]] = 9.0  # far ahead for image 0: none violates, and all draws are in vain
+    X = sp.csr_array(sp.vstack([X, rng.random((30, 50), np.float32) + 1]))  # rows without gaps have another order
+    own = own * 2
     pairs, positives = _block_of(own)
     drawn, marked = (
         tuple(pairs._replace(at=pairs.images, **{name: getattr(pairs, name).copy() for name in FOUND})) for _ in "ab"
     )
-    rows, draws, n = sparse_rows(X.data, X.indices, X.indptr), tuple(Draws(1.0, max_trials, SEED, EPOCH)), len(pairs.at)
+    rows, draws, n = (
+        sparse_rows(X.data, X.indices, X.indptr),
+        tuple(Draws(margin, max_trials, SEED, EPOCH)),
+        len(pairs.at),
+    )
     pool = Pool(np.empty(0, np.int64), np.empty((n, 0), np.float32))
     draw_violators(drawn, 0, n, tuple(positives), rows, W, tuple(pool), draws)
 
     marks = np.ones((n, n_tags), bool)
     score_own_tags(marked, rows, W)
     for first, last in [(0, 5), (5, 5), (5, n_tags)]:
-        mark_violators(marked, 1.0, rows, first, last, W, marks)
+        mark_violators(marked, margin, rows, first, last, W, marks)
     for first, last in [(0, 9), (9, n)]:
         draw_marked(marked, first, last, tuple(positives), rows, W, marks, draws)
 

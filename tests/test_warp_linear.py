@@ -35,13 +35,14 @@ def test_marks_and_scores_when_drawn_learn_the_same_bytes(planted, n_jobs, monke
     assert model.tag_rows_.tobytes() == plain.tag_rows_.tobytes()
 
 
-def test_features_with_more_weights_than_a_block_has_values_are_scored_when_drawn(planted, monkeypatch):
+@pytest.mark.parametrize(("n_features", "marks"), [(60_000, 2**26), (60, 50 * 21 - 1)])
+def test_tags_are_scored_when_drawn_where_weights_or_marks_are_too_many(planted, n_features, marks, monkeypatch):
     X, Y = planted
-    wide = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], 60_000))
+    wide = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], n_features))
     monkeypatch.setattr(negatives, "MARKS_FROM", 0.0)
     monkeypatch.setattr(negatives, "mark_violators", None)
-    model = WarpLinear(**SETTINGS).fit(wide, Y)
-    narrow = WarpLinear(**SETTINGS)
-    with pytest.raises(TypeError):  # these would take marks
-        narrow.fit(X, Y)
-    assert model.tag_rows_.shape == (Y.shape[1], 60_001)
+    model = WarpLinear(**SETTINGS)
+    with pytest.raises(TypeError, match="not callable"):  # these take marks
+        model.fit(X, Y)
+    monkeypatch.setattr(negatives, "MARKS", marks)
+    assert model.fit(wide, Y).tag_rows_.shape == (Y.shape[1], n_features + 1)

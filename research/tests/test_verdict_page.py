@@ -95,7 +95,8 @@ def write_report(
     paper: str = "A paper",
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"paper": paper, "claims": claims, "quick": quick, "unfinished": unfinished}
+    tested = {one["problem"]: {"A": {}, "B": {}} for one in claims}
+    content = {"paper": paper, "claims": claims, "quick": quick, "unfinished": unfinished, "tested": tested}
     (folder / "results.json").write_text(json.dumps(content))
 
 
@@ -109,7 +110,7 @@ def test_quick_runs_and_folders_without_reports_are_refused(tmp_path: Path) -> N
 
 def test_parts_that_another_report_of_the_paper_has_are_not_counted_as_not_run(tmp_path: Path) -> None:
     scenes = [{**claim("A", "B", YES), "problem": "scenes"}]
-    write_report(tmp_path / "one", CLAIMS, unfinished=("A on scenes", "B on scenes", "A on photos", "A on pages"))
+    write_report(tmp_path / "one", CLAIMS, unfinished=("A on scenes", "B on scenes", "C on scenes", "A on photos"))
     write_report(tmp_path / "two", scenes, unfinished=("B on scenes",))
     write_report(tmp_path / "three", CLAIMS, unfinished=("A on scenes",), paper="Another paper")
     assert {report.name: report.unfinished for report in read_reports(tmp_path)} == {"one": 3, "two": 1, "three": 1}

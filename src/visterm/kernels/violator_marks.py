@@ -1,7 +1,7 @@
-"""WARP's draws where most tags would be drawn: first which tags violate is marked, a few tags for all pairs at a time.
+"""WARP's draws where a pair needs many: first the tags that violate are marked, a few tags for all pairs at a time.
 
-For sparse rows and one weight a feature and tag. A draw then reads a mark, not a row of weights out of memory; it is
-the draw that it would have been, so that the bytes of what is learned don't tell which way was taken.
+For sparse rows and one weight a feature and tag. A draw then reads a mark, not a row of weights out of memory. The
+draws are the same either way, and so are the learned bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from visterm.kernels.dot import add_at
+from visterm.kernels.dot import add_at, dot_at
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.rows import row_dot
 from visterm.kernels.sorted_lists import nth_absent
@@ -42,10 +42,15 @@ def mark_violators(pairs, margin, rows, first, last, W, marks):
                 beside[j, c] = W[start + c, j]
         for p in range(rows_at.shape[0]):
             i = rows_at[p]
+            begin, end, shift = rows.start[i], rows.start[i + 1], rows.shift[i]
             least = gaps[p] - np.float32(margin)
-            sums[:] = 0.0
-            for e in range(rows.start[i], rows.start[i + 1]):
-                add_at(sums, 0, beside, rows.cols[e - rows.shift[i]] * TOGETHER, TOGETHER, rows.vals[e])
+            if end - begin == width:
+                for c in range(n):
+                    sums[c] = dot_at(rows.vals, begin, W, (start + c) * width, width)
+            else:
+                sums[:] = 0.0
+                for e in range(begin, end):
+                    add_at(sums, 0, beside, rows.cols[e - shift] * TOGETHER, TOGETHER, rows.vals[e])
             for c in range(n):
                 marks[p, start + c] = sums[c] > least
 

@@ -126,11 +126,16 @@ def read_reports(folder: Path) -> list[Report]:
 
 
 def _unfinished(name: str, results: Mapping[str, Mapping[str, Any]]) -> int:
-    """Count the parts that there was no time for, without those of data that another report of the paper is about."""
+    """Count the parts that were run neither here nor in another report of the paper."""
     others = [one for other, one in results.items() if other != name and one["paper"] == results[name]["paper"]]
-    judged = {claim["problem"] for one in others for claim in one["claims"]}
-    left = {part for one in others for part in one["unfinished"]}
-    return sum(part in left or part.rpartition(" on ")[2] not in judged for part in results[name]["unfinished"])
+    had = {
+        f"{method} on {problem}"
+        for one in others
+        for problem, methods in one["tested"].items()
+        for method in methods
+        if f"{method} on {problem}" not in one["unfinished"]
+    }
+    return sum(part not in had for part in results[name]["unfinished"])
 
 
 def page_of(

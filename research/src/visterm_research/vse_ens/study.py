@@ -41,7 +41,7 @@ BY_NUMBER_STEPS: Box = {"learning_rate": Axis(PAPER_RANGE), "l2": Axis(PAPER_RAN
 RANKS: Box = {"rank_scale": Axis((0.001, 0.01, 0.1, 1.0))}
 
 NUMBER_TRIALS = 24
-"""Settings that each method tries: with 16, a few ten-thousandths of MAP decided around which of two far peaks."""
+"""Settings that each method tries: with 16, the fourth digit of MAP decided which of two far peaks was searched."""
 
 VSE_WARP = Method("WARP", "wsabie", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS, trials=NUMBER_TRIALS)
 VSE_ENS = Method("VSE-ens", "vse_ens", BY_NUMBER, {**BY_NUMBER_STEPS, **RANKS}, trials=NUMBER_TRIALS)

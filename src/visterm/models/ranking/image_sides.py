@@ -180,7 +180,7 @@ class PlainImages(ImageSide):
         self.U = np.empty((block, X.shape[1]) if self._dense else (0, 0), np.float32)
         csr: Any = X
         self.rows = dense_rows(self.U) if self._dense else sparse_rows(csr.data, csr.indices, csr.indptr)
-        # Marks for a block move all weights once: its rows should have as many values
+        # Marking reads all weights once a block: it pays if the block's rows have as many values as a tag has weights
         self.marked = not self._dense and block * csr.nnz >= X.shape[0] * X.shape[1]
         self._numbers = np.arange(block)
 

@@ -24,7 +24,7 @@ TABLE_ROWS = 32
 """Pairs that such a product needs to run at BLAS speed: with more tags than that leaves room for, there is none."""
 
 TABLE_FROM = 0.2  # Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay
-MARKS = 2**26  # Marks of a block, one byte for each of its pairs and all tags, at most
+MARKS = 2**26  # Pairs of a block times tags, at most, one byte each: with more of them, each tag is scored when drawn
 MARKS_FROM = 0.05  # Mean draws a pair in the epoch before, as a share of the tags, from which on marks pay
 MARK_TAGS = 256  # Tags that a thread marks at a time
 POOL = 256  # Tags of a pool: one matrix product scores them for a whole part
@@ -59,7 +59,7 @@ class UniformDraws:
         self._draws = Draws(self._margin, self._max_trials, self._seed, epoch)
 
     def begin_block(self, pairs: PairBatch) -> None:
-        """Nothing is prepared for a block."""
+        """Prepare nothing."""
 
     def end_epoch(self, n_draws: float, n_pairs: int) -> None:
         """Choose the way of the next epoch, by the draws that this one needed."""
@@ -100,7 +100,7 @@ class UniformDraws:
 
 
 class MarkedDraws(UniformDraws):
-    """The same draws for sparse rows of a linear scorer, by marks of the tags that violate, where many are needed.
+    """The same draws for sparse rows of a linear scorer: if pairs need many, first the tags that violate are marked.
 
     Parameters are those of `UniformDraws`, and the team.
     """
