@@ -24,7 +24,8 @@ for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_ENDPOINT", "HF_TOKEN",
 os.environ["HF_HOME"] = NO_NETWORKS.name
 os.environ["VISTERM_NETWORKS"] = os.path.join(NO_NETWORKS.name, "networks.toml")
 Path(os.environ["VISTERM_NETWORKS"]).touch()
-os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  # Ray's default, 15, makes them wait minutes on a busy machine
+# Ray lets all other processes go before its workers: on a busy machine tests would wait for minutes.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  # Ray's own name, which has small letters
 
 
 LONG = (

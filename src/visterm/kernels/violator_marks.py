@@ -59,7 +59,7 @@ def mark_violators(pairs, margin, rows, first, last, W, marks):
 def draw_marked(pairs, first, last, positives, rows, W, marks, draws):
     """Draw for pairs first .. last-1 the tags that `draw_violators` draws without a pool, by their `marks`.
 
-    The marks of the tags that an image has are removed.
+    The marks of the tags that an image has are removed, so that a pair without any needs no draws.
     """
     examples, images, _, rows_at, violators, trials, gaps, _ = pairs
     tags_start, positive_tags = positives

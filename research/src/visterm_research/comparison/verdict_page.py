@@ -127,10 +127,10 @@ def read_reports(folder: Path) -> list[Report]:
 
 def _unfinished(name: str, results: Mapping[str, Mapping[str, Any]]) -> int:
     """Count the parts that were run neither here nor in another report of the paper."""
-    others = [one for other, one in results.items() if other != name and one["paper"] == results[name]["paper"]]
     had = {
         f"{method} on {problem}"
-        for one in others
+        for one in results.values()
+        if one["paper"] == results[name]["paper"]
         for problem, methods in one["tested"].items()
         for method in methods
         if f"{method} on {problem}" not in one["unfinished"]
