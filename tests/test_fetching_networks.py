@@ -28,6 +28,7 @@ from tiny_networks import colour_network
 from visterm.core.errors import StorageError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
+from visterm.encoders.hub import fetch_network
 from visterm.encoders.named import default_encoder
 from visterm.encoders.networks import VARIABLE, is_here, lock_file, network_named
 from visterm.encoders.onnx import Onnx
@@ -339,6 +340,81 @@ def test_a_full_disk_is_one_line_and_nothing_is_left_in_place(hub, cache, files,
             assert not lock_file().exists()
     except OSError as error:
         pytest.skip(f"wants to mount a small disk: {error}")
+
+
+OUTSIDE = [
+    "../../../../x.py",
+    "{outside}/x.py",
+    "..\\..\\x.py",
+    "C:\\x.py",
+    "%2e%2e%2fx.py",
+    "..",
+    "",
+    "A" * 64,
+    "0" * 41,
+]
+
+
+@pytest.mark.parametrize("header", ["X-Linked-ETag", "ETag", "X-Repo-Commit"])
+@pytest.mark.parametrize("value", OUTSIDE)
+def test_a_hostile_hub_writes_nothing(hub, cache, files, tmp_path, monkeypatch, header, value):
+    deep = tmp_path / "a" / "b" / "c" / "cache"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(deep))
+    hub.repository("tests/tiny", files)
+    before = sorted(tmp_path.rglob("*"))
+    hub.lies = {header: value.format(outside=tmp_path)}
+    if header == "ETag":  # which counts where the other is missing
+        hub.lies["X-Linked-ETag"] = ""
+    with pytest.raises(StorageError, match=rf"{hub.url}/tests/tiny/.* is not answered as a hub does.*HF_ENDPOINT"):
+        fetch_network(network_named("tiny"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("honest", [1, 2, 3])
+def test_a_hub_that_lies_later_writes_nothing_outside_the_cache(hub, cache, files, tmp_path, honest):
+    hub.repository("tests/tiny", files)
+    before = {path for path in tmp_path.parent.rglob("*") if cache not in path.parents}
+    hub.lies = dict.fromkeys(("X-Linked-ETag", "ETag", "X-Repo-Commit"), "../../../x.py")
+    hub.honest = honest
+    with pytest.raises(StorageError, match="is not answered as a hub does"):
+        fetch_network(network_named("tiny"))
+    now = {path for path in tmp_path.parent.rglob("*") if cache not in path.parents}
+    assert {path.name for path in now - before} <= {"cache", lock_file().name}
+    assert all(path.resolve().is_relative_to(cache) for path in left(cache))
+
+
+@pytest.mark.parametrize("name", ["../x.onnx", "/x.onnx", "a/../x.onnx", "..\\x.onnx", "C:x.onnx", "a//x.onnx", "x/.."])
+def test_a_row_that_names_a_file_outside_its_repository_writes_nothing(hub, cache, table, tmp_path, name):
+    hub.repository("tests/tiny", {name: b"network"})
+    table.write_text(ROW.replace("visual/model.onnx", name.replace("\\", "\\\\")))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StorageError, match=r"tests/tiny can have no .*; expected a name without \.\."):
+        fetch_network(network_named("tiny"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_commit_that_was_named_has_to_be_the_answer(hub, cache, table, files, tmp_path):
+    commit = hub.repository("tests/tiny", files).refs["main"]
+    table.write_text(ROW.replace('repository = "tests/tiny"', f'repository = "tests/tiny"\nrevision = "{commit}"'))
+    hub.lies = {"X-Repo-Commit": "0" * 40}
+    with pytest.raises(StorageError, match=f"its commit '{'0' * 40}'; expected 40 or 64 hex digits, and {commit}"):
+        fetch_network(network_named("tiny"))
+
+
+def test_files_whose_hash_nobody_knew_are_said_to_be_trusted(hub, cache, table, files, tmp_path):
+    hub.repository("tests/tiny", files)
+    known = sha256_of(files["visual/model.onnx"])
+    table.write_text(ROW.replace('model.onnx", prep', f'model.onnx", sha256 = "{known}", prep'))
+    for n_trusted in (3, 0):  # the first download, and another
+        lines = []
+        fetch_network(network_named("tiny"), say=lines.append)
+        trusted = [
+            line
+            for line in lines
+            if f"No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}" in line
+        ]
+        assert len(trusted) == n_trusted
+        assert not any(line.startswith("visual/model.onnx") for line in trusted)
 
 
 def test_nothing_is_fetched_unasked(hub, cache, files, tmp_path):

@@ -188,6 +188,46 @@ def test_a_run_that_was_changed_on_the_hub_is_refused(hub, run):
         Tagger.from_pretrained(REPOSITORY)
 
 
+@pytest.mark.parametrize("manifest", ["5", "null", "[]", '"run"', "{}", '{"sha256": 5}', '{"sha256": ["a"]}', "{", ""])
+def test_a_manifest_that_is_none_is_refused(hub, run, manifest):
+    hub.repository(REPOSITORY, {"manifest.json": manifest.encode()})
+    with pytest.raises(CorruptFileError, match=r"manifest\.json"):
+        Tagger.from_pretrained(REPOSITORY)
+
+
+@pytest.mark.parametrize("header", ["X-Linked-ETag", "ETag", "X-Repo-Commit"])
+@pytest.mark.parametrize("honest", [0, 1, 2, 3, 4])
+def test_a_hostile_hub_writes_nothing_outside_the_cache(hub, run, tmp_path, header, honest):
+    run.push_to_hub(REPOSITORY)
+    before = {path for path in tmp_path.parent.rglob("*") if path.parent != tmp_path / "cache"}
+    hub.lies, hub.honest = {header: "../../../x.py"}, honest
+    with pytest.raises(StorageError, match="is not answered as a hub does"):
+        Tagger.from_pretrained(REPOSITORY)
+    cached = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert all(path.resolve().is_relative_to(tmp_path / "cache") for path in cached)
+    outside = {path for path in tmp_path.parent.rglob("*") if tmp_path / "cache" not in path.parents}
+    assert outside <= before | {tmp_path / "cache"}
+
+
+def test_a_hostile_hub_without_a_run_writes_nothing(hub, tmp_path):
+    """The client's own download notes which commits lack a file, at a path of the server's."""
+    hub.repository(REPOSITORY, {"config.json": b"{}"})
+    hub.lies = {"X-Repo-Commit": "../../../../x"}
+    with pytest.raises(StorageError, match="not a run of visterm"):
+        Tagger.from_pretrained(REPOSITORY)
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_run_that_was_fetched_opens_where_the_hub_is_out_of_reach(hub, run, monkeypatch, caplog):
+    run.push_to_hub(REPOSITORY)
+    Tagger.from_pretrained(REPOSITORY)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", "http://127.0.0.1:9/{repo_id}/{revision}/{filename}")
+    assert Tagger.from_pretrained(REPOSITORY).fingerprint == run.fingerprint
+    assert "The hub is out of reach" in caplog.text
+    with pytest.raises(StorageError, match="no network connection"):
+        Tagger.from_pretrained("ann/other")
+
+
 def test_errors_say_what_to_do(hub, run, monkeypatch):
     with pytest.raises(UserError, match="expected OWNER/NAME"):
         run.push_to_hub("holidays")

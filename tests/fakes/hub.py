@@ -59,6 +59,8 @@ class Hub:
         self.stops_after: int | None = None  # Bytes, after which the store waits for `goes_on`
         self.goes_on = threading.Event()
         self.status = 0  # Answers all with this error
+        self.lies: dict[str, str] = {}  # Headers that replace the true ones in every answer
+        self.honest = 0  # Answers before it lies
         self.url = self.store_url = ""
 
     def repository(self, name: str, files: dict[str, bytes]) -> Repository:
@@ -213,7 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, headers: dict[str, str], body: bytes = b"", stops_after: int | None = None) -> None:
         self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+        lies, self.hub.honest = ({} if self.hub.honest else self.hub.lies), max(self.hub.honest - 1, 0)
+        for name, value in {**headers, "Content-Length": str(len(body)), **lies}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command == "HEAD":

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from visterm.core.errors import EncoderMismatchError, MissingExtraError, StorageError, UserError, VistermError
+from visterm.core.errors import (
+    CorruptFileError,
+    EncoderMismatchError,
+    MissingExtraError,
+    StorageError,
+    UserError,
+    VistermError,
+)
 from visterm.core.jsonlines import json_text
 from visterm.core.persist import file_hash
 from visterm.core.progress import Say, silent
-from visterm.core.writing import check_space, storage_error, sync, write_whole
+from visterm.core.writing import check_space, storage_error, sync, temporary_beside, write_whole
 from visterm.encoders.networks import (
     Network,
     NetworkFile,
@@ -25,6 +33,12 @@ from visterm.encoders.networks import (
     required,
     revision_of,
 )
+
+HUB_SAYS: Final = "is what the hub says"
+_COMMIT: Final = re.compile("[0-9a-f]{40}")
+_ETAG: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 of git, SHA-256 of large files
+_INSIDE: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^/\\:\0]+)*")
+"""Names of files in a repository: no step up, and nothing that is absolute on any system."""
 
 
 def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> list[str]:
@@ -53,6 +67,7 @@ def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> 
     say(f"{network.name}: {network.size(text=text)} from {network.repository}. Licence: {network.licence}")
     places = []
     for file in network.files(text=text):
+        new = expected_hash(network, file) is None
         if place_of(network, file) is None:
             with _refusals(network, file):
                 try:
@@ -62,88 +77,125 @@ def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> 
                         raise
                     say(f"The repository has no {file.file}: photos are prepared as the table says.")
                     continue
-        elif expected_hash(network, file) is None:
+        elif new:
             _record(network, file, Path(required(network, file)).parts[-1 - len(Path(file.file).parts)])
         place = required(network, file)
-        say(f"{file.file} is in {place}")
+        trust = f". No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}" if new else ""
+        say(f"{file.file} is in {place}{trust}")
         places.append(place)
     return places
 
 
 def _fetch(network: Network, file: NetworkFile) -> None:
-    """Fetch one file into the hub's cache."""
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
+    """Fetch one file of a network, and record its hash."""
+    known = "in the table" if file.sha256 else f"in {lock_file()}"
+    expected = expected_hash(network, file)
+    fetched = fetch_file(network.repository or "", file.file, revision_of(network), expected=expected, known=known)
+    _record(network, file, fetched.commit, fetched.sha256)
+
+
+class Fetched(NamedTuple):
+    """A file of a repository, in the cache of the hub's client."""
+
+    path: Path
+    commit: str
+    sha256: str
+
+
+def fetch_file(
+    repository: str, name: str, revision: str, *, expected: str | None = None, known: str = HUB_SAYS
+) -> Fetched:
+    """Fetch a file of a repository into the cache of the hub's client.
+
+    What a server sends becomes a path only if it is hex digits: the client's own download takes any ETag and commit,
+    and so writes wherever a hostile hub, or whoever is on the way to it, says. `expected` is the SHA-256 that the file
+    must have, and `known` where that stands.
+
+    Raises StorageError if the server answers otherwise, or the name leads out of the cache; EncoderMismatchError if the
+    file is another than expected, CorruptFileError if it is another than the hub says; what the hub's client raises.
+    """
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
-    repository = network.repository or ""
+    for each in (name, revision):
+        if not _INSIDE.fullmatch(each):
+            raise StorageError(f"{repository} can have no {each!r}; expected a name without .., \\ and colons.")
     headers = build_hf_headers(library_name="visterm")
-    url = hf_hub_url(repository, file.file, revision=revision_of(network))
-    found = get_hf_file_metadata(url, headers=headers)
-    if found.etag is None or found.commit_hash is None:
+    url = hf_hub_url(repository, name, revision=revision)
+    stated = get_hf_file_metadata(url, headers=headers)
+    etag, commit = stated.etag or "", stated.commit_hash or ""
+    another = _COMMIT.fullmatch(revision) and commit != revision
+    if another or not (_ETAG.fullmatch(etag) and _COMMIT.fullmatch(commit)):
         raise StorageError(
-            f"{url} is not answered as a hub does: no ETag, or no commit. Check HF_ENDPOINT and proxies."
+            f"{url} is not answered as a hub does: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
+            f"expected 40 or 64 hex digits, and {revision if another else '40'}. Nothing was written. "
+            "Check HF_ENDPOINT and proxies (HTTPS_PROXY)."
         )
-    stated = found.etag if re.fullmatch("[0-9a-f]{64}", found.etag) else None
-    expected = expected_hash(network, file)
-    if stated is not None:
-        _check(network, file, expected, stated)
-    folder = Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}" / "blobs"
-    folder.mkdir(parents=True, exist_ok=True)
-    blob = folder / found.etag
-    lock = Path(constants.HF_HUB_CACHE) / ".locks" / folder.parent.name / f"{found.etag}.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    file = f"{name} of {repository}"
+    if len(etag) == 64:
+        _check(file, etag, expected, known)
+        expected, known = (expected, known) if expected else (etag, HUB_SAYS)
+    cache, folder = Path(constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
+    blob, lock = cache / folder / "blobs" / etag, cache / ".locks" / folder / f"{etag}.lock"
+    path = cache / folder / "snapshots" / commit / name
+    for each in (blob, lock, path):
+        each.parent.mkdir(parents=True, exist_ok=True)
     with WeakFileLock(lock):
         shared = blob if blob.exists() else None  # another program may have fetched it, and use it
-        part = shared or blob.with_name(f"{blob.name}.incomplete")
+        part = shared or blob.with_name(f"{etag}.incomplete")
         if shared is None:
             with part.open("ab") as stream:
-                if found.size is not None:
-                    if stream.tell() > found.size:
+                if stated.size is not None:
+                    if stream.tell() > stated.size:
                         stream.truncate(0)
-                    check_space(folder, found.size - stream.tell())
+                    check_space(blob.parent, stated.size - stream.tell())
                 http_get(
-                    url,
+                    hf_hub_url(repository, name, revision=commit),
                     stream,
                     resume_size=stream.tell(),
                     headers=headers,
-                    expected_size=found.size,
-                    displayed_filename=file.file,
+                    expected_size=stated.size,
+                    displayed_filename=name,
                 )
         sha256 = file_hash(part)
         try:
-            _check(network, file, expected or stated, sha256, shared)
-        except EncoderMismatchError:
+            _check(file, sha256, expected, known, shared)
+        except StorageError:
             if shared is None:
                 part.unlink()
             raise
         sync(part)
         os.replace(part, blob)
-    _record(network, file, found.commit_hash, sha256)
-    hf_hub_download(repository, file.file, revision=found.commit_hash)  # which finds the file, and links to it
+        _link(blob, path)
+    return Fetched(path, commit, sha256)
 
 
-def _check(network: Network, file: NetworkFile, expected: str | None, sha256: str, shared: Path | None = None) -> None:
+def _link(blob: Path, path: Path) -> None:
+    """Put a content of the cache at the path of a file: by a link or, where there are none, as a copy."""
+    if path.exists() and path.samefile(blob):
+        return
+    part = temporary_beside(path)
+    try:
+        part.symlink_to(os.path.relpath(blob, path.parent))
+    except OSError:  # Windows allows links to administrators
+        shutil.copyfile(blob, part)
+    os.replace(part, path)
+
+
+def _check(file: str, sha256: str, expected: str | None, known: str, shared: Path | None = None) -> None:
     """Refuse a file of another hash than expected; `shared` is where it is in the cache, if it was there before."""
     if expected in (None, sha256):
         return
-    known = (
-        "in the table"
-        if file.sha256 == expected
-        else "is what the hub says"
-        if expected_hash(network, file) is None
-        else f"in {lock_file()}"
-    )
     left = (
         f"It was left in {shared}, as other programs may use it. If it is damaged, remove it, and fetch again."
         if shared
         else "It was not kept."
     )
-    trust = "" if known == "is what the hub says" else " If you trust the new one, change that line, and fetch again."
-    raise EncoderMismatchError(
-        f"{file.file} of {network.repository} is not the file that is known: its SHA-256 is {sha256}, but "
-        f"{expected} {known}. {left}{trust}"
-    )
+    said = f"{file} is not the file that is known: its SHA-256 is {sha256}, but {expected} {known}. {left}"
+    if known == HUB_SAYS:
+        raise CorruptFileError(said)
+    raise EncoderMismatchError(f"{said} If you trust the new one, change that line, and fetch again.")
 
 
 def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None = None) -> None:
@@ -209,11 +261,16 @@ def hub_errors(what: str, page: str, *, again: str = "") -> Iterator[None]:
         if ours is not None:
             raise ours from error
         reason = re.sub(r"\[Errno -?\d+\] ", "", (str(error).strip() or type(error).__name__).splitlines()[0])
-        unreached = {"ConnectError", "ConnectTimeout", "ConnectionError"} & {k.__name__ for k in type(error).__mro__}
         advice = (
             "This machine has no network connection, or the proxy (HTTPS_PROXY) or the mirror (HF_ENDPOINT) is wrong. "
             "Run the command again when that is mended"
-            if unreached
+            if is_unreached(error)
             else "Check proxies (HTTPS_PROXY) and the mirror (HF_ENDPOINT), and run the command again"
         )
         raise StorageError(f"{what}: {reason.rstrip('.')}. {advice}{again}.") from error
+
+
+def is_unreached(error: BaseException) -> bool:
+    """Return whether the hub's client could not, or may not (offline mode), connect to the hub."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    return not kinds.isdisjoint({"ConnectError", "ConnectTimeout", "ConnectionError"})

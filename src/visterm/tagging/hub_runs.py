@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -15,14 +16,16 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError, UserError
 from visterm.core.learned import Array, learned_attributes, learned_kinds
-from visterm.core.persist import HOW_TO_MEND, MANIFEST, new_folder, read_json, write_json
+from visterm.core.persist import MANIFEST, new_folder, read_json, write_json
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.encoders.hub import hub_errors
+from visterm.core.writing import write_whole
+from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
 from visterm.encoders.network import NetworkEncoder
 from visterm.features.learned_images import LearnedImages
 from visterm.tagging.calibrating import RIGHT_OF_5, SURE_TAGS
 from visterm.tagging.run_files import write_run
 
+LOG = logging.getLogger("visterm")
 CARD = "README.md"
 NETWORK = "network"  # The name of the network's file in a repository, before its ending
 ADDRESS = "hub:"  # Before the name of a repository, where a run is asked for
@@ -98,21 +101,44 @@ def fetch_run(repository: str, revision: str | None = None) -> Path:
     """Fetch a run from the hub into the cache of its client, and return its folder there.
 
     Files are named by the run's manifest, with their checksums, which are checked when the run is opened. Raises
-    StorageError if there is no such repository, or no run in it; CorruptFileError if it names files outside of it.
+    StorageError if there is no such repository, or no run in it; CorruptFileError if its manifest is none, or names
+    files outside of it.
     """
-    client = _client()
-    with hub_errors(f"The run {repository} could not be fetched", f"{PAGE}{repository}"):
+    client, page, again = _client(), f"{PAGE}{repository}", "Ask its owner to push the run again."
+    with hub_errors(f"The run {repository} could not be fetched", page):
         try:
-            manifest = Path(client.hf_hub_download(repository, MANIFEST, revision=revision, library_name="visterm"))
+            manifest = _fetched(client, repository, MANIFEST, revision or "main")
         except client.errors.EntryNotFoundError as error:
-            raise StorageError(f"{PAGE}{repository} has no {MANIFEST}, so it is not a run of visterm.") from error
-        names = read_json(manifest).get("sha256", {})
-        if not isinstance(names, dict) or not all(map(_NAME.fullmatch, names)):
-            raise CorruptFileError(f"{manifest} lists files that no run has. {HOW_TO_MEND}")
-        commit = manifest.parent.name
+            raise StorageError(f"{page} has no {MANIFEST}, so it is not a run of visterm.") from error
+        content = read_json(manifest)
+        names = content.get("sha256") if isinstance(content, dict) else None
+        if not isinstance(names, dict):
+            raise CorruptFileError(f"{MANIFEST} of {page} has no checksums of files, so it is not a run. {again}")
+        if odd := [name for name in names if not _NAME.fullmatch(name)]:
+            raise CorruptFileError(f"{MANIFEST} of {page} lists files that no run has ({odd[0][:100]!r}). {again}")
         for name in names:
-            client.hf_hub_download(repository, name, revision=commit, library_name="visterm")
+            _fetched(client, repository, name, manifest.parent.name)
     return manifest.parent
+
+
+def _fetched(client: Any, repository: str, name: str, revision: str) -> Path:
+    """Fetch a file unless it is here: of this very commit or, if the hub is out of reach, of the branch as it was."""
+    cached = client.try_to_load_from_cache(repository, name, revision=revision)
+    path = Path(cached) if isinstance(cached, str) else None
+    if path is not None and path.parent.name == revision:
+        return path
+    try:
+        fetched = fetch_file(repository, name, revision)
+    except Exception as error:
+        if path is None or not is_unreached(error):
+            raise
+        LOG.warning("The hub is out of reach: %s of %s is the one that was fetched before.", name, repository)
+        return path
+    if revision != fetched.commit:
+        reference = fetched.path.parents[2] / "refs" / revision
+        reference.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(reference, fetched.commit.encode())
+    return fetched.path
 
 
 def network_in(folder: Path) -> Path | None:
