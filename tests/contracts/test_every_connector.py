@@ -335,9 +335,10 @@ def test_failures_that_stay_are_errors(fake, fault):
 
 
 @once_a_program
-def test_time_outs(fake):
+@pytest.mark.parametrize("fault", [served.hang, served.drip])
+def test_time_outs(fake, fault):
     photos = filled(fake, 3)
-    fake.fail(served.hang, times=3)
+    fake.fail(fault, times=3)
     with pytest.raises(ServiceError, match="timed out"):
         connected(fake, timeout=0.1, retries=2).check()
     fake.fail(served.slow(0.2))

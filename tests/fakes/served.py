@@ -114,6 +114,13 @@ def hang(handler: Handler, work: Callable[[], Reply]) -> None:
     handler.close_connection = True
 
 
+def drip(handler: Handler, work: Callable[[], Reply]) -> None:
+    """Announce an answer again and again, each time before a client loses patience."""
+    while not handler.fake.stopping.wait(0.01):
+        handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    handler.close_connection = True
+
+
 def changed(change: Callable[[Any], Any]) -> Fault:
     """Do the work, and answer with what is made of its JSON."""
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import http.client
+import io
 import re
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 from visterm.core.errors import ServiceError, UserError
 from visterm.core.progress import Say
 
 MOST_BYTES = 2**24  # Of an answer, where the caller does not say otherwise
+MOST_AROUND = 2**20  # Of headers, signs between chunks and all else that comes with an answer
 MOST_CONNECTING = 10.0  # Seconds, at most, until a connection stands: a computer that is off gives no answer
 LONGEST_WAIT = 30.0  # Seconds between two tries, at most
 LONGEST_SHOWN = 300  # Letters of an answer that a message repeats
@@ -144,32 +147,100 @@ def _try_once(
 ) -> Answer:
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     until = time.monotonic() + timeout
-    connection = kind(parts.hostname or "", parts.port, timeout=min(timeout, MOST_CONNECTING))
-    try:
-        connection.connect()
-        sock = connection.sock  # the connection forgets it where the answer ends with it
-        sock.settimeout(timeout)
-        connection.request(
-            method or ("GET" if body is None else "POST"), path, body, {"Connection": "close", **headers}
-        )
-        response = connection.getresponse()
-        content = bytearray()
-        while part := response.read1(2**16):
-            content += part
-            if len(content) > most:
-                raise ServiceError(f"{url} answers with more than {most:,} bytes, which is no answer of its kind.")
-            left = until - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"timed out after {timeout:g} s")
-            sock.settimeout(left)
+    connection, sock = _connected(parts, until)
+    with sock:
+        connection.sock = _Bounded(sock, until, most + MOST_AROUND)
+        try:
+            connection.request(
+                method or ("GET" if body is None else "POST"), path, body, {"Connection": "close", **headers}
+            )
+            response = connection.getresponse()
+            content = bytearray()
+            while len(content) <= most and (part := response.read1(2**16)):
+                content += part
+        except TimeoutError as error:
+            raise TimeoutError(f"timed out after {timeout:g} s") from error
+        except _TooManyBytesError:
+            content = bytearray(most + 1)
+        if len(content) > most:
+            raise ServiceError(f"{url} answers with more than {most:,} bytes, which is no answer of its kind.")
         if response.length:
             raise http.client.IncompleteRead(bytes(content), response.length)
         wait, date = _seconds(response.getheader("Retry-After", "")), response.getheader("Date", "")
         return Answer(response.status, bytes(content), wait, date)
-    finally:
-        connection.close()
+
+
+def _connected(parts: SplitResult, until: float) -> tuple[http.client.HTTPConnection, socket.socket]:
+    """Connect to the first address of a server that answers. How long a name is looked up is the system's matter."""
+    secure = parts.scheme == "https"
+    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+    refused = OSError("its name has no address")
+    for *kind, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(*kind)
+        try:
+            _in_time(sock, min(until, time.monotonic() + MOST_CONNECTING)).connect(address)
+        except OSError as error:
+            sock.close()
+            refused = error
+            continue
+        if not secure:
+            return http.client.HTTPConnection(host, port), sock
+        context = ssl.create_default_context()
+        return (
+            http.client.HTTPSConnection(host, port, context=context),
+            context.wrap_socket(_in_time(sock, until), server_hostname=host),
+        )
+    raise refused
+
+
+def _in_time(sock: socket.socket, until: float) -> socket.socket:
+    """Return a socket whose next step ends at a time. Raises TimeoutError if that is over."""
+    seconds = until - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError("timed out")
+    sock.settimeout(seconds)
+    return sock
+
+
+class _TooManyBytesError(Exception):
+    """A server sends more than its answer may have, with all that is around it."""
+
+
+class _Bounded(io.RawIOBase):
+    """What http.client takes for a socket, whose steps all end at one time, and which reads `most` bytes.
+
+    A socket's own timeout begins again with every byte: a status line, headers, chunks, trailers or "100 Continue" that
+    drip, or have no end, hold a reader for ever.
+    """
+
+    def __init__(self, sock: socket.socket, until: float, most: int) -> None:
+        self._sock, self._until, self._rest = sock, until, most
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return what answers are read from."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what has come."""
+        n = _in_time(self._sock, self._until).recv_into(buffer)
+        self._rest -= n
+        if self._rest < 0:
+            raise _TooManyBytesError
+        return n
+
+    def sendall(self, content: bytes) -> None:
+        """Send all of a request."""
+        rest = memoryview(content)
+        while rest:
+            rest = rest[_in_time(self._sock, self._until).send(rest) :]
+
+    def close(self) -> None:
+        """Leave the socket open: http.client closes it before the answer is read."""
 
 
 def _seconds(retry_after: str) -> float:

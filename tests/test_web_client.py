@@ -1,0 +1,113 @@
+"""Requests to other programs' servers end by their time and their size, whatever a server sends, and how slowly."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from visterm.core.errors import ServiceError
+from visterm.core.web_client import MOST_AROUND, Patience, ask
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+ENDLESS = {
+    "status line": (b"HTTP/1.1 20", b"0"),
+    "header": (OK + b"X: ", b"a"),
+    "headers": (OK, b"X: a\r\n"),
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "headers of 100 Continue": (b"HTTP/1.1 100 Continue\r\n", b"X: a\r\n"),
+    "body": (OK + b"\r\n", b"a"),
+    "size of a chunk": (CHUNKED, b"0"),
+    "extension of a chunk": (CHUNKED + b"5;", b"a"),
+    "chunk": (CHUNKED + b"fffffff\r\n", b"a"),
+    "chunks": (CHUNKED, b"1\r\na\r\n"),
+    "trailer": (CHUNKED + b"0\r\nX: ", b"a"),
+    "trailers": (CHUNKED + b"0\r\n", b"X: a\r\n"),
+}
+HANDSHAKE = (b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc", b"\0")  # The beginning of a ServerHello of 16 kB
+
+
+@contextmanager
+def endless(first, then, *, pause=0.0, reads=True):
+    """Serve one connection that begins with some bytes, and sends others again and again until it breaks.
+
+    Yields the port, and an event that is set when it broke.
+    """
+    broke = threading.Event()
+
+    def serve():
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            if reads:
+                connection.recv(2**16)
+            connection.sendall(first)
+            while not stop.wait(pause):
+                connection.sendall(then)
+        broke.set()
+
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield listening.getsockname()[1], broke
+        finally:
+            stop.set()
+            thread.join(60)
+
+
+def patience(seconds):
+    return Patience(timeout=seconds, retries=0)
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_an_answer_that_drips_ends_with_its_time(kind):
+    first, then = ENDLESS[kind]
+    with endless(first, then, pause=0.01) as (port, broke):
+        with pytest.raises(ServiceError, match=r"gives no answer: timed out after 0\.3 s"):
+            ask(f"http://127.0.0.1:{port}/", patience=patience(0.3))
+        assert broke.wait(60)
+
+
+def test_a_handshake_that_drips_ends_with_its_time():
+    first, then = HANDSHAKE
+    with endless(first, then, pause=0.01) as (port, broke):
+        with pytest.raises(ServiceError, match=r"gives no answer: .*timed out"):
+            ask(f"https://127.0.0.1:{port}/", patience=patience(0.3))
+        assert broke.wait(60)
+
+
+def test_a_server_that_takes_no_request_ends_with_its_time():
+    with (
+        endless(b"", b"", pause=0.01, reads=False) as (port, _),
+        pytest.raises(ServiceError, match=r"gives no answer: timed out after 0\.3 s"),
+    ):
+        ask(f"http://127.0.0.1:{port}/", body=bytes(2**26), patience=patience(0.3))
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_an_answer_without_end_ends_with_its_size(kind):
+    """Each is refused in one try of an hour: no line, number of headers or number of bytes has no bound."""
+    first, then = ENDLESS[kind]
+    with endless(first, then * 10_000) as (port, broke):
+        with pytest.raises(
+            ServiceError, match=r"answers with more than 1,000 bytes|got more than|too long|gives no ans"
+        ):
+            ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
+        assert broke.wait(60)
+
+
+def test_what_comes_with_an_answer_has_a_bound_of_its_own():
+    content = b"x" * 1000
+    chunks = b"".join(b"1;%s\r\nx\r\n" % (b"a" * (MOST_AROUND // 2000)) for _ in content) + b"0\r\n\r\n"
+    with endless(CHUNKED + chunks, b"") as (port, _):
+        answer = ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
+    assert answer.content == content
+    with (
+        endless(CHUNKED + chunks.replace(b"a", b"aaa"), b"") as (port, _),
+        pytest.raises(ServiceError, match="answers with more than 1,000 bytes"),
+    ):
+        ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
