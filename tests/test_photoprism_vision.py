@@ -5,27 +5,37 @@ from __future__ import annotations
 import base64
 import json
 import re
+import socket
 import threading
 import uuid
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from types import SimpleNamespace
+from typing import ClassVar
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
+from test_web_limits import in_thread, wait_for
 from tiny_catalogue import KINDS, make_tiny_catalogue
+from visterm.core.errors import UserError
 from visterm.core.types import Tag
+from visterm.core.web_client import Answer
 from visterm.models.confidence.calibration import Calibration, HeldOutChances
+from visterm.web.api import vision
 from visterm.web.api.vision import FEW, together, why_none
 from visterm.web.app import create_app
-from visterm.web.security import Access
+from visterm.web.security import Access, origin_of
+from visterm.web.service import Bounds
 
 HERE = "http://127.0.0.1:8080"
 ADDRESS = "/api/v1/vision/labels"
 TOKEN = "a token of letters"
+PATIENCE = 600.0
 LABEL = {
     "name": str, "source": str, "priority": int, "confidence": (int, float), "topicality": (int, float),
     "categories": list, "nsfw": bool, "nsfw_confidence": (int, float),
@@ -38,11 +48,54 @@ def tiny(tmp_path_factory):
     return make_tiny_catalogue(tmp_path_factory.mktemp("vision"), n_images=140)
 
 
+class Pictures(BaseHTTPRequestHandler):
+    """A photo at /photo, the same only after `go_on` at /late, byte by byte until then at /drip; others: moved."""
+
+    go_on = threading.Event()
+    paths: ClassVar[list[str]] = []  # Of all requests
+    photo = b""
+
+    def do_GET(self):
+        self.paths.append(self.path)
+        known = self.path in ("/photo", "/late", "/drip")
+        self.send_response(200 if known else 302)
+        self.send_header("location", "/photo")
+        self.end_headers()
+        if self.path == "/late":
+            self.go_on.wait(PATIENCE)
+        if self.path == "/drip":
+            with suppress(OSError):  # nobody reads it any more
+                while not self.go_on.wait(0.01):
+                    self.wfile.write(b"x")
+        if known:
+            with suppress(OSError):
+                self.wfile.write(self.photo)
+
+    def log_message(self, *_):
+        pass
+
+
 @pytest.fixture(scope="module")
-def service(tiny):
-    access = Access.of("127.0.0.1", TOKEN, fetched=["127.0.0.1"])
-    with TestClient(create_app(tiny.folder, access=access), base_url=HERE) as client:
-        client.headers["authorization"] = f"Bearer {TOKEN}"
+def pictures(tiny):
+    """Serve pictures; yield the address."""
+    Pictures.photo = min(tiny.photos.iterdir()).read_bytes()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pictures) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        Pictures.go_on.set()
+        server.shutdown()
+
+
+def started(tiny, pictures, **bounds):
+    access = Access.of("127.0.0.1", TOKEN, fetched=[urlsplit(pictures).netloc])
+    app = create_app(tiny.folder, access=access, bounds=Bounds(**bounds))
+    return TestClient(app, base_url=HERE, headers={"authorization": f"Bearer {TOKEN}"})
+
+
+@pytest.fixture(scope="module")
+def service(tiny, pictures):
+    with started(tiny, pictures) as client:
         yield client
 
 
@@ -200,28 +253,6 @@ def test_the_token_is_asked_for(service, tiny):
     assert post(service, body, authorization="").status_code == 401
 
 
-@pytest.fixture
-def pictures(tiny):
-    """Serve a photo at /photo, and a redirection to it anywhere else; yield the address."""
-
-    class Pictures(BaseHTTPRequestHandler):
-        def do_GET(self):
-            found = self.path == "/photo"
-            self.send_response(200 if found else 302)
-            self.send_header("location", "/photo")
-            self.end_headers()
-            if found:
-                self.wfile.write(min(tiny.photos.iterdir()).read_bytes())
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Pictures) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
 def test_a_picture_is_fetched_from_a_host_that_was_allowed_and_redirections_are_not_followed(service, tiny, pictures):
     fetched = read_as_go(post(service, as_photoprism_asks(f"{pictures}/photo")).text)
     sent = read_as_go(post(service, as_photoprism_asks(data_url(tiny.photos / "000.jpg"))).text)
@@ -229,3 +260,121 @@ def test_a_picture_is_fetched_from_a_host_that_was_allowed_and_redirections_are_
     answer = post(service, as_photoprism_asks(url=f"{pictures}/elsewhere"))
     assert answer.status_code == 422
     assert "answers 302" in read_as_go(answer.text)[0]["error"]
+
+
+def test_no_other_port_of_an_allowed_host_is_reached(service):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        answer = post(service, as_photoprism_asks(f"http://127.0.0.1:{port}/photo"))
+        assert f"--vision-host 127.0.0.1:{port}." in read_as_go(answer.text)[0]["error"]
+        assert answer.status_code == 422
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody connected
+            other.accept()
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999999999999999999", "-1", "x", "8080x", "80:80", "\u0661"])
+def test_a_port_that_is_none_is_refused(service, port):
+    answer = post(service, as_photoprism_asks(f"http://127.0.0.1:{port}/photo"))
+    assert answer.status_code == 422
+    assert "neither a data: address with base64 nor one of a server" in read_as_go(answer.text)[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("host", "origins"),
+    [
+        ("Photos.Home", {"http://photos.home:80", "https://photos.home:443"}),
+        ("photos.home:2342", {"http://photos.home:2342", "https://photos.home:2342"}),
+        ("::1", {"http://::1:80", "https://::1:443"}),
+        ("[::1]:2342", {"http://::1:2342", "https://::1:2342"}),
+    ],
+)
+def test_a_host_without_a_port_is_one_of_the_usual_ports(host, origins):
+    assert Access.of("127.0.0.1", fetched=[host]).fetched_hosts == origins
+
+
+@pytest.mark.parametrize(
+    "host", ["", "http://photos.home", "photos.home/", "a@b", "a b", "a:0", "a:65536", "a:x", "[a"]
+)
+def test_what_is_no_host_with_a_port_is_refused_when_the_service_starts(host):
+    with pytest.raises(UserError, match="expected HOST or HOST:PORT"):
+        Access.of("127.0.0.1", fetched=[host])
+
+
+def test_an_address_is_at_the_port_that_it_names_or_at_that_of_its_scheme():
+    addresses = ("http://a/x", "https://A:443", "http://a:443", "http://b@a", "http://[::1]/", "http://a:", "ftp://a")
+    assert [origin_of(address) for address in addresses] == [
+        "http://a:80", "https://a:443", "http://a:443", "http://a:80", "http://::1:80", "http://a:80", None,
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def held_back():
+    """Let /late and /drip answer only at the end of the test, or earlier."""
+    Pictures.go_on.clear()
+    Pictures.paths.clear()
+    yield Pictures.go_on
+    Pictures.go_on.set()
+
+
+def test_pictures_of_few_requests_are_fetched_at_once_a_few_wait_and_others_are_refused(tiny, pictures, held_back):
+    with started(tiny, pictures, fetchers=2, fetching=5) as service:
+        late = as_photoprism_asks(*[f"{pictures}/late"] * 3)
+        fetching = [in_thread(lambda: post(service, late)) for _ in range(5)]
+        wait_for(lambda: service.app.state.service.fetching.waiting.own == 5 and len(Pictures.paths) == 2)
+        refused = post(service, late)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert "5 requests for fetch" in read_as_go(refused.text)[0]["error"]
+        sent = post(service, as_photoprism_asks(data_url(tiny.photos / "000.jpg")))
+        assert sent.status_code == 200  # what was sent is decoded and tagged meanwhile
+        assert len(Pictures.paths) == 2
+        held_back.set()
+        for thread, answers in fetching:
+            thread.join(PATIENCE)
+            assert answers[0].status_code == 200
+
+
+def test_a_dozen_dripping_answers_keep_no_other_picture_from_being_fetched(service, pictures, held_back):
+    dripping = [in_thread(lambda: post(service, as_photoprism_asks(f"{pictures}/drip"))) for _ in range(12)]
+    wait_for(lambda: len(Pictures.paths) == 12)
+    assert post(service, as_photoprism_asks(f"{pictures}/photo")).status_code == 200
+    held_back.set()
+    for thread, answers in dripping:
+        thread.join(PATIENCE)
+        assert answers[0].status_code == 422  # no picture
+
+
+def test_an_answer_that_drips_is_given_up(tiny, pictures, held_back):
+    with started(tiny, pictures, fetch_seconds=0.2) as service:
+        answer = post(service, as_photoprism_asks(f"{pictures}/drip"))
+    assert answer.status_code == 503
+    assert "gives no answer: timed out" in read_as_go(answer.text)[0]["error"]
+
+
+def test_all_pictures_of_a_request_share_its_time_and_its_bytes(monkeypatch):
+    now, allowed = [0.0], []
+
+    def ask(address, *, patience, most):
+        allowed.append((patience.timeout, patience.retries, most))
+        now[0] += 8
+        return Answer(200, b"123")
+
+    monkeypatch.setattr(vision, "ask", ask)
+    monkeypatch.setattr(vision, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert vision._fetch(["a", "b", "c"], Bounds(fetch_seconds=20, fetch_bytes=10)) == [b"123"] * 3
+    assert allowed == [(20, 0, 10), (12, 0, 7), (4, 0, 4)]
+
+
+def test_bytes_that_are_fetched_have_a_limit_and_count_until_the_request_is_answered(tiny, pictures):
+    n_bytes = len(Pictures.photo)
+    addresses = [f"{pictures}/photo"] * 3
+    with started(tiny, pictures, fetch_bytes=2 * n_bytes) as service:
+        assert post(service, as_photoprism_asks(*addresses[:2])).status_code == 200
+        assert f"more than {0:,} bytes" in post(service, as_photoprism_asks(*addresses)).json()["error"]
+    with started(tiny, pictures, body_bytes=2 * n_bytes) as service:
+        bodies, answers = service.app.state.service.bodies, []
+        assert post(service, as_photoprism_asks(addresses[0])).status_code == 200
+        assert bodies.held.total == 0
+        answers = post(service, as_photoprism_asks(*addresses))
+        assert (answers.status_code, bodies.held.total, bodies.refused.total) == (503, 0, 1)
+        assert "are being received" in answers.json()["error"]

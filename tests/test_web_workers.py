@@ -103,8 +103,8 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def service(tiny):
-    with served(tiny.folder, "--vision-host", "127.0.0.1") as service:
+def service(tiny, pictures):  # noqa: F811
+    with served(tiny.folder, "--vision-host", pictures.removeprefix("http://")) as service:
         yield service
 
 

@@ -40,7 +40,9 @@ def serve(
     vision_host: Annotated[
         list[str] | None,
         typer.Option(
-            help="A host from which pictures are fetched that PhotoPrism names [default: none]. Repeat for more.",
+            help="A host from which pictures are fetched that PhotoPrism names [default: none]; without a port, from "
+            "80 and 443 only. Repeat for more.",
+            metavar="HOST[:PORT]",
             show_default=False,
         ),
     ] = None,

@@ -21,6 +21,7 @@ SMALL = 64 * 2**10  # Bytes of a body, unless a route says otherwise
 MEDIUM = 2**20  # Bytes of lists of tags, and of Label Studio's events
 PIECE_SECONDS = 30.0  # Seconds in which the next piece of a body must arrive
 MOST_VALUES = 100_000  # Values in the JSON of one request: reading these takes 50 ms, in which nothing else is answered
+BODY = "visterm_body"  # In the scope of a request
 E = TypeVar("E", bound=Callable[..., Any])
 
 
@@ -83,7 +84,7 @@ class BodyLimit:
             refused = Refused(400, f"Content-Length is {length!r}; expected a number.")
             await refused.answer()(scope, receive, send)
             return
-        body = _Body(receive, self._bodies, self._seconds)
+        body = scope[BODY] = _Body(receive, self._bodies, self._seconds)
 
         async def receive_counted() -> Message:
             if body.most is None:  # the route is known only now that it reads the body
@@ -129,9 +130,18 @@ class _Body:
         self._complete = not message.get("more_body", False)
         n_bytes = len(message.get("body", b""))
         self.check(self.n_bytes + n_bytes)
+        self.hold(n_bytes)
+        return message
+
+    def hold(self, n_bytes: int) -> None:
+        """Count bytes until the request is answered. Raises Refused (503) if the budget is spent."""
         self._bodies.take(n_bytes)
         self.n_bytes += n_bytes
-        return message
+
+
+def hold(request: Request, n_bytes: int) -> None:
+    """Count what was fetched for a request as if its body had brought it; errors are those of `Bodies.take`."""
+    request.scope[BODY].hold(n_bytes)
 
 
 class JsonRoute(APIRoute):

@@ -7,16 +7,18 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from visterm.core.errors import UserError
 from visterm.web.errors import Refused, as_refused
 
 COOKIE = "visterm_session"
@@ -26,6 +28,7 @@ OPEN_PATHS = ("/login", "/api/v1/health")
 OPEN_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+DEFAULT_PORTS = {"http": 80, "https": 443}
 NAMES_OF_ALL = ("0.0.0.0", "::", "")  # Addresses to listen on that stand for all addresses of the machine
 HEADERS = {
     "content-security-policy": (
@@ -51,13 +54,16 @@ class Access:
     """Accepted names in the ``Host`` header. They exclude the name of another site that points here (DNS rebinding)."""
     any_address: bool = False  # Whether numeric addresses are accepted as well: no name can be made to look like one
 
-    fetched_hosts: frozenset[str] = frozenset()  # Of machines from which pictures are fetched that a request names
+    fetched_hosts: frozenset[str] = frozenset()  # Origins from which pictures are fetched that a request names
 
     @classmethod
     def of(cls, host: str, token: str = "", names: Iterable[str] = (), fetched: Iterable[str] = ()) -> Access:
-        """Return the access of a service that listens on `host`, has more `names`, and fetches from hosts."""
+        """Return the access of a service that listens on `host`, has more `names`, and fetches from ``HOST[:PORT]``.
+
+        Without a port, only the usual one of http or https is fetched from. Raises UserError if one is no such host.
+        """
         hosts = {name.lower() for name in (host, *names, *LOOPBACK_NAMES) if name}
-        return cls(token, frozenset(hosts), host in NAMES_OF_ALL, frozenset(name.lower() for name in fetched))
+        return cls(token, frozenset(hosts), host in NAMES_OF_ALL, frozenset().union(*map(_origins, fetched)))
 
     @property
     def cookie(self) -> str:
@@ -93,6 +99,27 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def origin_of(address: str) -> str | None:
+    """Return scheme, host and port of an address of http or https; None for any other, and if its port is none."""
+    try:
+        parts = urlsplit(address) if re.fullmatch("[!-~]+", address) else None
+        port = parts and (DEFAULT_PORTS.get(parts.scheme) if parts.port is None else parts.port)
+    except ValueError:  # half a bracket, or a port that is none
+        return None
+    if not parts or not port or parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+        return None
+    return f"{parts.scheme}://{parts.hostname}:{port}"
+
+
+def _origins(host: str) -> set[str]:
+    """Return the origins of ``HOST[:PORT]``; errors are those of `Access.of`."""
+    netloc = f"[{host}]" if host.count(":") > 1 and "[" not in host else host
+    origins = [origin_of(f"{scheme}://{netloc}") for scheme in DEFAULT_PORTS]
+    if None in origins or set(netloc) & set("/?#@"):
+        raise UserError(f"Pictures can't be fetched from {host!r}; expected HOST or HOST:PORT, such as photos.home.")
+    return {origin for origin in origins if origin}
 
 
 def host_name(host: str) -> str:

@@ -70,6 +70,10 @@ class Bounds:
     writing_seconds: float = 30.0  # Seconds that a request may wait for its turn to write
     decoding: int = 64
     encoding: int = 64
+    fetching: int = 32  # Requests, running and waiting together, whose pictures are fetched from other servers
+    fetchers: int = 16  # Of these run at once
+    fetch_bytes: int = 16 * 2**20  # Bytes of all pictures that are fetched for one request
+    fetch_seconds: float = 20.0  # Seconds in which all of them must have arrived
     decoders: int = 2  # Processes that decode uploads, and as many again for photos of the catalogue
     # Seconds to decode one upload, and one photo of the catalogue
     upload_seconds: float = 10.0
@@ -108,6 +112,7 @@ class Service:
         self.writing = work("write", WRITERS, bounds.writing, patience=bounds.writing_seconds)
         self.encoding = work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
         self.checking = work("health", 1, bounds.browsing)
+        self.fetching = work("fetch", -(-bounds.fetchers // n_workers), bounds.fetching)
         n_decoders = -(-bounds.decoders // n_workers)
         decoders = partial(Decoders, n_decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes, figures=figures)
         self.decoders = decoders(max_pixels=largest_image(), seconds=bounds.decoding_seconds)
@@ -143,7 +148,7 @@ class Service:
             await self._runner.close()
         self.decoders.close()
         self.upload_decoders.close()
-        for work in (self.searching, self.browsing, self.writing, self.encoding, self.checking):
+        for work in (self.searching, self.browsing, self.writing, self.encoding, self.checking, self.fetching):
             work.close()
         self.catalogue.stored.close()
         self._blas.restore_original_limits()
@@ -305,7 +310,10 @@ class Service:
     def metrics_text(self, n_images: int) -> str:
         """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
-        kinds = (self.searching, self.browsing, self.writing, self.encoding, *(each.work for each in decoders))
+        kinds = (
+            self.searching, self.browsing, self.writing, self.encoding, self.fetching,
+            *(each.work for each in decoders),
+        )  # fmt: skip
         refused = {"body": self.bodies.refused.total} | {work.name: work.refused.total for work in kinds}
         died = sum(each.died.total for each in decoders)
         return self.metrics.text(

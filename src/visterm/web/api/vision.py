@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
@@ -23,10 +23,11 @@ from visterm.core.web_client import Patience, ask
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
-from visterm.web.body_limit import JsonRoute, takes_pictures
+from visterm.web.body_limit import JsonRoute, hold, takes_pictures
 from visterm.web.errors import Refused, as_refused, json_answer
 from visterm.web.schemas import STATUSES, errors
-from visterm.web.service import Service, service_of
+from visterm.web.security import origin_of
+from visterm.web.service import Bounds, service_of
 from visterm.web.uploads import data_content
 
 LOG = logging.getLogger("visterm.web")
@@ -35,7 +36,6 @@ FEW = 5  # Labels of a run without confidences
 MOST_SURE = 0.99
 """PhotoPrism stores 100 - 100 c as the uncertainty of a label; 0 is left to people, who confirm labels so."""
 
-PATIENCE = Patience(timeout=30.0, retries=2)
 SHAPED = (400, 408, 413, 422, 500, 503, 507)
 
 
@@ -143,7 +143,7 @@ async def labels(
     tagger = service.catalogue.tagger
     sure = tagger.calibration is not None
     k, limits = (len(tagger.vocabulary), TagLimits(precision)) if sure else (FEW, TagLimits())
-    contents = [await _content(service, image) for image in images]
+    contents = await _contents(request, images)
     found = await asyncio.gather(*(service.annotate(each, k, limits) for each in contents), return_exceptions=True)
     failed = [one for one in found if isinstance(one, BaseException)]
     unexpected = [error for error in failed if not isinstance(error, ImageError)]
@@ -210,31 +210,54 @@ def _label(tag: Tag) -> dict[str, Any]:
     return found | {"confidence": confidence, "topicality": confidence}
 
 
-async def _content(service: Service, image: str) -> bytes:
-    """Return the content of a picture. Raises Refused (422) if it is none that may be read."""
-    content = data_content(image)
-    if content is not None:
-        return content
-    try:
-        parts = urlsplit(image)
-        host = parts.hostname if parts.scheme in ("http", "https") else None
-    except ValueError:  # half a bracket
-        host = None
-    if host is None:
+async def _contents(request: Request, images: Sequence[str]) -> list[bytes]:
+    """Return the contents of pictures, those that were not sent fetched; they count as a part of the request's body.
+
+    Raises Refused (422) if one may not be read, and (503) if too many requests or bytes are being worked on.
+    """
+    service = service_of(request)
+    sent = [data_content(image) for image in images]
+    addresses = [image for image, content in zip(images, sent, strict=True) if content is None]
+    for address in addresses:
+        _check_allowed(address, service.access.fetched_hosts)
+    fetched = await service.fetching.run(_fetch, addresses, service.bounds) if addresses else []
+    hold(request, sum(map(len, fetched)))
+    following = iter(fetched)
+    return [next(following) if content is None else content for content in sent]
+
+
+def _check_allowed(address: str, origins: frozenset[str]) -> None:
+    """Raise Refused (422) if a picture is not at one of these origins."""
+    origin = origin_of(address)
+    if origin is None:
         raise Refused(
             422,
             "A picture is neither a data: address with base64 nor one of a server. Set FileScheme: data in vision.yml.",
             field="images",
         )
-    if host not in service.access.fetched_hosts:
+    if origin not in origins:
         raise Refused(
             422,
-            f"A picture is to be fetched from {host!r}, which nobody allowed. Set FileScheme: data in vision.yml, or "
-            "start visterm serve with --vision-host and this name.",
+            f"A picture is to be fetched from {origin}, which nobody allowed. Set FileScheme: data in vision.yml, or "
+            f"start visterm serve with --vision-host {origin.partition('://')[2]}.",
             field="images",
         )
-    most = service.bounds.upload_bytes
-    answer = await asyncio.to_thread(ask, image, patience=PATIENCE, most=most)
-    if answer.status != 200:
-        raise Refused(422, f"{host} answers {answer.status} when a picture is fetched from it.", field="images")
-    return answer.content
+
+
+def _fetch(addresses: Sequence[str], bounds: Bounds) -> list[bytes]:
+    """Fetch the pictures of one request, one after the other, so that it never has more than its bytes and seconds.
+
+    Raises Refused (422) if one isn't there; ServiceError if a server can't be reached, or beyond the bounds.
+    """
+    until, room = time.monotonic() + bounds.fetch_seconds, bounds.fetch_bytes
+    contents = []
+    for address in addresses:
+        seconds = max(until - time.monotonic(), 0.001)  # 0 would not wait at all
+        answer = ask(address, patience=Patience(timeout=seconds, retries=0), most=room)
+        if answer.status != 200:
+            raise Refused(
+                422, f"{origin_of(address)} answers {answer.status} when a picture is fetched from it.", field="images"
+            )
+        contents.append(answer.content)
+        room -= len(answer.content)
+    return contents
