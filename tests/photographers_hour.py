@@ -191,7 +191,7 @@ class Hour:
         """Look for duplicates, keep one photo of the first group, and the largest of all other groups."""
         self.window.open("/library")
         self.page.get_by_role("button", name="Look for duplicates").click()
-        self.page.locator(".job.done b", has_text="Look for duplicates").wait_for(timeout=300_000)
+        self.page.locator(".job.done b", has_text="Look for duplicates").wait_for()
         with self.step("show duplicates"):
             self.page.locator(".job.done a", has_text="Show the duplicates").first.click()
             self.page.locator(".group-of").first.wait_for()
@@ -229,7 +229,7 @@ class Hour:
         """Learn again, look at what changed, go back, and look at the runs."""
         before = time.perf_counter()
         self.window.press("l")
-        self.page.locator("#learned .comparison").wait_for(timeout=600_000)
+        self.page.locator("#learned .comparison").wait_for()
         self.said["seconds to learn again"] = round(time.perf_counter() - before, 1)
         self.said["what changed"] = " ".join(self.page.inner_text("#learned .comparison").split())
         self.shoot("learned")
@@ -240,7 +240,7 @@ class Hour:
                 self.window.press("Enter")
                 self.page.locator("#learned .confirm form button").wait_for()
             self.window.press("Tab", "Tab", "Enter")
-            self.page.locator("#learned .job.done b", has_text="Go back").wait_for(timeout=60_000)
+            self.page.locator("#learned .job.done b", has_text="Go back").wait_for()
         with self.step("open the library"):
             self.window.press("g", "l")
             self.page.locator(".run.current").wait_for()

@@ -61,7 +61,7 @@ def test_probable_mistakes_are_looked_for_and_answered(tmp_path):
 
 
 def test_m_leads_from_frequent_tags_through_all_kinds_of_questions_and_back(tmp_path):
-    with served(make_tiny_catalogue(tmp_path).folder) as address, httpx.Client(base_url=address) as client:
+    with served(make_tiny_catalogue(tmp_path).folder) as address, httpx.Client(base_url=address, timeout=600) as client:
         here, seen = "/review", []
         for _ in range(3):
             page = client.get(here).text.partition('class="tabs"')[2]

@@ -32,6 +32,7 @@ from visterm.web.pages.render import decimal, percent, render
 from visterm.web.pages.search import PAGE
 from visterm.web.pages.tags import LETTER, ROOMS, draw_map
 
+PATIENCE = 600.0  # Seconds that all tests in a browser wait for anything: how fast the machine is must not matter
 PAGES = ["/", "/?q=sky", "/?like=1", "/?tag=sky&unreviewed=1", "/image/0", "/review", "/tags", "/tags?order=precision",
          "/tag?name=sky", "/tags/map", "/tags/alike", "/library", "/related?q=sky", "/image/99999"]  # fmt: skip
 
@@ -423,7 +424,7 @@ def browser():
         pytest.skip("wants Debian's chromium: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="wants playwright: pip install playwright")
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=1000 * PATIENCE)
         yield browser
         browser.close()
 
@@ -435,12 +436,20 @@ def artefacts(tmp_path_factory):
     return folder
 
 
+NO_HURRY = """{
+  const later = setTimeout;
+  window.setTimeout = (does, ms, ...more) => later(does, [1500, 5000].includes(ms) ? 2 ** 31 - 1 : ms, ...more);
+}"""
+"""Messages stay, and "g" waits for the next key for as long as it takes."""
+
+
 class Window:
     """A page of the browser that remembers what it complained of and whom it asked."""
 
     def __init__(self, context, address, folder):
+        context.set_default_timeout(1000 * PATIENCE)
         self.page = context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.add_init_script(NO_HURRY)
         self.address, self.folder = address, folder
         self.complaints: list[str] = []
         self.hosts: set[str] = set()
@@ -451,15 +460,21 @@ class Window:
 
     def open(self, path):
         self.page.goto(self.address + path)
+        self.ready()
         return self.page
 
+    def ready(self):
+        """Wait until the page's scripts listen."""
+        self.page.locator("html[data-ready]").wait_for(state="attached")
+
     def press(self, *keys):
+        self.ready()
         for key in keys:
             self.page.keyboard.press(key)
 
     def until(self, true):
         """Wait until an expression is true: Playwright's own way to wait for one is forbidden by the page's policy."""
-        end = time.monotonic() + 120
+        end = time.monotonic() + PATIENCE
         while not self.page.evaluate(true):
             assert time.monotonic() < end, f"{true} did not become true"
             self.page.wait_for_timeout(20)
@@ -561,10 +576,61 @@ def test_review_goes_on_by_keyboard_and_learns(window, catalogue):
     window.shoot("review")
     before = catalogue.stored.runs.current().fingerprint
     window.press("l")
-    page.locator("#learned .job.done").wait_for(timeout=600_000)
+    page.locator("#learned .job.done").wait_for()
     learned = page.inner_text("#learned")
     assert "MAP" in learned or "The runs are not compared" in learned
     assert catalogue.stored.runs.current().fingerprint != before
+
+
+def open_without_script(window, path):
+    """Open a page whose script comes only after the function that is returned is called."""
+    held, may_come = [], []
+
+    def fetch(route):
+        route.continue_() if may_come else held.append(route)
+
+    def let_come():
+        may_come.append(True)
+        for route in held:
+            route.continue_()
+
+    window.page.route("**/static/visterm.js*", fetch)
+    window.page.goto(window.address + path, wait_until="commit")
+    window.page.locator("#main img").first.wait_for()
+    return let_come
+
+
+@pytest.mark.parametrize(
+    ("start", "keys", "end"),
+    [
+        ("/", ["j", "j", "Enter"], r"/image/\d+\?n=1"),
+        ("/", ["/", "s", "k", "y", " ", "g", "Enter"], r"/\?q=sky\+g"),
+        ("/", ["j", "g", "t"], "/tags"),
+        ("/image/5", ["t", "Escape", "s"], r"/\?like=5"),
+    ],
+    ids=["open a photo", "search", "another page", "alike"],
+)
+def test_keys_that_are_pressed_before_the_script_is_there_count(start, keys, end, window):
+    page = window.page
+    let_script_come = open_without_script(window, start)
+    for key in keys:
+        page.keyboard.press(key)
+    assert page.get_attribute("html", "data-ready") is None
+    assert urlsplit(page.url).path == start
+    let_script_come()
+    page.wait_for_url(re.compile(end))
+
+
+def test_keys_that_the_browser_knows_are_not_kept_until_the_script_is_there(window):
+    page = window.page
+    let_script_come = open_without_script(window, "/")
+    page.locator("#q").focus()
+    page.keyboard.type("grass")
+    assert page.input_value("#q") == "grass"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?q=grass**", wait_until="commit")
+    let_script_come()
+    window.ready()
 
 
 DROP = """content => {

@@ -169,11 +169,10 @@ def test_places_that_come_before_the_canvas_is_measured_are_drawn(window, catalo
     page.locator("#in-view .hit").nth(23).wait_for()
 
 
-def test_two_fingers_zoom_into_the_map(browser, address, catalogue):  # noqa: F811
+def test_two_fingers_zoom_into_the_map(browser, address, artefacts, catalogue):  # noqa: F811
     draw_map(catalogue)
     context = browser.new_context(viewport={"width": 390, "height": 860}, has_touch=True)
-    page = context.new_page()
-    page.goto(f"{address}/map")
+    page = Window(context, address, artefacts).open("/map")
     page.locator("#n-in-view", has_text="24 photos").wait_for()
     box = page.locator("#photo-map").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2

@@ -168,6 +168,6 @@ def test_a_tag_of_a_video_is_reviewed_while_it_plays(window, ids, path):
     window.until(f"{VIDEO} && {VIDEO}.readyState >= 2")
     assert page.locator("h1 q").inner_text() == "green"
     assert page.evaluate(f"{VIDEO}.currentTime") == pytest.approx(6, abs=0.5)
-    page.keyboard.press("y")
+    window.press("y")
     page.get_by_text("No more questions").wait_for()
     assert catalogue.image(film).verdicts == {"green": 1}

@@ -15,6 +15,7 @@ router = APIRouter(include_in_schema=False)
 
 TYPES = {
     "visterm.css": "text/css; charset=utf-8",
+    "early.js": "text/javascript; charset=utf-8",
     "visterm.js": "text/javascript; charset=utf-8",
     "choose.js": "text/javascript; charset=utf-8",
     "photo_map.js": "text/javascript; charset=utf-8",

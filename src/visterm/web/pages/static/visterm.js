@@ -421,7 +421,7 @@
   showKeys.hidden = false;
   showKeys.addEventListener("click", () => keys.showModal());
   let lastSaid = null;
-  let going = 0;
+  let going = 0; // the timer of a "g" that waits for the next key
 
   const rows = () => all("[data-item], [data-row]").filter((row) => row.checkVisibility());
   const inRow = (row) => (row?.matches("tr") ? one("a", row) : row);
@@ -538,7 +538,7 @@
   const EVERYWHERE = {
     "/": () => one("#q").select(),
     "?": () => keys.showModal(),
-    g: () => (going = Date.now()),
+    g: () => (going = setTimeout(() => (going = 0), 1500)),
     j: () => step(1),
     k: () => step(-1),
   };
@@ -564,11 +564,10 @@
       event.stopImmediatePropagation(); // the chosen photos stay chosen
       return;
     }
-    if (Date.now() - going < 1500 && PAGES[event.key]) {
-      location.assign(PAGES[event.key]);
-      return;
-    }
+    const goes = going && PAGES[event.key];
+    clearTimeout(going);
     going = 0;
+    if (goes) return void location.assign(goes);
     const button = all("[data-key]").find((element) => element.dataset.key === event.key && !element.disabled);
     const moves = event.key.startsWith("Arrow") && !rows().length;
     const does = button ? () => event.repeat || button.click() : moves ? null : ON[page]?.[event.key] || EVERYWHERE[event.key];
