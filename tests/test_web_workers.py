@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.web import workers
 from visterm.web.body_limit import Bodies
+from visterm.web.decoding_process import PIXELS_OF_BYTES, REQUEST
 from visterm.web.errors import Refused
 from visterm.web.figures import Figures
 from visterm.web.server import _Seldom
@@ -152,6 +154,49 @@ def test_connections_are_shared_evenly_and_workers_end_with_their_supervisor(tin
         wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() and not zombie(pid) for pid in left))
         service.process.returncode = service.process.wait()
         service.process.wait = lambda *_: 0
+
+
+def ends_with_its_input(process):
+    """Close the standard input of a process, as a supervisor that is killed does, and return its status."""
+    with process:
+        try:
+            process.stdin.close()
+            return process.wait(PATIENCE)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_worker_ends_at_once_whatever_it_does_when_its_supervisor_is_killed(ready, tiny, tmp_path):
+    ours, its = socket.socketpair()  # stays open: what the worker hears of the end is its input
+    with ours, its, tempfile.TemporaryFile() as shared:
+        Figures(2, 1, shared.fileno())
+        settings = {
+            "catalogue": str(tiny.folder), "token": "", "hosts": [], "any_address": False, "fetched_hosts": [],
+            "folders": [], "n_jobs": 1, "n_workers": 1, "metrics": str(tmp_path), "number": 0,
+            "figures": shared.fileno(), "channel": its.fileno(),
+        }  # fmt: skip
+        command = [sys.executable, "-m", "visterm.web.worker"]
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(its.fileno(), shared.fileno()))
+        worker.stdin.write(json.dumps(settings).encode() + b"\n")
+        worker.stdin.flush()
+        if ready:
+            ours.settimeout(PATIENCE)
+            assert ours.recv(100) == b'["ready"]\n'
+        assert ends_with_its_input(worker) == 1
+
+
+def test_a_decoder_ends_at_once_also_while_it_decodes():
+    code = (
+        "import time; from visterm.web import decoding_process as process\n"
+        "process.answer = lambda *request: (print('begins', flush=True), time.sleep(3600)); process.main()"
+    )
+    command = [sys.executable, "-c", code, str(2**31), "1000"]
+    decoder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    decoder.stdin.write(REQUEST.pack(PIXELS_OF_BYTES, 0, 1) + b"x")
+    decoder.stdin.flush()
+    assert decoder.stdout.readline() == b"begins\n"
+    assert ends_with_its_input(decoder) == 0
 
 
 def zombie(pid):

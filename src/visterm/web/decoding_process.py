@@ -1,15 +1,18 @@
 """A process that decodes pictures for the service, and may crash: bounded in memory, writing no files.
 
 ``python -m visterm.web.decoding_process MEMORY_BYTES MAX_PIXELS`` reads requests from standard input and writes answers
-to standard output until its input ends, so that it never outlives the service.
+to standard output until its input ends, also while it decodes, so that it never outlives the service.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import struct
 import sys
+import threading
 from io import BytesIO
+from queue import SimpleQueue
 from typing import IO
 
 REQUEST = struct.Struct(">cIQ")
@@ -38,8 +41,6 @@ def limit(memory_bytes: int) -> None:
 
 def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, bytes]:
     """Return the answer to one request: outcome, height, width and bytes."""
-    import os
-
     from PIL import Image
 
     from visterm.core.errors import ImageError
@@ -69,6 +70,19 @@ def read_exactly(stream: IO[bytes], n_bytes: int) -> bytes | None:
     return content if len(content) == n_bytes else None
 
 
+def _read(stream: IO[bytes], requests: SimpleQueue[tuple[bytes, int, bytes]]) -> None:
+    """Read requests, and end the process when there are no more, or too little memory for one."""
+    try:
+        while (header := read_exactly(stream, REQUEST.size)) is not None:
+            kind, side, n_bytes = REQUEST.unpack(header)
+            content = read_exactly(stream, n_bytes)
+            if content is None:
+                return
+            requests.put((kind, side, content))
+    finally:
+        os._exit(0)
+
+
 def main() -> None:
     """Answer requests until there are no more."""
     from PIL import Image
@@ -79,13 +93,11 @@ def main() -> None:
     Image.init()
     Image.MAX_IMAGE_PIXELS = max_pixels
     limit(memory_bytes)
-    requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    while (header := read_exactly(requests, REQUEST.size)) is not None:
-        kind, side, n_bytes = REQUEST.unpack(header)
-        content = read_exactly(requests, n_bytes)
-        if content is None:
-            return
-        outcome, height, width, found = answer(kind, side, content)
+    requests: SimpleQueue[tuple[bytes, int, bytes]] = SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
+    answers = sys.stdout.buffer
+    while True:
+        outcome, height, width, found = answer(*requests.get())
         answers.write(ANSWER.pack(outcome, height, width, len(found)))
         answers.write(found)
         answers.flush()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from visterm.library.job import CatalogueJob
 from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.jobs import Jobs
+from visterm.web.worker import end_with_the_service
 
 NICE = 10  # Requests of the service come first
 CHUNK = 128  # Images between two commits, after which it can be stopped
@@ -54,7 +54,7 @@ class NotedProgress:
 def main() -> int:
     """Run the job, and return the exit status."""
     path, number, kind, *rest = sys.argv[1:]
-    threading.Thread(target=_end_with_the_service, daemon=True).start()
+    end_with_the_service()
     os.nice(NICE)
     job_id = int(number)
     try:
@@ -100,13 +100,6 @@ def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
             job.message = f"{count_of(len(groups), 'group')} of photos that look the same" + (
                 f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""
             )
-
-
-def _end_with_the_service() -> None:
-    """Exit when standard input, a pipe of the service, is closed."""
-    while os.read(0, 1024):  # not sys.stdin, whose lock this thread would hold at the end
-        pass
-    os._exit(1)
 
 
 if __name__ == "__main__":
