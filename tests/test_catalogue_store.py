@@ -329,9 +329,9 @@ def test_a_catalogue_of_the_first_format_is_read(stored):
     for table in ("remote_pairs", "remote_photos", "connection"):
         stored.database.write(f"DROP TABLE {table}")
     stored.database.write("ALTER TABLE segments DROP COLUMN table_version")
-    for change in ("DROP INDEX tags_by_key", "DROP INDEX given_by_hand", "ALTER TABLE tags DROP COLUMN key"):
-        stored.database.write(change)
     for change in TO_FORMAT_6.split(";"):
+        stored.database.write(change)
+    for change in ("DROP INDEX tags_by_key", "DROP INDEX given_by_hand", "ALTER TABLE tags DROP COLUMN key"):
         stored.database.write(change)
     stored.database.write("UPDATE meta SET value = '1' WHERE key = 'format'")
     opened = StoredCatalogue.open(stored.folder)

@@ -57,8 +57,12 @@ def save_catalogue(catalogue: StoredCatalogue, path: Path) -> None:
         catalogue.write_into(folder)
 
 
+TO_FORMAT_7 = (
+    "DROP TABLE left_places; DROP INDEX tags_by_key; CREATE INDEX tags_by_key ON tags (key);"
+    "UPDATE meta SET value = '7' WHERE key = 'format'"
+)
 TO_FORMAT_6 = (
-    "ALTER TABLE images DROP COLUMN camera; ALTER TABLE images DROP COLUMN latitude;"
+    f"{TO_FORMAT_7}; ALTER TABLE images DROP COLUMN camera; ALTER TABLE images DROP COLUMN latitude;"
     "ALTER TABLE images DROP COLUMN longitude; UPDATE meta SET value = '6' WHERE key = 'format'"
 )
 TO_FORMAT_3 = (

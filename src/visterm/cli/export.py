@@ -138,7 +138,7 @@ def export(
     notes = opened.notes(to)
     counts: Counter[str] = Counter()
     if undo and target is not None:
-        items = _counted(opened.images(), bad, counts)
+        items = _counted(opened.written(to), bad, counts)
         changes = undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
         _show_changes(changes, bad, counts, json=json, dry_run=dry_run, undo=True)
     else:
@@ -214,7 +214,7 @@ def _counted(
         if isinstance(item, Skipped):
             bad.append(item)
             continue
-        counts["photos"] += 1
+        counts["photos"] += bool(item.name)  # places that photos have left have none
         for mark in item.wanted(None, Parents()) if tags else ():
             counts["tags" if mark.source == GIVEN else "predicted"] += 1
         yield item

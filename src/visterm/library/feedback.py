@@ -116,9 +116,7 @@ def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
     names = all_spelled(vocabulary, tags, stored)
     with stored.database.transaction():
         image_id = known_image(stored, image_id).id
-        keys, given = set(map(tag_key, names)), stored.tags.given(image_id)
-        names += [tag.tag for tag in given if tag_key(tag.tag) in keys and tag.tag not in names]  # of an earlier run
-        from_files = {tag.tag for tag in given if tag.source == "file"}
+        from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
         stored.tags.take(image_id, names, "person")
         _take_back(stored, image_id, names, 1)
         run = stored.runs.current()
@@ -201,18 +199,15 @@ def _take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], ver
 
 
 def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = None) -> str:
-    """Return a tag as the run spells it, or as the catalogue does; check one that is new.
+    """Return a tag as the catalogue spells it, else as the run does; check one that is new.
 
     This is the one place that says what may become a tag of a catalogue, whoever gives it. A tag that the run knows, or
     the catalogue (`stored`), is accepted as it is, so that one of an earlier visterm can be taken away. Raises
     UserError if it is empty, or `tag_fault` says that it cannot be a tag.
     """
     name = as_known(vocabulary, tag)
-    column = vocabulary.get(name)
-    if column is not None and vocabulary.tags[column] == name:
-        return name
     there = None if stored is None else stored.tags.spelled(name)
-    if column is None and there is None:
+    if there is None and name not in vocabulary:
         fault = tag_fault(name)
         if fault is not None:
             begins = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)

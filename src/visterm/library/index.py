@@ -15,6 +15,7 @@ from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import is_remote
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
+from visterm.core.vocabulary import tag_key
 from visterm.data.contents import exif_of, file_state, is_there
 from visterm.data.file_kinds import is_video
 from visterm.data.image_folders import count_not_read
@@ -171,10 +172,10 @@ class Indexing:
         for image_id, tag, source in self._stored.database.rows(
             "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
         ):
-            before[image_id][source].add(tag)
+            before[image_id][source].add(tag_key(tag))
         with self._stored.database.transaction():
             for image_id, names in given.items():
-                if set(names) - before[image_id]["person"] != before[image_id]["file"]:
+                if set(map(tag_key, names)) - before[image_id]["person"] != before[image_id]["file"]:
                     self._stored.tags.set_from_file(image_id, names)
 
     def _encode_all(

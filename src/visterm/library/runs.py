@@ -49,6 +49,7 @@ def adopt(
         if not job.cancelled:
             with stored.transaction():
                 stored.use_run(run_id)
+                stored.tags.spell_as(tagger.vocabulary.tags)
                 stored.history.note(kind, run=tagger.fingerprint, before=before, folder=tagger.path)
             forget_old_rows(stored)
             speed_up(tagger, stored)

@@ -11,74 +11,12 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
-from visterm.core.vocabulary import tag_key
 from visterm.core.writing import disk_error, why_refused
-
-FORMAT = 7  # Version of the tables, kept in ``meta``
-
-
-def _add_table_versions(connection: sqlite3.Connection) -> None:
-    connection.execute("ALTER TABLE segments ADD COLUMN table_version INTEGER")
-
-
-def _add_row_sums(connection: sqlite3.Connection) -> None:
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS row_sums (segment_id INTEGER NOT NULL REFERENCES segments (id) ON DELETE CASCADE, "
-        "first INTEGER NOT NULL, n_rows INTEGER NOT NULL, ids_sum INTEGER NOT NULL, rows_sum INTEGER NOT NULL, "
-        "PRIMARY KEY (segment_id, first)) STRICT, WITHOUT ROWID"
-    )
-
-
-def _add_tag_keys(connection: sqlite3.Connection) -> None:
-    connection.execute("ALTER TABLE tags ADD COLUMN key TEXT NOT NULL DEFAULT ''")
-    keys = [(tag_key(name), tag_id) for tag_id, name in connection.execute("SELECT id, name FROM tags")]
-    connection.executemany("UPDATE tags SET key = ? WHERE id = ?", keys)
-    connection.execute("CREATE INDEX tags_by_key ON tags (key)")
-    connection.execute("CREATE INDEX given_by_hand ON given (tag_id, image_id, source) WHERE source = 'person'")
-
-
-def _add_connection(connection: sqlite3.Connection) -> None:
-    _run_script(connection, "connected.sql")
-
-
-def _add_frames(connection: sqlite3.Connection) -> None:
-    """Let images be frames of videos; a check of values can only be changed with its column."""
-    for statement in (
-        "DROP INDEX images_here_by_path",
-        "DROP INDEX images_gone",
-        "ALTER TABLE images ADD COLUMN new_state TEXT NOT NULL DEFAULT 'here' "
-        "CHECK (new_state IN ('here', 'gone', 'frame'))",
-        "UPDATE images SET new_state = state WHERE state != 'here'",
-        "ALTER TABLE images DROP COLUMN state",
-        "ALTER TABLE images RENAME COLUMN new_state TO state",
-        "CREATE UNIQUE INDEX images_here_by_path ON images (path) WHERE state = 'here'",
-        "CREATE INDEX images_gone ON images (id) WHERE state = 'gone'",
-        "CREATE TABLE IF NOT EXISTS frames (image_id INTEGER PRIMARY KEY REFERENCES images (id) ON DELETE CASCADE, "
-        "video_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE, at REAL NOT NULL) STRICT",
-        "CREATE INDEX IF NOT EXISTS frames_by_video ON frames (video_id, at)",
-    ):
-        connection.execute(statement)
-
-
-def _add_places(connection: sqlite3.Connection) -> None:
-    for column in ("camera TEXT", "latitude REAL", "longitude REAL"):
-        connection.execute(f"ALTER TABLE images ADD COLUMN {column}")
-
-
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
-    1: _add_table_versions,
-    2: _add_row_sums,
-    3: _add_tag_keys,
-    4: _add_connection,
-    5: _add_frames,
-    6: _add_places,
-}
-"""From version n to n + 1, each run in one transaction with the change of the number."""
+from visterm.store.migrations import FORMAT, MIGRATIONS, run_script
 
 SYNCHRONOUS = "FULL"  # What is committed is on disk, though the power fails
 BUSY_SECONDS = 30.0  # How long a statement waits while another process commits
@@ -107,8 +45,8 @@ class Database:
         self._shared = self._connect() if path is None else None
         if path is None or new:
             with self.transaction() as connection:
-                _run_script(connection, "schema.sql")
-                _run_script(connection, "connected.sql")
+                run_script(connection, "schema.sql")
+                run_script(connection, "connected.sql")
                 connection.execute("INSERT INTO meta VALUES ('format', ?), ('rows', '')", (str(FORMAT),))
             return
         try:
@@ -385,13 +323,3 @@ def as_text(text: str | os.PathLike[str]) -> str | bytes:
 def now() -> str:
     """Return the time as the tables hold it: UTC, in ISO 8601, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _run_script(connection: sqlite3.Connection, name: str) -> None:
-    """Run the statements of a file inside the transaction (`executescript` would commit it first)."""
-    statement = ""
-    for line in files("visterm.store").joinpath(name).read_text(encoding="utf-8").splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            connection.execute(statement)
-            statement = ""

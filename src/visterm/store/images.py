@@ -92,9 +92,14 @@ class Images(Table):
         )
 
     def move(self, image_id: int, path: str | os.PathLike[str], name: str, mtime_ns: int) -> None:
-        """Set where an image lies now, and its name; it is there (again)."""
+        """Set where an image lies now, and its name; it is there (again). Files beside it may stay where it was."""
         folder = os.path.dirname(os.fspath(path))
         with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO left_places SELECT target, path, image_id FROM written_tags JOIN images "
+                "ON images.id = image_id WHERE image_id = ? AND path IS NOT NULL",
+                (image_id,),
+            )
             connection.execute(
                 "UPDATE images SET path = CAST(? AS TEXT), name = CAST(? AS TEXT), folder = CAST(? AS TEXT), "
                 "mtime_ns = ?, seen = ? WHERE id = ?",

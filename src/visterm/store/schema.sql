@@ -1,4 +1,4 @@
--- The tables of a catalogue, version 7. Times are UTC in ISO 8601, so that they sort as text.
+-- The tables of a catalogue, version 8. Times are UTC in ISO 8601, so that they sort as text.
 
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -48,10 +48,10 @@ CREATE INDEX frames_by_video ON frames (video_id, at);
 
 CREATE TABLE tags (
   id INTEGER PRIMARY KEY,
-  name TEXT NOT NULL UNIQUE,
-  key TEXT NOT NULL DEFAULT ''             -- by which tags are compared: spellings that differ in case have the same
+  name TEXT NOT NULL UNIQUE,               -- as the current run spells it or as it came in first
+  key TEXT NOT NULL DEFAULT ''             -- by which tags are compared: one in whatever spelling
 ) STRICT;
-CREATE INDEX tags_by_key ON tags (key);
+CREATE UNIQUE INDEX tags_by_key ON tags (key);
 
 CREATE TABLE given (
   image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
@@ -168,6 +168,13 @@ CREATE TABLE written_tags (
   target TEXT NOT NULL,
   at TEXT NOT NULL,
   PRIMARY KEY (target, image_id, tag_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE left_places (                 -- where photos lay as tags were written beside them, and then moved away
+  target TEXT NOT NULL,
+  path TEXT NOT NULL,                      -- of the photo
+  image_id INTEGER NOT NULL REFERENCES images (id) ON DELETE CASCADE,
+  PRIMARY KEY (target, path, image_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE skipped (path TEXT PRIMARY KEY, reason TEXT NOT NULL, at TEXT NOT NULL) STRICT, WITHOUT ROWID;

@@ -57,7 +57,7 @@ class Tags(HeldTags):
     """
 
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
-        """Return the ids of tags by name; those that are not there are left out, or made."""
+        """Return the ids of tags by name, in any spelling; those that are not there are left out, or made."""
         names = list(dict.fromkeys(names))
         with self._database.transaction(writes=create) as connection:
             if create:
@@ -65,16 +65,21 @@ class Tags(HeldTags):
                     "INSERT INTO tags (name, key) VALUES (CAST(? AS TEXT), ?) ON CONFLICT DO NOTHING",
                     ((as_text(name), tag_key(name)) for name in names),
                 )
-            one = "SELECT id FROM tags WHERE name = CAST(? AS TEXT)"
-            found = {name: connection.execute(one, (as_text(name),)).fetchone() for name in names}
+            one = "SELECT id FROM tags WHERE key = ?"
+            found = {name: connection.execute(one, (tag_key(name),)).fetchone() for name in names}
         return {name: row[0] for name, row in found.items() if row is not None}
 
     def spelled(self, name: str) -> str | None:
         """Return a tag as it is spelled here; None where there is no such tag."""
-        found: str | None = self._database.value(
-            "SELECT name FROM tags WHERE key = ? ORDER BY name != CAST(? AS TEXT), id", (tag_key(name), as_text(name))
+        spelling: str | None = self._database.value("SELECT name FROM tags WHERE key = ?", (tag_key(name),))
+        return spelling
+
+    def spell_as(self, names: Iterable[str]) -> None:
+        """Spell tags as in `names` from now on."""
+        self._database.write_many(
+            "UPDATE tags SET name = CAST(?1 AS TEXT) WHERE key = ?2 AND name != CAST(?1 AS TEXT)",
+            ((as_text(name), tag_key(name)) for name in names),
         )
-        return found
 
     def give(self, image_id: int, tags: Iterable[str], source: str) -> None:
         """Add tags to an image; one that it has from a person keeps that source."""
@@ -272,6 +277,25 @@ class Tags(HeldTags):
             (target,),
         )
         return [WrittenTag(*row) for row in found]
+
+    def written_elsewhere(self, target: str) -> list[tuple[str, int]]:
+        """List where photos lay, with their ids, that moved or went after tags were written into their files."""
+        return self._database.rows(
+            "SELECT path, image_id FROM left_places WHERE target = ?1 UNION SELECT path, image_id FROM written_tags "
+            "JOIN images ON images.id = image_id "
+            "WHERE target = ?1 AND state = 'gone' AND path IS NOT NULL ORDER BY path",
+            (target,),
+        )
+
+    def forget_elsewhere(self, target: str, paths: Iterable[str]) -> None:
+        """Forget places of `written_elsewhere` where nothing is left of what was written."""
+        values = [(target, as_text(path)) for path in paths]
+        for statement in (
+            "DELETE FROM left_places WHERE target = ? AND path = CAST(? AS TEXT)",
+            "DELETE FROM written_tags WHERE target = ? AND image_id IN "
+            "(SELECT id FROM images WHERE state = 'gone' AND path = CAST(? AS TEXT))",
+        ):
+            self._database.write_many(statement, values)
 
     def _by_image(self, pairs: str, image_ids: Iterable[int] | None, *values: str) -> dict[int, list[str]]:
         which = "(SELECT id FROM images WHERE state = 'here')"

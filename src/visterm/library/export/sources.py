@@ -105,7 +105,7 @@ class RunSource:
                     predicted = _predictions(tagger, scores, limits.k, least)
                     yield ExportItem(image, given, predicted, name=self._name(image))
 
-    def images(self) -> list[ExportItem]:
+    def written(self, target: str) -> list[ExportItem]:
         """List the image files, without tags."""
         return [ExportItem(image, name=self._name(image)) for image in self._images]
 
@@ -146,12 +146,15 @@ class CatalogueSource:
                     predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in said)
                     yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
 
-    def images(self) -> list[ExportItem]:
-        """List the files of the images that are here, without tags; objects have none."""
-        here = [image for image in self._stored.images.all() if image.path is not None and not is_remote(image.path)]
-        return sorted(
-            (ExportItem(Path(str(image.path)), name=image.name) for image in here), key=lambda item: item.path
-        )
+    def written(self, target: str) -> list[ExportItem]:
+        """List the files of images that tags may have been written to, without tags; objects have none.
+
+        These are the images that are here, and where those lay that have moved or are gone since tags were written.
+        """
+        names = {image.path: image.name for image in self._stored.images.all() if image.path is not None}
+        left = {path: "" for path, _ in self._stored.tags.written_elsewhere(target) if path not in names}
+        items = [*sorted(names.items()), *left.items()]  # texts that moved along before the notes that they left
+        return [ExportItem(Path(path), name=name) for path, name in items if not is_remote(path)]
 
     def notes(self, target: str) -> CatalogueNotes:
         """Return what keeps in the catalogue which tags are written where."""

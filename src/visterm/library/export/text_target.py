@@ -30,6 +30,7 @@ class TextTarget:
         self._follow_links = follow_links
         self._sidecars = Sidecars()
         self._notes: dict[Path, TextNotes] = {}
+        self._moved: dict[Path, TextNote] = {}  # By the text as it is called now
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
         """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
@@ -58,7 +59,7 @@ class TextTarget:
         """Take back what visterm wrote; a text that it made is removed, if nobody has added to it."""
         path = sidecar(image) or self._new(image)
         notes, old = self._notes_of(path), content_of(path)
-        note = notes.of(path, old)
+        note = notes.of(path, old) or self._moved.get(path)
         if not dry_run:
             if note is not None and old is not None:
                 replace_file(path, old, _restored(old, note), follow_links=self._follow_links)
@@ -66,6 +67,14 @@ class TextTarget:
         if note is None or old is None:
             return None
         return Change(str(image), str(path), removed=tuple(note.tags))
+
+    def follow(self, image: Path, formerly: Sequence[Path]) -> None:
+        """Find the note of a text that moved along with its image: it is still in a folder where both lay."""
+        for before in formerly:
+            for text in (before.with_name(f"{before.name}{SUFFIX}"), before.with_suffix(SUFFIX)):
+                note = None if text.exists() else self._notes_of(text).of(text, None)
+                if note is not None:
+                    self._moved[sidecar(image) or self._new(image)] = note
 
     def close(self) -> None:
         """Remove the notes of folders where all was taken back."""

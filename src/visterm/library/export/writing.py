@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +20,8 @@ from visterm.library.export.items import Change, ExportItem, Parents
 from visterm.library.export.profiles import RawApartTarget, profile_of, target_for
 from visterm.library.export.text_target import TextTarget
 from visterm.library.export.xmp_targets import EmbeddedTarget, SidecarTarget
+from visterm.library.files import is_inside
+from visterm.library.photos import indexed_folders
 from visterm.store.catalogue import StoredCatalogue
 
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
@@ -40,34 +43,66 @@ class CatalogueNotes:
     def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
         self._stored, self._target, self._vocabulary = stored, target, vocabulary
         self._ids = {path: image.id for path, image in stored.images.files().items()}
-        self._noted: defaultdict[int, set[str]] = defaultdict(set)
+        self._noted: defaultdict[int, dict[str, str]] = defaultdict(dict)
         for written in stored.tags.written(target):
-            self._noted[written.image_id].add(written.tag)
+            self._noted[written.image_id][tag_key(written.tag)] = written.tag
+        self._elsewhere = defaultdict[str, set[int]](set)
+        for path, image_id in stored.tags.written_elsewhere(target):
+            self._elsewhere[path].add(image_id)
+        self._folders = indexed_folders(stored)
         self._added: list[tuple[int, str]] = []
         self._removed: list[tuple[int, str]] = []
+        self._cleared: list[str] = []
 
     def put(self, image: str, found: Sequence[str]) -> None:
         """Note what was found in the files of an image, in place of what was noted before."""
+        if image in self._elsewhere and not found:
+            self._cleared.append(image)
         image_id = self._ids.get(image)
         if image_id is None:
             return
-        noted = self._noted.pop(image_id, set())
-        self._added += [(image_id, tag) for tag in sorted(set(found) - noted)]
-        self._removed += [(image_id, tag) for tag in sorted(noted - set(found))]
+        noted, now = self._noted.pop(image_id, {}), {tag_key(tag): tag for tag in found}
+        self._added += [(image_id, now[key]) for key in sorted(now.keys() - noted.keys())]
+        self._removed += [(image_id, noted[key]) for key in sorted(noted.keys() - now.keys())]
         if len(self._added) + len(self._removed) >= CHUNK:
             self.flush()
+
+    def formerly(self) -> dict[Path, list[Path]]:
+        """Return where photos lay before they moved away from files that tags were written into."""
+        at = {image_id: path for path, image_id in self._ids.items()}
+        places: dict[Path, list[Path]] = {}
+        for path, ids in self._elsewhere.items():
+            for image_id in ids & at.keys():
+                places.setdefault(Path(at[image_id]), []).append(Path(path))
+        return places
+
+    def check_in_reach(self, image: Path) -> None:
+        """Refuse to forget what was written to an image that is not there, if its files may be elsewhere.
+
+        Raises DataError if so.
+        """
+        path = str(image)
+        if self._noted.get(self._ids.get(path, -1)):
+            raise DataError(f"{path} is not there. Index the folder that it is in now (visterm index), and undo again.")
+        around = [folder for folder in self._folders if is_inside(path, folder)]
+        is_near = image.parent.is_dir() or any(os.path.isdir(folder) and os.listdir(folder) for folder in around)
+        if path in self._elsewhere and not is_near:
+            raise DataError(f"the folder of {path} is not there. Connect its drive, and undo again.")
 
     def flush(self) -> None:
         """Write the notes down."""
         tags = self._stored.tags
         new = {tag for _, tag in self._added}
-        known = new.intersection(self._vocabulary.tags) | tags.ids(new).keys()
+        known = set(filter(self._vocabulary.__contains__, new)) | tags.ids(new).keys()
         if kept := [(image_id, tag) for image_id, tag in self._added if tag in known]:
             tags.note_written(self._target, kept)
         if self._removed:
             tags.forget_written(self._target, self._removed)
+        if self._cleared:
+            tags.forget_elsewhere(self._target, self._cleared)
         self._added.clear()
         self._removed.clear()
+        self._cleared.clear()
 
 
 def make_target(
@@ -129,8 +164,13 @@ def undo_tags(
     notes: CatalogueNotes | None = None,
 ) -> Iterator[Change | Skipped]:
     """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
+    formerly = {} if notes is None else notes.formerly()
 
     def take_back(item: ExportItem) -> Change | None:
+        if isinstance(target, TextTarget) and item.path in formerly:
+            target.follow(item.path, formerly[item.path])
+        if notes is not None and not item.path.exists() and target.undo(item.path, dry_run=True) is None:
+            notes.check_in_reach(item.path)
         return target.undo(item.path, dry_run=dry_run)
 
     return _each("undo", items, take_back, target, progress, notes, dry_run=dry_run)

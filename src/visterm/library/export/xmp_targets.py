@@ -243,7 +243,7 @@ class EmbeddedTarget:
 
     def undo(self, image: Path, *, dry_run: bool) -> Change | None:
         """Take back what visterm wrote, and put the original back in its place where nothing else has changed."""
-        old = self._read(image)
+        old = self._read(image) if image.exists() else None
         if old is None:
             return None
         new = taken_back(old, str(image))
