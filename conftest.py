@@ -78,6 +78,25 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+PROGRAMS = ("chromium", "exiftool", "exiv2", "ffmpeg", "WordNet")
+"""What `.ci/debian` installs, as the reasons of tests that are skipped without it name it."""
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say in the last line how many tests were skipped for want of a program, and which command installs it."""
+    terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None:  # in a process of several that run tests
+        return
+    reasons = [report.longrepr[2].lower() for report in terminal.stats.get("skipped", [])]
+    missing = [program for program in PROGRAMS if any(program.lower() in reason for reason in reasons)]
+    n_tests = sum(any(program.lower() in reason for program in missing) for reason in reasons)
+    if missing:
+        terminal.write_line(
+            f"{n_tests} tests were skipped because these are missing: {', '.join(missing)}. "
+            "To install them on Debian, run as root: .ci/debian"
+        )
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of data and networks beside the repository; tests that want it are marked `shared`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -89,3 +90,31 @@ def test_only_the_job_that_publishes_a_tag_may_speak_for_the_project():
     assert [name for name, job in jobs.items() if "id-token" in job["permissions"]] == ["publish"]
     assert jobs["publish"]["if"] == "github.ref_type == 'tag'"
     assert set(jobs["publish"]["needs"]) == set(jobs) - {"publish"}
+
+
+def test_the_suite_ends_with_the_command_that_brings_the_programs_that_skipped_tests_need(request):
+    end = request.config.pluginmanager.get_plugin(str(ROOT / "conftest.py")).pytest_unconfigure
+    lines = []
+
+    def end_with(*reasons):
+        reports = [SimpleNamespace(longrepr=("tests/test_wordnet.py", 1, f"Skipped: {reason}")) for reason in reasons]
+        terminal = SimpleNamespace(stats={"skipped": reports} if reports else {}, write_line=lines.append)
+        end(SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin={"terminalreporter": terminal}.get)))
+
+    end_with()
+    end_with("there is no GPU", "wants the extra ray")
+    assert lines == []
+    end_with("wants Debian's chromium", "there is no GPU", "neither rawpy nor exiftool is installed", "No Chromium")
+    assert lines == [
+        "3 tests were skipped because these are missing: chromium, exiftool. To install them on Debian, run as root: "
+        ".ci/debian"
+    ]
+    assert "\n.ci/debian\nmake test\n" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("program", ["chromium", "exiftool", "exiv2", "ffmpeg", "wordnet"])
+def test_that_command_brings_each_of_them(program, request):
+    programs = request.config.pluginmanager.get_plugin(str(ROOT / "conftest.py")).PROGRAMS
+    assert program in [each.lower() for each in programs]
+    script = (ROOT / ".ci" / "debian").read_text(encoding="utf-8")
+    assert re.search(rf"\|\| wanted\+=\((libimage-)?{program}", script)
