@@ -38,7 +38,7 @@ from visterm.library.training import is_held_out
 
 N_PHOTOS = 48
 N_LEARNED = 4  # Runs that the catalogue learned before anything is killed
-LONGEST = 120.0  # Seconds that anything may take on a busy machine before something is wrong
+LONGEST = 600.0  # Seconds that anything may take on a busy machine before something is wrong
 PAUSE = 0.01  # Seconds between two things that a person says
 OPS = {"give": "give", "take": "take", "accept": 1, "reject": -1}
 SPEAKERS = ("service", "command")

@@ -75,7 +75,7 @@ class Client:
     def ask(self, method: str, path: str, content: Any = None) -> tuple[int, Any]:
         """Send one request, and return the status and the answer: status 0 if none came, -1 if nobody was reached."""
         body = None if content is None else json.dumps(content)
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         try:
             connection.connect()
         except OSError:
@@ -149,7 +149,7 @@ class Server:
         """Tell it to end, and return its exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(600)
 
     def measure(self) -> None:
         """Note the memory of all its processes that answer, now and in MB."""
@@ -222,10 +222,10 @@ def soak(minutes: float, *, seed: int = 0, say: Any = lambda line: None) -> dict
         finally:
             stop.set()
             for thread in threads:
-                thread.join(120)
+                thread.join(600)
             disk.free()
             if starter.is_alive():
-                starter.join(120)
+                starter.join(600)
         ended = server.end()
         told = log.read_text()
         figures = {

@@ -38,7 +38,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.store.connected import WRITTEN
 
 SETTINGS = Settings(precision=0.6)
-LONGEST = 120.0  # Seconds that a round may take on a busy machine before something is wrong
+LONGEST = 600.0  # Seconds that a round may take on a busy machine before something is wrong
 UNREACHED = 3  # The exit code of a client that gave up
 KINDS = ("client at a request", "client after an answer", "client at a moment", "server", "answer cut")
 FAULTS = (served.cut, served.lost, served.reset, served.half_json)

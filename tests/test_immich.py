@@ -21,7 +21,7 @@ def fake(request):
 
 
 def connected(fake, **patience):
-    return Immich(fake.url, KEY, Patience(timeout=10, **{"wait": 0.01, "retries": 3, **patience}))
+    return Immich(fake.url, KEY, Patience(timeout=600, **{"wait": 0.01, "retries": 3, **patience}))
 
 
 def read(library, since=""):

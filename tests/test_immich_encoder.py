@@ -126,7 +126,7 @@ def test_a_passing_failure_is_tried_again(server, encoder, photos, fault):
 @pytest.mark.parametrize("slow", [hang, drip])
 def test_an_answer_that_does_not_come_is_asked_for_again(server, photos, slow):
     stop = threading.Event()
-    encoder = Immich(url=server.url, wait=0, retries=1, at_once=1).fit(photos).set_params(timeout=0.6)
+    encoder = Immich(url=server.url, wait=0, retries=1, at_once=1).fit(photos).set_params(timeout=2.0)
     try:
         server.faults = [slow(stop)]
         assert len(encoder.transform(photos[:1])) == 1

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -378,8 +377,15 @@ KILLED = """
 import sys, time
 from pathlib import Path
 import test_larger_than_memory as tests
-offer = tests.FileCheckpoints.offer
-tests.FileCheckpoints.offer = lambda self, make: (offer(self, make), time.sleep(0.05))
+offer, left = tests.FileCheckpoints.offer, iter(range(20))
+
+def offer_and_hang(self, make):
+    offer(self, make)
+    if next(left, None) is None:
+        print("hangs", flush=True)
+        time.sleep(3600)
+
+tests.FileCheckpoints.offer = offer_and_hang
 tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=4, every=0)
 """
 
@@ -387,16 +393,12 @@ tests.fit(Path(sys.argv[1]), Path(sys.argv[2]), epochs=4, every=0)
 def test_a_fit_that_was_killed_without_a_word_goes_on_to_the_same_bytes(tmp_path, drawn):
     folder = os.path.dirname(__file__)
     kept = tmp_path / "work" / CHECKPOINT
-    child = subprocess.Popen([sys.executable, "-c", KILLED, drawn, tmp_path / "work"], cwd=folder)
-    try:
-        until = time.monotonic() + 600
-        while not kept.exists() and child.poll() is None and time.monotonic() < until:
-            time.sleep(0.02)
-        time.sleep(0.5)
-        assert child.poll() is None
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.wait()
+    command = [sys.executable, "-c", KILLED, drawn, tmp_path / "work"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout.readline() == b"hangs\n"
+        finally:
+            child.send_signal(signal.SIGKILL)
     assert kept.exists()
     again = fit(drawn, tmp_path / "work", epochs=4)
     assert "Went on from where the fit before was stopped." in again.told

@@ -200,7 +200,7 @@ def test_what_another_process_says_counts_in_the_very_next_search_here_and_what_
             assert f"new {turn}" not in here.new_tags()
         assert number > 0
         other.stdin.close()
-        assert other.wait(60) == 0
+        assert other.wait() == 0
 
 
 @pytest.mark.parametrize("n", [1, 7, 40])

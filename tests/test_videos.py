@@ -376,7 +376,7 @@ def test_indexing_goes_on_after_a_kill(run, tmp_path):
     Catalogue.create(tmp_path / "catalogue", Tagger.load(run, n_jobs=1))
     code = "import sys; from visterm import Catalogue; Catalogue.load(sys.argv[1], n_jobs=1).index(sys.argv[2])"
     process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "catalogue", folder])
-    frames, end = tmp_path / "catalogue" / "frames", time.monotonic() + 300
+    frames, end = tmp_path / "catalogue" / "frames", time.monotonic() + 600
     while (len(list(frames.glob("*"))) if frames.is_dir() else 0) < 3 and process.poll() is None:
         assert time.monotonic() < end
         time.sleep(0.01)

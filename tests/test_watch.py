@@ -22,7 +22,7 @@ from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.store.connected import Connection
 
-LONGEST = 120.0  # Seconds until something that must happen counts as never
+LONGEST = 600.0  # Seconds until something that must happen counts as never
 TICK = 0.05  # Seconds between two looks, here and in commands: a tenth of what it is
 START = f"""from visterm.connectors import folder_changes, watch
 folder_changes.TICK = watch.LOCKED = {TICK}

@@ -162,7 +162,7 @@ def test_requests_that_are_made_up_are_answered_or_refused(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", SEEDS)
 def test_many_requests_that_are_made_up_are_answered_or_refused(service, number):
-    client = http.client.HTTPConnection(urlsplit(service[0]).netloc, timeout=120)
+    client = http.client.HTTPConnection(urlsplit(service[0]).netloc, timeout=600)
 
     def send(asked):
         try:

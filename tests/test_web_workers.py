@@ -34,7 +34,7 @@ from visterm.web.server import _Seldom
 from visterm.web.work import Work
 from visterm.web.workers import default_workers
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="the workers of a process are found in /proc")
 
 

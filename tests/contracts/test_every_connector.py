@@ -73,7 +73,7 @@ def fake(request, small_pages):
         yield made
 
 
-def connected(fake, key=None, *, address=None, timeout=20.0, retries=4, wait=0.01):
+def connected(fake, key=None, *, address=None, timeout=600.0, retries=4, wait=0.01):
     return connector_class(fake.kind)(address or fake.url, key or fake.key, Patience(timeout, retries, wait))
 
 
@@ -342,7 +342,7 @@ def test_time_outs(fake, fault):
     with pytest.raises(ServiceError, match="timed out"):
         connected(fake, timeout=0.1, retries=2).check()
     fake.fail(served.slow(0.2))
-    assert set(read(connected(fake, timeout=20))[0]) == set(photos)
+    assert set(read(connected(fake))[0]) == set(photos)
 
 
 @once_a_program
@@ -457,7 +457,7 @@ def test_a_server_that_goes_away_and_comes_back(fake, nth):
 
 
 def _start_again(fake):
-    fake.died.wait(60)
+    fake.died.wait(600)
     fake.start()
 
 

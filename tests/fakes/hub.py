@@ -224,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if stops_after is not None and len(body) > stops_after:
                 self.wfile.write(body[:stops_after])
-                self.hub.goes_on.wait(60)
+                self.hub.goes_on.wait(600)
                 self.close_connection = True
                 return
             self.wfile.write(body)

@@ -179,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
                 fault(self)
                 return
             if self.server.gate is not None:
-                self.server.gate.wait(60)
+                self.server.gate.wait(600)
             try:
                 if self.path != "/predict":
                     raise _RefusedError(404, {"detail": "Not Found"})
