@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from command_line import visterm
-from tiny_catalogue import save_catalogue
+from tiny_catalogue import TO_FORMAT_7, save_catalogue
 from visterm.cli import main
 from visterm.core.errors import UserError
 from visterm.core.object_stores import only_named_stores
@@ -65,6 +65,63 @@ def test_pictures_without_contrast_are_like_no_other():
     nearly[::2] += 1
     assert perceptual_hash(black) == perceptual_hash(nearly) == FLAT
     assert near_pairs(np.array([FLAT, FLAT]), 12) == []
+
+
+def shade(kind: str, seed: int, grain: float = 3) -> Image.Image:
+    """Draw a picture in which there is nothing but one shade, with the grain of a camera."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0:1:240j, 0:1:320j]
+    low, high = rng.uniform(30, 110), rng.uniform(150, 240)
+    part = {
+        "sky": y, "dusk": y**2, "wall": x, "slope": (x + y) / 2, "vignette": 1 - (x - 0.5) ** 2 - (y - 0.5) ** 2,
+        "glow": 1 - np.hypot(x - 0.2, y - 0.3), "horizon": y > 0.6, "halves": x > 0.5,
+    }  # fmt: skip
+    if kind in part:
+        grey = low + (high - low) * part[kind]
+    else:
+        grey = np.full_like(x, {"dark": 4, "white": 250, "fog": 180}[kind]) + 8 * (kind == "fog") * y
+    pixels = grey[..., None] * rng.uniform(0.9, 1, 3) + rng.normal(0, grain, (*grey.shape, 3))
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+SHADES = ("sky", "dusk", "wall", "slope", "vignette", "glow", "horizon", "halves", "dark", "white", "fog")
+
+
+@pytest.mark.parametrize("grain", [0, 3])
+@pytest.mark.parametrize("kind", SHADES)
+def test_pictures_of_nothing_but_a_shade_are_copies_by_their_bytes_alone(kind, grain, tmp_path):
+    for seed in range(3):
+        shade(kind, seed, grain).save(tmp_path / f"{seed}.jpg", quality=85 - 20 * seed)
+    (tmp_path / "3.jpg").write_bytes((tmp_path / "0.jpg").read_bytes())
+    catalogue = stored(sorted(tmp_path.iterdir()))
+    assert names(find_duplicates(catalogue, 12).groups) == [["0.jpg", "3.jpg"]]
+
+
+def test_files_with_the_same_pixels_are_copies_where_there_is_no_more_to_compare(tmp_path):
+    for seed in range(2):
+        shade("sky", seed).save(tmp_path / f"{seed}.png")
+    shade("sky", 0).save(tmp_path / "tagged.png", compress_level=1)
+    catalogue = stored(sorted(tmp_path.iterdir()))
+    (group,) = find_duplicates(catalogue).groups
+    assert {group.keeper.name, *(copy.image.name for copy in group.copies)} == {"0.png", "tagged.png"}
+
+
+@pytest.mark.parametrize("contrast", [1, 0.3, 0.1])
+def test_copies_of_a_faint_photo_are_found_as_those_of_others(contrast):
+    faint = Image.fromarray((np.asarray(picture(3)) * contrast).astype(np.uint8) + 8)
+    assert bits_apart(*(perceptual_hash(np.asarray(one)) for one in (faint, faint.resize((64, 64))))) <= 6
+
+
+def test_photos_of_an_earlier_catalogue_are_looked_at_again(tmp_path):
+    for seed in range(2):
+        shade("sky", seed).save(tmp_path / f"{seed}.jpg")
+    save_catalogue(stored(sorted(tmp_path.glob("*.jpg"))), tmp_path / "cat")
+    old = StoredCatalogue.open(tmp_path / "cat")
+    old.images.set_phashes([(0, 5), (1, 5)])  # as a visterm made them that took all skies for one
+    for change in TO_FORMAT_7.split(";"):
+        old.database.write(change)
+    old.close()
+    assert find_duplicates(StoredCatalogue.open(tmp_path / "cat")).groups == []
 
 
 @pytest.mark.parametrize("distance", [0, 1, 4, 12])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import pairwise
 
 import numpy as np
@@ -15,12 +16,21 @@ FLAT = 0  # The hash of a picture without contrast: it says nothing, so it is li
 LEAST_CONTRAST = 2.0
 """Standard deviation, in grey levels, below which a picture is flat: its frequencies are noise of the compression."""
 
+LEAST_DEVIATION, LEAST_SHARE = 3.0, 0.3
+"""How far the frequencies are from their median, by the median, below which a picture has no structure; and that as a
+share of the contrast (standard deviation).
+
+In clear skies, fog, vignettes and drawn gradients a few frequencies hold all contrast, so the bits of the others are
+noise, or the same in all of them: shares of 0 to 0.3, deviations of 0 to 2 by the noise of cameras and JPEG. Of the
+4,999 photos of Corel 5k 19 have a smaller share (the median is 1.2), and none a smaller deviation (the least is 4.6).
+"""
+
 
 def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
     """Return the 64 bits of a picture as a signed number: which low frequencies are above their median.
 
     The pixels are uint8, (height, width, 3). The number lies from -2⁶³ to 2⁶³ - 1; `FLAT` of a picture without
-    contrast.
+    contrast. One without structure has bits of a checksum of its pixels, which only the same pixels share.
     """
     from scipy.fft import dctn  # takes long to import
 
@@ -30,7 +40,10 @@ def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
         return FLAT
     low = dctn(grey, norm="ortho")[:KEPT, :KEPT].ravel()
     low[0] = 0.0  # how light it is on the whole does not matter
-    return int(np.packbits(low > np.median(low)).view(">i8")[0])
+    level = np.median(low)
+    if np.median(np.abs(low - level)) < max(LEAST_DEVIATION, LEAST_SHARE * grey.std()):
+        return int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:8], "big", signed=True)
+    return int(np.packbits(low > level).view(">i8")[0])
 
 
 def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int, int], int]]:

@@ -103,6 +103,7 @@ def _to_format_8(connection: sqlite3.Connection) -> None:
         "REFERENCES images (id) ON DELETE CASCADE, PRIMARY KEY (target, path, image_id)) STRICT, WITHOUT ROWID"
     )
     _merge_spellings(connection)
+    connection.execute("UPDATE images SET phash = NULL")  # pictures without structure have another hash now
 
 
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
