@@ -17,6 +17,7 @@ from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import MOST_TAGS, Vocabulary, tag_key
 from visterm.core.writing import write_whole
+from visterm.data.program_tags import of_people
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import Listed
@@ -248,7 +249,7 @@ class PeoplesTags:
         under = self._under
         return self.usable(
             tag
-            for tag in there
+            for tag in of_people(there)
             if tag not in ours
             and tag_key(tag) not in rewritten
             and not (under and f"{tag_key(tag)}/".startswith(under))

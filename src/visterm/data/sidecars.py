@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 from visterm.core.errors import DataError, StorageError
 from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import tag_key
 from visterm.core.writing import is_alive, whole_file
-from visterm.data.embedded import embedded_keywords, union
+from visterm.data.embedded import embedded_keywords, joined_tags
 from visterm.data.file_kinds import DNG, IMAGES, RAW
 from visterm.data.xmp.keywords import GIVEN, Keywords, first_places, read_keywords
 
@@ -74,7 +75,7 @@ class Sidecars:
         of_people = {tag_key(tag) for part in read for tag in part.of_people}
         marks = [mark for part in read for mark in part.marks]
         return Keywords(
-            union(tag for part in read for tag in part.tags),
+            joined_tags(read),
             [mark for mark in marks if mark.source == GIVEN or tag_key(mark.tag) not in of_people],
             paths=first_places(part.paths for part in read),
         )
@@ -158,4 +159,5 @@ def sweep_temporaries(folder: Path) -> None:
     for name in names:
         found = _TEMPORARY.fullmatch(name)
         if found is not None and not is_alive(int(found[1])):
-            (folder / name).unlink(missing_ok=True)
+            with suppress(OSError):  # as above
+                (folder / name).unlink()

@@ -15,7 +15,16 @@ from visterm.core.wording import REPLACEMENT, count_of, printable
 from visterm.data.frames import as_table
 from visterm.data.image_folders import find_images
 from visterm.data.sidecars import Sidecars
-from visterm.data.tag_formats.record import STANDARD, TagRecord, TagsFound, merged_by_image, record, split_name
+from visterm.data.tag_formats.record import (
+    STANDARD,
+    TagRecord,
+    TagsFound,
+    merged_by_image,
+    record,
+    refused_remarks,
+    split_name,
+    usable_keywords,
+)
 from visterm.data.tag_formats.separators import separator_pattern
 from visterm.data.tag_formats.tables import read_table, table_records
 from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
@@ -166,20 +175,22 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 
     Where fields say what lies above a tag (``animal|dog``), that is the tree of the tags; tags are called as
     `tree_of_places` does. Predictions that visterm wrote there are left out: no run learns from what another run
-    guessed. Files that cannot be understood are a remark, and no error.
+    guessed. Files that cannot be understood are a remark, and no error; so are keywords that cannot be tags, which take
+    no other of the photo with them.
     """
     sidecars = Sidecars()
     found: list[tuple[Path, Keywords]] = []
     bad, n_predicted = [], 0
+    refused: list[str] = []
     for image in images:
         try:
             keywords = sidecars.keywords(image)
             paths = tuple(path for path in keywords.paths if all(tag_fault(name) is None for name in suffixes(path)))
-            record("", keywords.of_people, None, place=str(image))
         except DataError as error:
             bad.append(str(error))
             continue
         n_predicted += len(keywords.tags) - len(keywords.of_people)
+        keywords = keywords._replace(tags=usable_keywords(keywords.of_people, str(image), refused))
         if keywords.of_people:
             found.append((image, keywords._replace(paths=paths)))
     tree, names = tree_of_places(path for _, keywords in found for path in keywords.paths)
@@ -192,6 +203,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
         remarks.append(f"Left out: {count_of(n_predicted, 'tag')} that visterm wrote there as a prediction.")
     if bad:
         remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
+    remarks += refused_remarks(refused)
     return TagsFound(records, remarks, "without keywords", tree.pairs)
 
 

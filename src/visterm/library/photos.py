@@ -25,6 +25,7 @@ from visterm.data.image_folders import find_images, hidden_remarks
 from visterm.data.images import read_image
 from visterm.data.sidecars import Sidecars, read_sidecar
 from visterm.data.tag_files import KEYWORDS
+from visterm.data.tag_formats.record import refused_remarks, usable_keywords
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows, with_tags
 from visterm.library.files import full_paths, is_inside
@@ -137,16 +138,19 @@ def _with_arrays(items: Sequence[Any]) -> Sequence[Any]:
 def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:
     """Return people's tags in the XMP files beside videos; None where there is no file. A damaged one is a remark."""
     sidecars, bad = Sidecars(), []
+    refused: list[str] = []
     found: list[list[str] | None] = []
     for video in map(Path, videos):
         try:
             files = sidecars.of(video)
-            found.append(union(tag for file in files for tag in read_sidecar(file).of_people) if files else None)
+            tags = union(tag for file in files for tag in read_sidecar(file).of_people)
+            found.append(usable_keywords(tags, str(video), refused) if files else None)
         except DataError as error:
             found.append(None)
             bad.append(str(error))
     if bad:
         remarks.append(f"Left out: {count_of(len(bad), 'video')} whose keywords cannot be read, such as: {bad[0]}")
+    remarks += refused_remarks(refused)
     return found
 
 

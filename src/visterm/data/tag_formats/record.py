@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import TagFileError
 from visterm.core.vocabulary import clean_tag, tag_fault
+from visterm.core.wording import count_of
+from visterm.data.program_tags import of_people
 
 STANDARD = frozenset({"train", "valid", "test"})  # The names of splits; others may be used, too
 _SPLITS = {"training": "train", "val": "valid", "validation": "valid", "dev": "valid", "testing": "test"}
@@ -39,17 +41,40 @@ def record(
 ) -> TagRecord:
     """Sort tags into those given and, by their ``-``, those explicitly not; empty ones and repetitions go.
 
-    Raises TagFileError if a text cannot be a tag, see `tag_fault`; the message begins with `place`: the file, and its
-    line.
+    What programs wrote for themselves is left out. Raises TagFileError if a text cannot be a tag, see `tag_fault`; the
+    message begins with `place`: the file, and its line.
     """
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
-    given = [tag for tag in cleaned if not tag.startswith("-")]
+    given = of_people(tag for tag in cleaned if not tag.startswith("-"))
     negatives = list(dict.fromkeys(filter(None, (without_minus(tag) for tag in cleaned if tag.startswith("-")))))
     for tag in (*given, *negatives):
         fault = tag_fault(tag)
         if fault is not None:
-            raise TagFileError(f"{place or image}: the tag {tag[:40]!r}{' …' if len(tag) > 40 else ''} {fault}.")
+            raise TagFileError(_why_no_tag(tag, fault, place or image))
     return TagRecord(image, given, negatives, split, user)
+
+
+def usable_keywords(keywords: Iterable[str], place: str, refused: list[str]) -> list[str]:
+    """Return those keywords of a photo that can be tags, and append to `refused` what is wrong with each other one."""
+    usable = []
+    for keyword in map(clean_tag, keywords):
+        fault = tag_fault(without_minus(keyword))
+        if fault is None:
+            usable.append(keyword)
+        elif without_minus(keyword):
+            refused.append(_why_no_tag(keyword, fault, place))
+    return usable
+
+
+def refused_remarks(refused: Sequence[str]) -> list[str]:
+    """Return a line that counts the keywords that were left out, with the first of them; nothing if there are none."""
+    if not refused:
+        return []
+    return [f"Left out: {count_of(len(refused), 'keyword')} that cannot be tags, such as in {refused[0]}"]
+
+
+def _why_no_tag(tag: str, fault: str, place: str) -> str:
+    return f"{place}: the tag {tag[:40]!r}{' …' if len(tag) > 40 else ''} {fault}."
 
 
 def without_minus(tag: str) -> str:

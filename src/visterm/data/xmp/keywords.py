@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.data.program_tags import program_names, program_path
 from visterm.data.xmp.tree import Document, Element, qname
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -44,7 +45,6 @@ OWN_FIELDS = {"dc": SUBJECT, "lr": HIERARCHICAL, "digiKam": TAGS_LIST}
 
 IPTC = "IPTC"  # Stands beside those, in notes of tags that were put into an image's IPTC keywords, too
 
-BOOKKEEPING = ("_Digikam_Internal_Tags_", "darktable")  # Roots under which programs keep notes of their own
 GIVEN, PREDICTED = "given", "predicted"  # Where a tag that visterm wrote is from: people, or a run
 COPIED = "copied"  # A tag that another program wrote into one field, and visterm into the others
 
@@ -85,6 +85,9 @@ class Keywords(NamedTuple):
     paths: tuple[tuple[str, ...], ...] = ()
     """Where tags of people lie in their tree: each a tag after those above it, as in (animal, dog). A tag without one
     lies at the top, or above others only; one may have several."""
+    programs: frozenset[str] = frozenset()  # Keys of names in programs' own paths, see `program_names`
+    placed: frozenset[str] = frozenset()  # Keys of names in people's fields of paths, which are theirs nevertheless
+    cut: frozenset[str] = frozenset()  # Tags as IPTC has them, which may have been cut there
 
     @property
     def of_people(self) -> list[str]:
@@ -99,25 +102,31 @@ def read_keywords(content: bytes, where: str) -> Keywords:
     It is a sidecar or a packet; one without metadata has no keywords. Raises DataError if it cannot be understood, see
     `Document`.
     """
-    return keywords_of(Document(content, where))
+    return keywords_of(Document(content, where, is_read_only=True))
 
 
 def keywords_of(document: Document) -> Keywords:
     """Return the keywords of a text that was read.
 
     A tag that visterm wrote into several fields must still be in dc:subject and digiKam:TagsList: a program that knows
-    one of them only takes it out there alone. Paths don't count, as some programs leave flat tags out of them.
+    one of them only takes it out there alone. Paths don't count, as some programs leave flat tags out of them. What
+    programs wrote for themselves is left out, in dc:subject if only their paths explain it.
     """
     found = texts_of(document)
     notes = [mark for item in _notes(document) if (mark := mark_of(item)) is not None]
     whole = {folded(text): text for text in found[SUBJECT]}
     own: dict[str, str] = {}  # Of each tag its first spelling, of fields where visterm did not copy it
     lies_in: dict[str, set[str]] = {}
+    placed: set[str] = set()
     copied = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.lies_in()}
     for name, texts in found.items():
         for text in texts:
+            if program_path(text):
+                continue
             tag = text if name == SUBJECT else tag_of(text, name, whole)
             key = tag_key(tag)
+            if name != SUBJECT:
+                placed.update((key, *map(tag_key, parts_in(text, name))))
             if key:
                 lies_in.setdefault(folded(tag), set()).add(name)
                 if (name, folded(tag)) not in copied:
@@ -127,11 +136,13 @@ def keywords_of(document: Document) -> Keywords:
         for mark in notes
         if not lies_in.get(folded(mark.tag), set()).issuperset({*mark.lies_in()} - {HIERARCHICAL})
     }
-    tags = [tag for key, tag in own.items() if key not in removed]
+    programs = program_names(text for texts in found.values() for text in texts)
+    tags = [tag for key, tag in own.items() if key not in removed | (programs - placed)]
     marks = [mark for mark in notes if mark.source != COPIED]
     copies = tuple(mark for mark in notes if mark.source == COPIED)
     of_people = Keywords(tags, marks).of_people
-    return Keywords(tags, marks, copies, _paths(found, notes, whole, set(map(folded, of_people))))
+    paths = _paths(found, notes, whole, set(map(folded, of_people)))
+    return Keywords(tags, marks, copies, paths, frozenset(programs), frozenset(placed))
 
 
 def _paths(
@@ -187,7 +198,7 @@ def _notes(document: Document) -> Iterator[Element]:
 def tag_of(text: str, name: str, whole: Mapping[str, str]) -> str:
     """Return the tag that an entry of a field means, as `whole`, the tags of dc:subject by `folded`, spells it.
 
-    That is the last part of a path, unless the whole text is a tag; nothing of a program's own notes.
+    That is the last part of a path, unless the whole text is a tag; nothing of a program's own.
     """
     if folded(text) in whole:
         return whole[folded(text)]
@@ -213,13 +224,13 @@ def path_in(mark: Mark, name: str) -> str:
 
 
 def parts_in(text: str, name: str) -> list[str]:
-    """Return the tags of a path as a field has it, the topmost first; nothing of a program's own notes.
+    """Return the tags of a path as a field has it, the topmost first; nothing of a program's own.
 
     Among paths with ``/``, a ``|`` stands for a ``/`` in a name, as `path_in` writes it, and Immich.
     """
     separator = FIELDS[name]
     parts = [part.replace("|", "/") if separator == "/" else part for part in text.split(separator) if part.strip()]
-    return [] if parts and parts[0].strip() in BOOKKEEPING else parts
+    return [] if program_path(text) else parts
 
 
 def descriptions(document: Document) -> Iterator[Element]:

@@ -17,6 +17,9 @@ MAX_DEPTH = 200
 _SEPARATOR = " "  # in names, between the namespace and the rest: neither can hold one
 _START_TAG = re.compile(rb"""<[^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*>""")
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_CONTROLS = re.compile(
+    rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01])|[xX]0*(?:[0-8bcefBCEF]|1[\da-fA-F]));"
+)
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -72,9 +75,12 @@ class Document:
     It is in the encoding of its byte-order mark or its declaration, else UTF-8; NUL bytes at the end are padding.
     Raises DataError if it is not well-formed, in an encoding that is not known, declares a document type (which is
     where entities that grow without bounds would be defined), or is too deep or too large.
+
+    To read it only, control characters, which XML cannot have but programs write, may stand in it (`is_read_only`):
+    each is then U+007F, which no tag can have either.
     """
 
-    def __init__(self, content: bytes, where: str) -> None:
+    def __init__(self, content: bytes, where: str, *, is_read_only: bool = False) -> None:
         if len(content) > MAX_BYTES:
             raise DataError(f"{where} has {len(content):,} bytes; XMP of at most {MAX_BYTES:,} is read.")
         body = content.rstrip(b"\0") if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF32_LE)) else content
@@ -92,7 +98,8 @@ class Document:
             raise DataError(
                 f"{where} is said to be in {self._encoding}, and cannot be read so ({error}). Save it as UTF-8."
             ) from error
-        self.root = _parse(self.text, where)
+        text = _CONTROLS.sub(lambda found: b"\x7f" * len(found[0]), self.text) if is_read_only else self.text
+        self.root = _parse(text, where)
 
     def edited(self, edits: Sequence[Edit]) -> bytes:
         """Return the content with some pieces replaced, which do not overlap, in the encoding that it came in."""

@@ -84,13 +84,14 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
     in_iptc = set(map(tag_key, iptc))
     old_copies = {tag_key(mark.tag) for mark in there.copies}
     new = [mark for key, mark in wanted.items() if key not in keys.union(noted, old_copies)]
-    new = [mark._replace(fields=_prefixes(mark, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
+    theirs = there.programs & {tag_key(text) for text in texts_of(document)[SUBJECT]}
+    new = [mark._replace(fields=_prefixes(mark, theirs, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
     renewed = []
     for key, mark in noted.items():
         source = wanted[key].source if key in wanted else mark.source
         fields = mark.fields
         if key in keys and (key in wanted or key in in_iptc):  # else a person took it out
-            known = [*(fields or "").split(), *_prefixes(wanted.get(key, mark), iptc=key in in_iptc).split()]
+            known = [*(fields or "").split(), *_prefixes(wanted.get(key, mark), theirs, iptc=key in in_iptc).split()]
             fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in known)
         renewed.append(mark._replace(source=source, fields=fields))
     copies = _copies(there, wanted, fields_there, in_iptc)
@@ -154,8 +155,10 @@ def _fields(document: Document) -> dict[str, _Field]:
     return found
 
 
-def _prefixes(mark: Mark, *, iptc: bool) -> str:
-    return " ".join([*(OWN_FIELDS if mark.fields is None else mark.fields.split()), *([IPTC] if iptc else [])])
+def _prefixes(mark: Mark, theirs: Collection[str], *, iptc: bool) -> str:
+    """Return where to write a tag: not into dc:subject where it stands there as a program's own (`theirs`)."""
+    prefixes = [*(OWN_FIELDS if mark.fields is None else mark.fields.split()), *([IPTC] if iptc else [])]
+    return " ".join(each for each in prefixes if OWN_FIELDS.get(each) != SUBJECT or tag_key(mark.tag) not in theirs)
 
 
 def _copies(there: Keywords, wanted: dict[str, Mark], fields: dict[str, _Field], in_iptc: set[str]) -> list[Mark]:
@@ -293,9 +296,14 @@ def _removed(
     copied = {(name, folded(mark.tag)) for mark in copies for name in mark.lies_in()}
     noted = {*keys, *(tag_key(mark.tag) for mark in copies)}
     folds, whole = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
+    there = keywords_of(document)
+    ours = {tag_key(mark.tag) for mark in (*there.marks, *there.copies) if SUBJECT in mark.lies_in()}
+    programs = there.programs - ours
 
     def goes(text: str, name: str) -> bool:
         key = folded(tag_of(text, name, whole))
+        if name == SUBJECT and tag_key(text) in programs:
+            return False
         return (tag_key(text) in keys if name == SUBJECT else key in folds) or (name, key) in copied
 
     gone: set[int] = set()

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import UserError
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import as_path, is_remote
@@ -99,7 +99,7 @@ class RunSource:
                     image = chunk[place]
                     try:
                         given = tuple(sidecars.keywords(image).of_people)
-                    except DataError as error:
+                    except Exception as error:  # whatever odd metadata lead to, as in writing
                         yield not_written(image, error)
                         continue
                     predicted = _predictions(tagger, scores, limits.k, least)

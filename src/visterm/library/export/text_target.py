@@ -8,7 +8,6 @@ from pathlib import Path
 
 from visterm.core.vocabulary import tag_key
 from visterm.data.sidecars import Sidecars, check_stays_inside, content_of, replace_file
-from visterm.data.tag_formats.record import record
 from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, sidecar, text_tags
 from visterm.data.text_files import read_text
 from visterm.data.text_notes import TextNote, TextNotes
@@ -37,7 +36,7 @@ class TextTarget:
         path = sidecar(item.path) or self._new(item.path)
         notes, old = self._notes_of(path), content_of(path)
         note = notes.of(path, old)
-        there = {tag_key(tag) for tag in _tags(path)} if old is not None else set()
+        there = set(map(tag_key, text_tags(read_text(path, limit=MOST_TEXT)))) if old is not None else set()
         noted = {tag_key(tag) for tag in note.tags} if note else set()
         unwritable = {mark.tag for mark in wanted if _PARTING & set(mark.tag) or mark.tag.startswith("-")}
         rejected = set(map(tag_key, item.rejected)) & noted & there
@@ -89,10 +88,6 @@ class TextTarget:
         if text.parent not in self._notes:
             self._notes[text.parent] = TextNotes(text.parent, follow_links=self._follow_links)
         return self._notes[text.parent]
-
-
-def _tags(path: Path) -> list[str]:
-    return record("", text_tags(read_text(path, limit=MOST_TEXT)), None, place=str(path)).tags
 
 
 def _appended(content: bytes, tags: Sequence[str]) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from visterm.core.errors import DataError, DiskError, StorageError, UserError
+from visterm.core.errors import DiskError, UserError, VistermError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote
 from visterm.core.types import CHUNK, Skipped
@@ -179,6 +179,8 @@ def undo_tags(
 def not_written(image: Path, error: Exception) -> Skipped:
     """Return an image that is not written, with a reason that is the same for many: it names the file's kind only."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if not isinstance(error, VistermError | OSError):
+        reason = f"its metadata cannot be understood ({type(error).__name__}: {error})"
     for ending, what in ((".xmp", "XMP"), (".txt", "text")):
         for path in (f"{image}{ending}", str(image.with_suffix(ending))):
             reason = reason.replace(path, f"its {what} file")
@@ -210,9 +212,9 @@ def _each(
                 sweep_temporaries(image.parent)
             try:
                 change = write(item)
-            except DiskError:  # it would be the same with all the others
+            except (DiskError, UserError):  # it would be the same with all the others
                 raise
-            except (DataError, StorageError, OSError) as error:
+            except Exception as error:  # whatever odd metadata lead to: no photo stops the others
                 yield not_written(image, error)
             else:
                 if notes is not None and not dry_run:
