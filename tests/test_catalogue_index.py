@@ -245,6 +245,73 @@ def test_the_date_is_that_of_the_camera(tmp_path, catalogue, photos):
     assert exif_of(tmp_path / "nowhere.jpg") == Exif()
 
 
+def dated(path, original, digitized=None, changed="2021:01:01 00:00:00"):
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0x9003] = original
+    if digitized is not None:
+        exif.get_ifd(0x8769)[0x9004] = digitized
+    exif[306] = changed
+    Image.new("RGB", (8, 8), (9, 9, len(str(path)))).save(path, exif=exif)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("2020:7:1 9:5:3", "2020-07-01T09:05:03"),
+        ("2020/07/01 10:00:00", "2020-07-01T10:00:00"),
+        ("2020.07.01 10.20.30", "2020-07-01T10:20:30"),
+        ("20200701 100000", "2020-07-01T10:00:00"),
+        ("20200701T1020", "2020-07-01T10:20:00"),
+        ("20200701102030", "2020-07-01T10:20:30"),
+        ("20200701", "2020-07-01"),
+        ("2020:07:01 10:20", "2020-07-01T10:20:00"),
+        ("2020-07-01T10:20:30", "2020-07-01T10:20:30"),
+        ("2020-07-01T10:20:30.125+02:00", "2020-07-01T10:20:30"),
+        ("2020:07:01 10:20:30Z", "2020-07-01T10:20:30"),
+        ("2020:07:01  10:20:30", "2020-07-01T10:20:30"),
+        ("2020: 7: 1  9: 5: 3", "2020-07-01T09:05:03"),
+        ("2020:07:01\x0010:20:30", "2020-07-01T10:20:30"),
+        ("2020:07:01 10:20:30\x00\x00", "2020-07-01T10:20:30"),
+        ("2020:07:01 02:20:30 PM", "2020-07-01T14:20:30"),
+        ("2020:07:01 12:20:30 am", "2020-07-01T00:20:30"),
+        ("2020:07:01 24:61:00", "2020-07-01"),
+        ("2020:07:01", "2020-07-01"),
+    ],
+)
+def test_a_date_is_read_in_every_spelling_that_has_one_meaning(text, taken, tmp_path):
+    unread = []
+    assert exif_of(dated(tmp_path / "1.jpg", text), unread=unread).taken == taken
+    assert unread == []
+
+
+@pytest.mark.parametrize("blank", ["0000:00:00 00:00:00", "    :  :     :  :  ", "", "\x00" * 19, "--", "0"])
+def test_a_date_that_is_not_set_leaves_the_next_one(blank, tmp_path):
+    assert exif_of(dated(tmp_path / "1.jpg", blank)).taken == "2021-01-01T00:00:00"
+    assert exif_of(dated(tmp_path / "2.jpg", blank, "2020:07:01 10:00:00")).taken == "2020-07-01T10:00:00"
+
+
+ODD_DATES = ["01/07/2020 10:00", "last summer", "2020:13:01 10:00:00", "2020:02:30", "2020", "202007011", "20:07:01"]
+
+
+@pytest.mark.parametrize("text", ODD_DATES)
+def test_a_date_that_cannot_be_read_is_none_and_no_other_takes_its_place(text, tmp_path):
+    unread = []
+    photo = dated(tmp_path / "1.jpg", text, "2020:07:01 10:00:00")
+    assert exif_of(photo, unread=unread).taken is None
+    assert unread == [f"{photo} ('{text}')"]
+
+
+def test_photos_whose_date_cannot_be_read_are_counted_and_the_first_is_named(catalogue, photos):
+    for number, text in enumerate(("last summer", "never", "2020:07:01 10:00:00")):
+        dated(photos / f"odd{number}.jpg", text)
+    done = catalogue.index(photos)
+    assert done.remarks == [
+        f"Without a date: 2 photos whose date cannot be read, such as {photos / 'odd0.jpg'} ('last summer')."
+    ]
+    assert catalogue.index(photos).remarks == []
+
+
 def placed(path, latitude=((48, 8, 13.92), "N"), longitude=((11, 34, 31.8), "W"), **camera):
     """Draw a photo that says where it was taken, and by which camera."""
     exif = Image.Exif()

@@ -6,8 +6,9 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,9 +21,17 @@ from visterm.data.fetching import READERS
 T = TypeVar("T")
 
 LONGEST_NAME = 100  # Letters of a camera's name
+LONGEST_DATE = 30  # Letters that are shown of a date that cannot be read
 FIRST_RAW = "1990"  # The year, before which no camera wrote RAW files
 
-_MOMENT = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d))?)?")
+_MOMENT = re.compile(  # 2024:05:31 10:20:30, 2024/5/1 9:5, 2024-05-31T10:20:30.5+02:00, 20240531 102030
+    r"(?:(?P<year>\d{4})(?P<between>[:/.-])\s?(?P<month>\d\d?)(?P=between)\s?(?P<day>\d\d?)(?!\d)"
+    r"|(?P<date>\d{8})(?=\d{6}(?!\d)|\D|$))"
+    r"(?:(?:[T_-]|\s+|(?<=\d{8}))(?:(?P<hour>\d\d?)(?P<part>[:.])\s?(?P<minute>\d\d?)(?:(?P=part)\s?(?P<second>\d\d?))?"
+    r"|(?P<clock>\d{4}(?:\d\d)?))(?!\d)\s*(?P<half>[AP]M)?)?",
+    re.IGNORECASE,
+)
+_UNSET = re.compile(r"[0:/.\s-]*")  # What cameras write whose clock is not set, and those that know no date
 
 
 def content_hash(path: str | os.PathLike[str]) -> str | None:
@@ -91,26 +100,27 @@ class Exif(NamedTuple):
     longitude: float | None = None
 
 
-def exif_of(path: str | os.PathLike[str]) -> Exif:
+def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) -> Exif:
     """Return what the EXIF data of a photo say; all None if it has none, or cannot be read.
 
-    ``DateTimeOriginal`` counts, then ``DateTimeDigitized``, then ``DateTime``. Of a RAW file whose date Pillow cannot
-    read, the data of its preview count.
+    ``DateTimeOriginal`` counts, or ``DateTimeDigitized`` if that is not set, or else ``DateTime``. One that is set and
+    cannot be read is no date, and is appended to `unread`. Of a RAW file without a date for Pillow, the data of its
+    preview count.
     """
     from visterm.data.raw import is_raw, raw_preview
 
-    found = _read_exif(path)
+    found = _read_exif(path, unread=unread)
     if found.taken is not None or not is_raw(path):
         return found
     try:
-        found = _read_exif(path, raw_preview(path))
+        found = _read_exif(path, raw_preview(path), unread=unread)
     except (ImageError, OSError):  # that a file cannot be read is told where it is decoded
         return found
     undated = found.taken is None or found.taken < FIRST_RAW  # LibRaw writes 1970 where it knows no date
     return found._replace(taken=None) if undated else found
 
 
-def _read_exif(path: str | os.PathLike[str], content: bytes | None = None) -> Exif:
+def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, unread: list[str] | None = None) -> Exif:
     """Read the EXIF data of an image file, or of the content of one."""
     from PIL import ExifTags
 
@@ -130,7 +140,7 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None) -> Ex
         shot.get(ExifTags.Base.DateTimeDigitized),
         exif.get(ExifTags.Base.DateTime),
     )
-    taken = next((moment for moment in map(_as_iso, times) if moment is not None), None)
+    taken = _moment_of(times, os.fspath(path), unread)
     camera = camera_name(exif.get(ExifTags.Base.Make), exif.get(ExifTags.Base.Model))
     if latitude is None or longitude is None or latitude == longitude == 0:  # cameras without a fix write zeros
         return Exif(taken, camera)
@@ -158,15 +168,36 @@ def _degrees(parts: Any, side: object, negative: str, most: float) -> float | No
     return round(-degrees if side == negative else degrees, 6)
 
 
-def _as_iso(value: object) -> str | None:
-    found = _MOMENT.match(value.strip()) if isinstance(value, str) else None
+def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> str | None:
+    """Return the first of some dates of EXIF that is set, in ISO 8601; None if it cannot be read, or none is set.
+
+    Another date in place of one that cannot be read would be that of something else, such as the last edit.
+    """
+    texts = (value.decode("latin-1") if isinstance(value, bytes) else str(value or "") for value in dates)
+    text = next((text for each in texts if not _UNSET.fullmatch(text := each.replace("\0", " ").strip())), None)
+    moment = None if text is None else _as_iso(text)
+    if text is not None and moment is None and unread is not None:
+        unread.append(f"{path} ({text[:LONGEST_DATE]!r})")
+    return moment
+
+
+def _as_iso(text: str) -> str | None:
+    """Return a date in any spelling that has one meaning; without the clock, if that cannot be right."""
+    found = _MOMENT.match(text)
     if found is None:
         return None
-    year, month, day, *clock = (int(part or 0) for part in found.groups())
-    if not (1 <= month <= 12 and 1 <= day <= 31 and year > 0):  # cameras whose clock was not set write zeros
+    digits, clock = found["date"], found["clock"] or ""
+    parts = (digits[:4], digits[4:6], digits[6:]) if digits else found.group("year", "month", "day")
+    times = (clock[:2], clock[2:4], clock[4:]) if clock else found.group("hour", "minute", "second")
+    hour, minute, second = (int(part or 0) for part in times)
+    if found["half"] and hour <= 12:
+        hour = hour % 12 + (12 if found["half"].upper() == "PM" else 0)
+    try:
+        day = date(*map(int, parts)).isoformat()
+    except ValueError:
         return None
-    date = f"{year:04}-{month:02}-{day:02}"
-    return date if found[4] is None else f"{date}T{clock[0]:02}:{clock[1]:02}:{clock[2]:02}"
+    is_clock = times[0] is not None and hour < 24 and minute < 60 and second < 60
+    return f"{day}T{hour:02}:{minute:02}:{second:02}" if is_clock else day
 
 
 def _of_all(look: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:

@@ -16,6 +16,7 @@ from visterm.core.remote import is_remote
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import tag_key
+from visterm.core.wording import count_of
 from visterm.data.contents import exif_of, file_state, is_there
 from visterm.data.file_kinds import is_video
 from visterm.data.image_folders import count_not_read
@@ -102,7 +103,13 @@ class Indexing:
             with reported(progress, "index photos", len(work)):
                 done = self._encode_all(photos, found, work, done, chunk_size, job, progress)
             filled = self._writer.fill(chunk_size, job, progress)
-            done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
+            done = replace(
+                done,
+                remarks=[*done.remarks, *_undated(self._writer.undated)],
+                rows=filled.rows,
+                encoded=done.encoded + filled.encoded,
+                cancelled=job.cancelled,
+            )
             if not job.cancelled:
                 self._stored.compact()
                 self._stored.add_checksums()
@@ -160,7 +167,7 @@ class Indexing:
         if not files:
             return
         with Team(resolve_jobs(self._n_jobs)) as team:
-            read = team.run(lambda i: exif_of(files[i][1]), len(files))
+            read = team.run(lambda i: exif_of(files[i][1], unread=self._writer.undated), len(files))
         self._stored.images.set_exif(
             (image_id, exif.taken, exif.camera or "", exif.latitude, exif.longitude)
             for (image_id, _), exif in zip(files, read, strict=True)
@@ -208,6 +215,13 @@ class Indexing:
             n_done += len(chunk)
             job.advance(n_done, len(work))
         return done
+
+
+def _undated(unread: Sequence[str]) -> list[str]:
+    """Return a line that counts the photos whose date cannot be read, with the first of them; nothing without any."""
+    if not unread:
+        return []
+    return [f"Without a date: {count_of(len(unread), 'photo')} whose date cannot be read, such as {min(unread)}."]
 
 
 def _not_read(root: str | None) -> dict[str, str]:

@@ -57,6 +57,7 @@ class RowWriter:
         self._tagger, self._stored, self._run_id = tagger, stored, run_id
         self._n_jobs = getattr(tagger.encoder, "n_jobs", None)
         self.features = CatalogueFeatures(stored, tagger.encoder.fingerprint)
+        self.undated: list[str] = []  # Photos whose date cannot be read, with what they say
         self.videos = CatalogueVideos(stored, self._n_jobs)
 
     def take_in(
@@ -201,7 +202,7 @@ class RowWriter:
         items = [photos.items[place] for place in places]
         read = read_records(items, [photos.names[place] for place in places], given, n_jobs=self._n_jobs)
         with Team(reading_threads(items, self._n_jobs)) as team:
-            return team.run(lambda i: _with_exif(read[i]), len(read))
+            return team.run(lambda i: _with_exif(read[i], self.undated), len(read))
 
     def _commit(
         self,
@@ -290,11 +291,11 @@ def _is_as_known(image: ImageRecord) -> bool:
     return image.path is not None and file_state(image.path) == (image.n_bytes, image.mtime_ns)
 
 
-def _with_exif(record: Record | Skipped) -> Record | Skipped:
-    """Return a record with what its file says of when, where and how it was taken."""
+def _with_exif(record: Record | Skipped, unread: list[str]) -> Record | Skipped:
+    """Return a record with what its file says of when, where and how it was taken, see `exif_of`."""
     if isinstance(record, Skipped) or record.path is None:
         return record
-    found = exif_of(record.path)
+    found = exif_of(record.path, unread=unread)
     return replace(record, **found._replace(camera=found.camera or "")._asdict())
 
 
