@@ -268,6 +268,13 @@ def test_auto_finds_a_text_beside_each_image(images):
     assert find_tags("auto", images, separator="/").records[0].tags == ["sea, sky"]
 
 
+@pytest.mark.parametrize("suffix", ["TXT", "Txt", "jpg.TXT", "txt"])
+def test_a_text_beside_an_image_is_found_whatever_the_case_of_its_suffix(images, suffix):
+    touch(images, "IMG2.jpg")
+    write(images / f"IMG2.{suffix}", "sea\n")
+    assert find_tags("auto", images).records == [TagRecord("IMG2.jpg", ["sea"], [], None)]
+
+
 def test_a_text_that_is_not_utf8_names_its_file_and_line(images):
     touch(images, "1.jpg")
     write(images / "1.txt", b"sea\ncaf\xe9")

@@ -31,8 +31,9 @@ def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = 
 
 
 def sidecar(image: Path) -> Path | None:
-    """Find the text beside an image."""
-    beside = (image.with_name(f"{image.name}{SUFFIX}"), image.with_suffix(SUFFIX))
+    """Find the text beside an image, whose suffix may be in capitals."""
+    suffixes = (SUFFIX, SUFFIX.upper(), SUFFIX.title())
+    beside = (image.with_name(f"{name}{suffix}") for name in (image.name, image.stem) for suffix in suffixes)
     return next((path for path in beside if path.is_file()), None)
 
 
