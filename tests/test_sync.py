@@ -43,6 +43,13 @@ def test_a_library_is_read_with_names_and_peoples_tags(opened):
     assert library.writes == []
 
 
+def test_tags_that_other_programs_wrote_for_themselves_are_nobodys(opened):
+    catalogue, library = opened
+    library.tag("p003", "darktable/exported", "_Digikam_Internal_Tags_/Color Label Red", "exported by Ann")
+    sync(catalogue, library, LOW)
+    assert image_of(catalogue, "p003").tags == sorted([*tags_of(3), "exported by Ann"])
+
+
 def test_predictions_are_written_under_a_tag_of_our_own_and_only_once(opened):
     catalogue, library = opened
     before = library.state()
