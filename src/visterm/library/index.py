@@ -103,13 +103,8 @@ class Indexing:
             with reported(progress, "index photos", len(work)):
                 done = self._encode_all(photos, found, work, done, chunk_size, job, progress)
             filled = self._writer.fill(chunk_size, job, progress)
-            done = replace(
-                done,
-                remarks=[*done.remarks, *_undated(self._writer.undated)],
-                rows=filled.rows,
-                encoded=done.encoded + filled.encoded,
-                cancelled=job.cancelled,
-            )
+            done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
+            done = replace(done, remarks=[*done.remarks, *_undated(self._writer.undated)])
             if not job.cancelled:
                 self._stored.compact()
                 self._stored.add_checksums()
