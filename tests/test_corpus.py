@@ -62,6 +62,48 @@ def test_a_row_finds_the_one_file_whose_path_ends_alike(tmp_path, file, row):
     assert corpus.names == [row]
 
 
+def test_a_name_counts_as_it_is_written_and_then_without_its_spaces_and_backslashes(tmp_path):
+    names = [" lead.jpg", "trail .jpg", "back\\slash.jpg", "back/slash.jpg", "plain.jpg", "sub/ deep.jpg"]
+    rows = [" lead.jpg,a", "trail .jpg,b", "back\\slash.jpg,c", "back/slash.jpg,d", " plain.jpg ,e", " deep.jpg,f"]
+    images, tags = library(tmp_path, names, [*rows, "photos\\plain.jpg,g"])
+    corpus = Corpus.read(images, tags)
+    tags_of = {path.relative_to(images).as_posix(): tags for path, tags in zip(corpus.images, corpus.tags, strict=True)}
+    assert tags_of == {
+        " lead.jpg": ["a"], "trail .jpg": ["b"], "back\\slash.jpg": ["c"], "back/slash.jpg": ["d"],
+        "plain.jpg": ["e", "g"], "sub/ deep.jpg": ["f"],
+    }  # fmt: skip
+    assert corpus.missing == corpus.untagged == []
+
+
+def test_a_table_in_a_sub_folder_names_its_photos_exactly_or_loosely(tmp_path):
+    images, _ = library(tmp_path, ["sub/ a.jpg", "sub/b.jpg"], [])
+    (images / "sub" / "metadata.csv").write_text("image,tags\n a.jpg,sea\n b.jpg ,sky\n")
+    corpus = Corpus.read(images)
+    assert dict(zip(corpus.names, corpus.tags, strict=True)) == {"sub/ a.jpg": ["sea"], "sub/b.jpg": ["sky"]}
+
+
+def test_two_photos_of_one_name_in_composed_and_decomposed_letters_have_their_own_tags(tmp_path):
+    composed, decomposed = "été.jpg", unicodedata.normalize("NFD", "été.jpg")
+    images, tags = library(tmp_path, [composed, decomposed], [f"{composed},sea", f"photos/{decomposed},sky"])
+    if len(list(images.iterdir())) < 2:
+        pytest.skip("this file system takes both for one name")
+    corpus = Corpus.read(images, tags)
+    assert dict(zip(corpus.images, corpus.tags, strict=True)) == {
+        images / composed: ["sea"], images / decomposed: ["sky"]
+    }  # fmt: skip
+    images, tags = library(tmp_path, [], [f"{decomposed},sky"])
+    assert Corpus.read(images, tags).images == [images / decomposed]
+
+
+@pytest.mark.parametrize("rows", [["a.jpg,sea;Sky;-sky"], ["a.jpg,sea;sky", "./a.jpg,-SKY"]])
+def test_a_tag_that_a_photo_both_has_and_has_not_is_left_out_and_counted(tmp_path, rows):
+    corpus = Corpus.read(*library(tmp_path, ["a.jpg", "b.jpg"], [*rows, "b.jpg,sky;-snow"]))
+    assert (corpus.tags, corpus.negatives) == ([["sea"], ["sky"]], [[], ["snow"]])
+    assert len(corpus.remarks) == 1
+    assert "Left out: 1 tag that a photo both has and hasn't (such as '" in corpus.remarks[0]
+    assert "of 'a.jpg')" in corpus.remarks[0]
+
+
 def test_absolute_names_are_found_inside_the_folder(tmp_path):
     images, tags = library(tmp_path, ["s/a.jpg", "t/a.jpg"], [f"{tmp_path}/images/t/a.jpg,sea"])
     assert Corpus.read(images, tags).images == [images / "t" / "a.jpg"]

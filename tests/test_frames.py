@@ -18,6 +18,8 @@ import visterm
 from command_line import visterm as visterm_command
 from tiny_catalogues import ENCODER, draw_photos
 from visterm.core.errors import DataError, TagFileError, UserError
+from visterm.data.corpus import Corpus
+from visterm.data.frames import as_table
 from visterm.features.training_rows import tag_lists
 
 SETTINGS = {"encoder": "visterms", "encoder_params": ENCODER, "model": "ridge", "n_jobs": 1}
@@ -100,6 +102,23 @@ def test_columns_are_named_and_rows_without_tags_and_splits_are_kept_apart(frame
     found = visterm.fit(named, image_column="where", tags_column="what", separator=";", **FIT)
     assert found.vocabulary.tags == ["blue", "cool", "green", "red", "warm"]
     assert found.facts["images"] == 18
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        lambda columns, names: pd.DataFrame(list(zip(*columns, strict=True)), columns=names),
+        lambda columns, names: pa.table(columns, names=names),
+    ],
+)
+def test_columns_of_tags_with_one_name_are_joined_and_other_columns_of_one_name_refused(photos, library):
+    paths, tags = photos
+    columns = [paths, [";".join(some) for some in tags], ["extra"] * len(paths)]
+    twice = library(columns, ["path", "tags", "tags"])
+    assert [set(row) for row in Corpus.of_table(as_table(twice)).tags] == [{*some, "extra"} for some in tags]
+    assert [set(row) for row in tag_lists(twice)] == [{*some, "extra"} for some in tags]
+    with pytest.raises(TagFileError, match="has 2 columns named 'path'"):
+        Corpus.of_table(as_table(library([*columns, paths], ["path", "tags", "note", "path"])))
 
 
 @pytest.mark.parametrize(

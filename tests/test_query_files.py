@@ -18,7 +18,7 @@ def write(path, text):
     [
         ("q.csv", 'query,image,relevance\nsea sky,1.jpg,2\n"snow, -tree",sub/2.jpg,0\n'),
         ("q.tsv", "Image\tQuery\tRelevance\n1.jpg\tsea sky\t2\n./sub/2.jpg\tsnow, -tree\t0\n"),
-        ("clicks.csv", "text;file_name;clicks\nsea sky;1.jpg;2\nsnow, -tree;sub\\2.jpg;0\n"),
+        ("clicks.csv", "text;file_name;clicks\nsea sky;1.jpg;2\nsnow, -tree;sub/2.jpg;0\n"),
         (
             "q.jsonl",
             '{"query": "sea sky", "image": "1.jpg", "relevance": 2}\n\n'
@@ -29,6 +29,13 @@ def write(path, text):
 def test_a_line_is_what_was_typed_an_image_and_how_relevant_it_is(name, text, tmp_path):
     rows = read_query_file(write(tmp_path / name, text))
     assert rows == [QueryRow("sea sky", "1.jpg", 2.0), QueryRow("snow, -tree", "sub/2.jpg", 0.0)]
+
+
+def test_an_image_is_the_one_of_just_that_name_and_else_the_one_without_spaces_and_backslashes(tmp_path):
+    rows = read_query_file(write(tmp_path / "q.csv", "query,image\nsea, 1.jpg\nsea,sub\\2.jpg\nsky, 3.jpg \n"))
+    judged = judge_images(rows, ["1.jpg", " 1.jpg", "sub/2.jpg", "3.jpg"])
+    assert judged.relevant.toarray().tolist() == [[0, 1, 1, 0], [0, 0, 0, 1]]
+    assert judged.unknown == []
 
 
 def test_without_a_column_of_relevance_every_line_is_relevant(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from visterm.core.errors import TagFileError, UserError
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import TagRecord
+from visterm.data.tag_formats.tables import stream_table
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ EXPECTED = [("1.jpg", ["sea", "polar bear"]), ("2.jpg", ["sky"])]
         ("t.csv", 'file_name,tags\n1.jpg,"sea,polar bear"\n2.jpg,sky\n'),
         ("t.csv", 'image,labels\n1.jpg,"sea,polar bear"\n2.jpg,sky'),
         ("t.csv", "image,tags\n1.jpg,sea;polar bear\n2.jpg,sky\n"),
+        ("t.txt", "image\ttags\r\n1.jpg\tsea,polar bear\r\n2.jpg\tsky\r\n".encode("utf-16")),
         ("t.csv", "image;tags\n1.jpg;sea,polar bear\n2.jpg;sky\n"),
         ("t.csv", 'image;tags\n1.jpg;"sea;polar bear"\n2.jpg;sky\n'),
         ("t.csv", "image\ttags\n1.jpg\tsea,polar bear\n2.jpg\tsky\n"),
@@ -119,8 +121,57 @@ def test_an_image_in_two_splits_is_an_error(images):
         read(images, "image,tags,split\n1.jpg,a,train\n1.jpg,b,test\n")
 
 
-def test_backslashes_of_windows_are_slashes(images):
-    assert read(images, "image,tags\nsub\\1.jpg,sea\n") == [("sub/1.jpg", ["sea"])]
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "file_name,tags,note,tags\n1.jpg,sea,x,polar bear\n2.jpg,,y,sky\n"),
+        ("t.csv", "file_name,tags,Tags ,TAGS\n1.jpg,sea,,polar bear\n2.jpg,sky,sky,\n"),
+        ("t.csv", 'file_name,tags,tags\n1.jpg,"[""sea""]",polar bear\n2.jpg,,sky\n'),
+        ("t.tsv", "file_name\ttags\ttags\n1.jpg\tsea\tpolar bear\n2.jpg\tsky\n"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": ["sea"], "Tags": "polar bear"}\n{"image": "2.jpg", "TAGS": ["sky"]}'),
+    ],
+)
+def test_columns_of_tags_with_one_name_are_joined(images, name, content):
+    expected = [(image, set(tags)) for image, tags in EXPECTED]
+    assert [(image, set(tags)) for image, tags in read(images, content, name)] == expected
+    assert [(row.image, set(row.tags)) for row in stream_table(images.parent / name)] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", "image,tags,Image\n1.jpg,sea,2.jpg\n", r"t\.csv has 2 columns named 'image'; expected one\. Rename"),
+        ("t.csv", "image,tags,split,split\n1.jpg,sea,train,test\n", "has 2 columns named 'split'"),
+        ("t.jsonl", '{"image": "1.jpg", "image": "2.jpg", "tags": []}', "line 1: .*the key 'image' is there twice"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": ["a"], "tags": ["b"]}', "line 1: .*the key 'tags' is there twice"),
+    ],
+)
+def test_other_columns_of_one_name_are_refused(images, name, content, message):
+    with pytest.raises(TagFileError, match=message):
+        read(images, content, name)
+    with pytest.raises(TagFileError, match=message):
+        list(stream_table(images.parent / name))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "sep=;\r\nfile_name;tags\r\n1.jpg;sea,polar bear\r\n2.jpg;sky\r\n",
+        "SEP=,\nfile_name,tags\n1.jpg,sea;polar bear\n2.jpg,sky\n",
+        '"sep=|"\nfile_name|tags\n1.jpg|sea,polar bear\n2.jpg|sky\n',
+        "sep=\t\nfile_name\ttags\n1.jpg\tsea,polar bear\n2.jpg\tsky\n",
+        "sep=:\nfile_name:tags\n1.jpg:sea,polar bear\n2.jpg:sky\n",
+    ],
+)
+def test_the_line_in_which_a_table_names_its_delimiter_is_obeyed(images, encoding, content):
+    assert read(images, content.encode(encoding)) == EXPECTED
+    assert [(row.image, row.tags) for row in stream_table(images.parent / "tags.csv")] == EXPECTED
+
+
+def test_a_line_of_sep_counts_where_errors_name_lines(images):
+    with pytest.raises(TagFileError, match="line 3: the cell 'image' is empty"):
+        read(images, "sep=;\nimage;tags\n;sea\n")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +186,7 @@ def test_backslashes_of_windows_are_slashes(images):
         ("t.csv", 'image,tags\n1.jpg,"sea\n2.jpg,sky\n', r"line 3: unexpected end of data.*quotes"),
         ("t.csv", "image,tags\n1.jpg,sea\n,sky\n", "line 3: the cell 'image' is empty"),
         ("t.csv", "image,tags\n1.jpg,sea\n2.jpg,caf\xe9\n".encode("latin-1"), "not UTF-8: line 3 has the byte 0xe9"),
-        ("t.csv", "image,tags\n1.jpg,sea\n".encode("utf-16"), "UTF-16"),
+        ("t.csv", "image,tags\n1.jpg,sea\n".encode("utf-16") + b"x", "not UTF-16: line 3"),
         ("t.csv", 'image,tags\n1.jpg,"[1.5]"\n', r"line 2: 'tags' is \[1.5\]; expected text or a list of texts"),
         ("t.csv", "image,tags\n1.jpg," + "x" * 200_000, "line 2: field larger than field limit"),
         ("t.jsonl", '{"image": "1.jpg", "tags": []}\n{"image": \n', "line 2: not JSON"),

@@ -117,14 +117,16 @@ def _take_in(catalogue: Catalogue, answers: Path) -> list[int]:
 
     wanted = (("image", "file_name"), ("tag",), ("verdict",))
     form = TableForm(wanted, '{"image": "1.jpg", "tag": "sea", "verdict": "right"}')
-    text, path = (sys.stdin.read(), Path("standard input")) if answers == Path("-") else (read_text(answers), answers)
+    text, path = (
+        (sys.stdin.read(), Path("standard input"))
+        if answers == Path("-")
+        else (read_text(answers, or_utf16=True), answers)
+    )
     rows = table_rows(path, text, form)
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     advice = f"Expected lines such as {form.example}, or a CSV with these columns."
-    image, tag, verdict = (
-        required_column(some, names, f"{path} has no column", advice) if rows else "" for some in wanted
-    )
-    number = find_column(("id",), names)
+    image, tag, verdict = (required_column(some, names, str(path), "", advice) if rows else "" for some in wanted)
+    number = find_column(("id",), names, str(path))
     found = []
     with catalogue.stored.database.transaction():
         for row in rows:

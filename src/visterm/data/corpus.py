@@ -15,10 +15,10 @@ from visterm.core.vocabulary import checked_lists
 from visterm.core.wording import count_of
 from visterm.data.frames import Table
 from visterm.data.image_folders import hidden_remarks, images_in
-from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match
+from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match, plain_name
 from visterm.data.images import ImageLike
 from visterm.data.tag_files import KEYWORDS, TableOptions, TagSource, find_tags, read_tag_table
-from visterm.data.tag_formats.record import TagRecord, TagsFound, merged_by_image, record, split_name
+from visterm.data.tag_formats.record import Contradictions, TagRecord, TagsFound, merged_by_image, record, split_name
 from visterm.data.tag_formats.tables import table_records
 
 LEFT_OUT = "Left out: "  # How the remark on images without tags begins
@@ -107,8 +107,8 @@ class Corpus:
         """
         records = read.records
         matches = list(zip(ImageNames(folder, paths).match([row.image for row in records]), records, strict=True))
-        missing = [row.image for match, row in matches if match is None]
-        found = [(match, row) for match, row in matches if match is not None]
+        missing = list(dict.fromkeys(plain_name(row.image) for match, row in matches if match is None))
+        found = [(match, row._replace(image=match.name)) for match, row in matches if match is not None]
         if not found:
             example = missing[0] if missing else "nothing"
             raise TagFileError(
@@ -166,6 +166,9 @@ class Corpus:
     @classmethod
     def _of_records(cls, images: Iterable[ImageLike], rows: Sequence[TagRecord], **more: Any) -> Self:
         """Make a corpus of images and a record of each, and of what else it has."""
+        contradictions = Contradictions()
+        rows = [contradictions.left_out(row) for row in rows]
+        more["remarks"] = [*more.get("remarks", ()), *contradictions.remarks()]
         return cls(
             images=list(images), names=[row.image for row in rows], tags=[row.tags for row in rows],
             negatives=[row.negatives for row in rows], splits=[row.split for row in rows],
@@ -180,6 +183,7 @@ class Corpus:
         cannot be understood.
         """
         images, records = table_records(table, **options)
+        records = [row._replace(image=row.image.replace(os.sep, "/")) for row in records]
         first = {row.image: image for row, image in zip(reversed(records), reversed(images), strict=True)}
         rows = merged_by_image(records)
         return cls._of_records((first[row.image] for row in rows), rows)
@@ -192,7 +196,8 @@ class Corpus:
         one image are joined: one row a pair of image and tag will do. Splits are those of the tags: an image with tags
         in two splits has an entry in each. Raises TagFileError if there is no such file, or it cannot be understood.
         """
-        rows = merged_by_image(read_tag_table(tags, **options), split_by_split=True)
+        records = (row._replace(image=plain_name(row.image)) for row in read_tag_table(tags, **options))
+        rows = merged_by_image(records, split_by_split=True)
         return cls._of_records((row.image for row in rows), rows)
 
     def __len__(self) -> int:

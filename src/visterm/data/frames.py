@@ -70,6 +70,16 @@ def _columns(given: Mapping[Any, Any]) -> Table:
     return Table(list(columns), lambda name: list(columns[name]))
 
 
+def unique_names(names: Sequence[Any]) -> list[Any]:
+    """Return the names of columns with white space behind those that are there before: it tells columns apart only."""
+    unique: dict[Any, None] = {}
+    for name in names:
+        while name in unique:
+            name = f"{name} "
+        unique[name] = None
+    return list(unique)
+
+
 def listed(values: Any) -> Any:
     """Return the entries of a Series, or of a frame's only column, as a list; anything else as it is."""
     found = _narwhal(values)
@@ -178,7 +188,12 @@ def _narwhal(value: Any) -> Any:
         return None
     import narwhals
 
-    found: Any = narwhals.from_native(value, pass_through=True, allow_series=True)
+    try:
+        found: Any = narwhals.from_native(value, pass_through=True, allow_series=True)
+    except narwhals.exceptions.DuplicateError:  # of pandas or pyarrow, which allow columns of one name
+        names = unique_names(list(getattr(value, "column_names", value.columns)))
+        named = value.rename_columns(names) if hasattr(value, "rename_columns") else value.set_axis(names, axis=1)
+        found = narwhals.from_native(named)
     if isinstance(found, narwhals.LazyFrame):
         found = found.collect()
     return found if isinstance(found, narwhals.DataFrame | narwhals.Series) else None

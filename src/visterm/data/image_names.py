@@ -20,6 +20,7 @@ class Match(NamedTuple):
     """The image file of a name, and in what the two differ: `CAPITALS`, `ENDING` or nothing."""
 
     path: Path
+    name: str  # As it is written, or as `plain_name` has it where only that is the name of a file
     differ: str | None = None
 
 
@@ -28,43 +29,52 @@ class ImageNames:
 
     def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
         self._folder = folder
-        self._by_path = {name_key(path.relative_to(folder).as_posix()): path for path in paths}
-        self._exact = PathsByEnd(self._by_path)
+        self._by_path = {path.relative_to(folder).as_posix(): path for path in paths}
+        self._by_end = PathsByEnd(self._by_path, name_key)
 
     def match(self, names: Sequence[str]) -> list[Match | None]:
         """Return the file of each name, or None where there is none.
 
-        A name is the path of a file, or the end of one file's path, or goes on before it. A name for which there is no
+        A name is the path of a file, or the end of one file's path, or goes on before it. It counts as it is written,
+        letter by letter; if no file has that name, as `plain_name` and `name_key` have it. A name for which there is no
         such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means; of a
         RAW file and its JPEG, the JPEG is meant.
         Raises TagFileError if a name fits several files.
         """
-        keys = [name_key(self._inside(name)) for name in names]
-        found: list[Match | None] = []
-        for name, key in zip(names, keys, strict=True):
-            fit = key if key in self._by_path else self._only(name, self._exact.ending_as(key))
-            found.append(None if fit is None else Match(self._by_path[fit]))
+        found = [self._match(name) for name in names]
         if None in found:
-            self._match_loosely(names, keys, found)
+            self._match_loosely(names, found)
         return found
 
-    def _match_loosely(self, names: Sequence[str], keys: Sequence[str], found: list[Match | None]) -> None:
+    def _match(self, name: str) -> Match | None:
+        for spelled in dict.fromkeys((name, plain_name(name))):
+            path = self._inside(spelled)
+            fits = [path] if path in self._by_path else self._by_end.ending_as(name_key(path))
+            if len(fits) > 1:  # such as two files of one name, one with its letters composed
+                fits = [fit for fit in fits if _one_ends_as_the_other(path, fit)] or fits
+            if (fit := self._only(spelled, fits)) is not None:
+                return Match(self._by_path[fit], spelled)
+        return None
+
+    def _match_loosely(self, names: Sequence[str], found: list[Match | None]) -> None:
         """Find files that differ in capitals, or whose ending the name lacks, among those that no name has."""
         used = {match.path for match in found if match is not None}
-        free = [key for key, path in self._by_path.items() if path not in used]
-        folded = PathsByEnd(free, str.casefold)
-        bare = PathsByEnd(free, lambda key: _without_ending(key.casefold()))
-        for i, (name, key) in enumerate(zip(names, keys, strict=True)):
+        free = [name for name, path in self._by_path.items() if path not in used]
+        folded = PathsByEnd(free, _folded)
+        bare = PathsByEnd(free, lambda name: _without_ending(_folded(name)))
+        for i, name in enumerate(names):
             if found[i] is not None:
                 continue
-            fit = self._only(name, folded.ending_as(key.casefold()))
-            differ = CAPITALS
-            if fit is None and _without_ending(key.casefold()) == key.casefold():
-                fits = bare.ending_as(key.casefold())
-                fit = self._only(name, [one for one in fits if suffix_of(one) not in RAW] or fits)
-                differ = ENDING
-            if fit is not None:
-                found[i] = Match(self._by_path[fit], differ)
+            for spelled in dict.fromkeys((name, plain_name(name))):
+                key = _folded(self._inside(spelled))
+                fit, differ = self._only(spelled, folded.ending_as(key)), CAPITALS
+                if fit is None and _without_ending(key) == key:
+                    fits = bare.ending_as(key)
+                    fit = self._only(spelled, [one for one in fits if suffix_of(one) not in RAW] or fits)
+                    differ = ENDING
+                if fit is not None:
+                    found[i] = Match(self._by_path[fit], spelled, differ)
+                    break
 
     def _only(self, name: str, fits: Sequence[str]) -> str | None:
         if len(fits) > 1:
@@ -77,8 +87,8 @@ class ImageNames:
     def _inside(self, name: str) -> str:
         if PurePosixPath(name).is_absolute():
             path = os.path.relpath(name, self._folder.absolute())
-            return name if path.startswith("..") else path
-        return os.path.normpath(name)
+            return name if path.startswith("..") else path.replace(os.sep, "/")
+        return os.path.normpath(name).replace(os.sep, "/")
 
 
 class PathsByEnd:
@@ -97,9 +107,18 @@ class PathsByEnd:
         return same or [path for folded, path in named if _one_ends_as_the_other(key, folded)]
 
 
+def plain_name(name: str) -> str:
+    """Return a name as people mean it: without white space around it, with ``/`` where Windows has a backslash."""
+    return name.strip().replace("\\", "/").removeprefix("./")
+
+
 def name_key(name: str) -> str:
     """Return a name as names are compared: with ``/`` between folders, letters composed."""
     return unicodedata.normalize("NFC", name.replace(os.sep, "/"))  # some file systems decompose the names they store
+
+
+def _folded(name: str) -> str:
+    return name_key(name).casefold()
 
 
 def _without_ending(key: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.errors import TagFileError
+from visterm.data.image_names import plain_name
 from visterm.data.tag_formats.tables import Row, TableForm, find_column, required_column, table_rows
 from visterm.data.text_files import read_text
 
@@ -48,19 +49,19 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
     the message names file and line.
     """
     file = Path(path)
-    rows = table_rows(file, read_text(file, "query file (--queries)"), FORM)
+    rows = table_rows(file, read_text(file, "query file (--queries)", or_utf16=True), FORM)
     if not rows:
         raise TagFileError(f"The query file (--queries) {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     query, image = (
-        required_column(wanted, names, f"The query file {file} has no column", ADVICE)
+        required_column(wanted, names, f"The query file {file}", "", ADVICE)
         for wanted in (QUERY_COLUMNS, IMAGE_COLUMNS)
     )
-    relevance = find_column(RELEVANCE_COLUMNS, names)
+    relevance = find_column(RELEVANCE_COLUMNS, names, f"The query file {file}")
     return [
         QueryRow(
             _text(file, row, query),
-            _text(file, row, image).replace("\\", "/").removeprefix("./"),
+            row.cells[image].removeprefix("./") if _text(file, row, image) else "",
             1.0 if relevance is None else _number(file, row, relevance),
         )
         for row in rows
@@ -78,11 +79,12 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
     judged: dict[str, dict[int, float]] = {}
     unknown: dict[str, None] = {}
     for row in rows:
-        if row.image not in column:
-            unknown[row.image] = None
+        name = row.image if row.image in column else plain_name(row.image)
+        if name not in column:
+            unknown[name] = None
         elif row.relevance > 0:
             of_query = judged.setdefault(row.query, {})
-            of_query[column[row.image]] = max(row.relevance, of_query.get(column[row.image], 0.0))
+            of_query[column[name]] = max(row.relevance, of_query.get(column[name], 0.0))
     starts = np.cumsum([0, *map(len, judged.values())])
     columns = np.array([i for found in judged.values() for i in sorted(found)], np.int32)
     values = np.array([found[i] for found in judged.values() for i in sorted(found)], np.float32)

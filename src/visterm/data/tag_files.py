@@ -14,6 +14,7 @@ from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
 from visterm.data.frames import as_table
 from visterm.data.image_folders import find_images
+from visterm.data.image_names import plain_name
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
     STANDARD,
@@ -100,7 +101,7 @@ def find_tags(source: TagSource, images: str | os.PathLike[str], **options: Unpa
         return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
     tables = _metadata_files(folder)
     if tables:
-        rows = (_below(path.parent.relative_to(folder), row) for path in tables for row in read_table(path, **options))
+        rows = (_below(path.parent, folder, row) for path in tables for row in read_table(path, **options))
         return TagsFound(merged_by_image(rows), [_describe_tables(tables, folder)])
     if not columns_named:
         files = find_images(folder)
@@ -254,8 +255,10 @@ def _metadata_files(folder: Path) -> list[Path]:
     return [below[parent] for parent in sorted(below)]
 
 
-def _below(parent: Path, row: TagRecord) -> TagRecord:
+def _below(parent: Path, folder: Path, row: TagRecord) -> TagRecord:
     """Return a row of a sub-folder's table with its path inside the image folder and the sub-folder's split."""
+    name = row.image if os.path.lexists(parent / row.image) else plain_name(row.image)
+    parent = parent.relative_to(folder)
     top = split_name(parent.parts[0]) if parent.parts else None
     split = row.split or (top if top in STANDARD else None)
-    return row._replace(image=(parent / row.image).as_posix(), split=split)
+    return row._replace(image=(parent / name).as_posix(), split=split)

@@ -16,12 +16,14 @@ FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r
 """What a cell begins with that spreadsheets take for a formula (full-width letters, too), or look behind for one."""
 
 GUARD = "'"
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # What texts of this encoding begin with
 
 
-def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str:
+def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT, *, or_utf16: bool = False) -> str:
     """Read a file (`what`, in messages) of at most `limit` bytes as UTF-8, with or without a byte-order mark.
 
-    Raises TagFileError if it cannot be opened, is no regular file or too large, or is in another encoding.
+    With `or_utf16`, one that begins with a mark of UTF-16 is read as such: so Excel writes "Unicode text". Raises
+    TagFileError if it cannot be opened, is no regular file or too large, or is in another encoding.
     """
     try:
         content = read_regular(path, limit)
@@ -29,15 +31,17 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT) -> str
         raise TagFileError(f"There is no {what} {path}.") from error
     except OSError as error:
         raise TagFileError(f"The {what} {path} cannot be read: {error.strerror or error}.") from error
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if content.startswith(UTF16) and not or_utf16:
         raise TagFileError(f"The {what} {path} is in UTF-16; expected UTF-8. Save it as 'UTF-8' or 'CSV UTF-8'.")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-16" if content.startswith(UTF16) else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         how = "'UTF-8'" if path.suffix == ".txt" else "'UTF-8' or 'CSV UTF-8'"
+        encoding = "UTF-16" if content.startswith(UTF16) else "UTF-8"
         raise TagFileError(
-            f"The {what} {path} is not UTF-8: line {line} has the byte 0x{content[error.start]:02x}. Save it as {how}."
+            f"The {what} {path} is not {encoding}: line {line} has the byte 0x{content[error.start]:02x}. Save it as "
+            f"{how}."
         ) from error
 
 

@@ -18,7 +18,8 @@ from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
-from visterm.data.tag_formats.record import TagRecord, split_name
+from visterm.data.image_names import plain_name
+from visterm.data.tag_formats.record import Contradictions, TagRecord, split_name
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.joining import ROWS, batches_of, check_met
 from visterm.features.streaming.name_index import index_names
@@ -107,6 +108,7 @@ class JudgedTags:
     def _read(self, records: Iterable[TagRecord], requested: str | None, unread: list[tuple[int, Skipped]]) -> None:
         """Go through the table once: bits of images, pairs, and images that could not be read."""
         n_missing, n_found, example = 0, 0, ""
+        contradictions = Contradictions()
         vocabulary = self._vocabulary
 
         @lru_cache(maxsize=ROWS)
@@ -125,18 +127,19 @@ class JudgedTags:
                     (position, hash_of(tag))
                     for row, position in zip(batch, positions.tolist(), strict=True)
                     if position >= 0
-                    for tag in row.tags
+                    for tag in contradictions.left_out(row).tags
                 ]
             )
             n_found += int(there.sum())
             for number in np.flatnonzero(~there).tolist():
-                item = self._unread.get(batch[number].image)
+                name = batch[number].image
+                item = self._unread.get(name) or self._unread.get(plain_name(name))
                 if item is None:
                     n_missing += 1
-                    example = example or batch[number].image
+                    example = example or name
                 else:
                     unread.append((int(bits[number]), item))
-        self.remarks += check_met(self._shards, n_found, n_missing, example)
+        self.remarks += [*check_met(self._shards, n_found, n_missing, example), *contradictions.remarks()]
 
     @staticmethod
     def _bit_of(split: str | None, requested: str | None) -> int:

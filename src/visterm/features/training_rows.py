@@ -23,7 +23,7 @@ from visterm.data.corpus import Corpus, EncodedBefore
 from visterm.data.frames import Table, as_table, listed
 from visterm.data.image_folders import find_images, no_images
 from visterm.data.tag_files import TableOptions
-from visterm.data.tag_formats.tables import TAGS_COLUMNS, find_column, image_cells, image_name, table_records
+from visterm.data.tag_formats.tables import TAGS_COLUMNS, columns_named, image_cells, image_name, table_records
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import is_features
 
@@ -279,7 +279,7 @@ def as_corpus(images: Photos, tags: Any = None, **columns: Unpack[TableOptions])
 def with_tags(images: Photos) -> Photos:
     """Return a DataFrame or a list of dicts with a column of tags as a corpus, and anything else as it is."""
     table = as_table(images)
-    if table is None or _column_of_tags(table, None) is None:
+    if table is None or not _columns_of_tags(table, None):
         return images
     return Corpus.of_table(table)
 
@@ -300,22 +300,26 @@ def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None =
         If they are none of these.
     """
     table = as_table(tags)
-    if table is not None and (name := _column_of_tags(table, tags_column)) is not None:
-        values = table.cells(name)
+    columns: dict[str, Any] = {}
+    if table is not None and (names := _columns_of_tags(table, tags_column)):
+        columns = {name: table.cells(name) for name in names}
     elif table is not None or sp.issparse(tags) or (getattr(tags, "ndim", 1) == 2 and tags.dtype.kind in "biuf"):
         return _lists_of_matrix(tags, table)
     else:
-        values = listed(tags)
+        values: Sequence[Any] = listed(tags)
         if values is tags:
             return values if isinstance(values, Sequence | np.ndarray) else list(values)
-    columns = {"image": list(range(len(values))), "tags": values}
-    records = table_records(Table(list(columns), columns.__getitem__), separator=separator)[1] if values else []
+        columns = {"tags": values}
+    first = next(iter(columns))
+    rows = {"row": list(range(len(columns[first])))} | columns
+    options: TableOptions = {"image_column": "row", "tags_column": first, "separator": separator}
+    records = table_records(Table(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
     return [[*row.tags, *(f"-{tag}" for tag in row.negatives)] for row in records]
 
 
-def _column_of_tags(table: Table, tags_column: str | None) -> str | None:
-    wanted = TAGS_COLUMNS if tags_column is None else [tags_column]
-    return find_column(wanted, (name for name in table.names if isinstance(name, str)))
+def _columns_of_tags(table: Table, tags_column: str | None) -> tuple[str, ...]:
+    wanted = TAGS_COLUMNS if tags_column is None else (tags_column,)
+    return columns_named(wanted, tuple(name for name in table.names if isinstance(name, str)))
 
 
 def _lists_of_matrix(matrix: Any, table: Table | None) -> list[list[str]]:

@@ -21,7 +21,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import images_in
-from visterm.data.image_names import ImageNames
+from visterm.data.image_names import ImageNames, plain_name
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_formats.record import TagsFound, record
 from visterm.data.tag_queries import queries_of_tags
@@ -72,7 +72,7 @@ def query_corpus(
                 f"IMAGES is missing: the encoder '{ENCODERS.name_of(encoder)}' looks at pixels. Pass the folder of "
                 "images that the queries name."
             )
-        names = list(dict.fromkeys(row.image for row in lines))
+        names = list(dict.fromkeys(plain_name(row.image) for row in lines))
         return Corpus.of(names, names, [[] for _ in names]), lines
     if not isinstance(images, str | os.PathLike):
         names, items = as_images(images)

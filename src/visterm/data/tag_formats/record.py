@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from visterm.core.errors import TagFileError
-from visterm.core.vocabulary import clean_tag, tag_fault
+from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
 from visterm.data.program_tags import of_people
 
@@ -75,6 +75,30 @@ def refused_remarks(refused: Sequence[str]) -> list[str]:
 
 def _why_no_tag(tag: str, fault: str, place: str) -> str:
     return f"{place}: the tag {tag[:40]!r}{' …' if len(tag) > 40 else ''} {fault}."
+
+
+class Contradictions:
+    """Tags that an image both has and hasn't (``sea;-sea``): nothing is known of these, and they are counted."""
+
+    def __init__(self) -> None:
+        self._n, self._example = 0, ""
+
+    def left_out(self, row: TagRecord) -> TagRecord:
+        """Return a record without such tags."""
+        both = {tag_key(tag) for tag in row.tags} & {tag_key(tag) for tag in row.negatives} if row.negatives else set()
+        if not both:
+            return row
+        self._n += len(both)
+        tags, negatives = ([tag for tag in some if tag_key(tag) not in both] for some in (row.tags, row.negatives))
+        tag = next(tag for tag in row.tags if tag_key(tag) in both)
+        self._example = self._example or f"'{tag}' and '-{tag}' of '{row.image}'"
+        return row._replace(tags=tags, negatives=negatives)
+
+    def remarks(self) -> list[str]:
+        """Return a line that counts them, with the first; nothing where there are none."""
+        if not self._n:
+            return []
+        return [f"Left out: {count_of(self._n, 'tag')} that a photo both has and hasn't (such as {self._example})."]
 
 
 def without_minus(tag: str) -> str:

@@ -6,18 +6,21 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
-from visterm.data.frames import Table
+from visterm.data.frames import Table, unique_names
+from visterm.data.image_names import plain_name
 from visterm.data.tag_formats.record import TagRecord, listed, record, split_name
 from visterm.data.tag_formats.separators import Splitter
-from visterm.data.text_files import read_text, unguarded
+from visterm.data.text_files import UTF16, read_text, unguarded
 
 IMAGE_COLUMNS = ("file_name", "image", "path")
 TAGS_COLUMNS = ("tags", "labels", "tag")
@@ -28,6 +31,10 @@ JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _SAY = "Say which holds the {0}: --{1}-column NAME (in Python {1}_column=NAME)."
 _SAY_IMAGES = _SAY.format("file names", "image")
 _DELIMITERS = (",", "\t", ";", "|")
+_SEP_LINE = re.compile(r'("?)sep=([^"\r\n])\1', re.IGNORECASE)  # The first line that tells Excel the delimiter
+
+TagsCell: TypeAlias = tuple[str | None, list[str]]
+"""The tags of a row: a text to split, and those that are in lists."""
 
 
 class Row(NamedTuple):
@@ -64,14 +71,16 @@ def read_table(
 ) -> list[TagRecord]:
     """Read a CSV, TSV or JSON-lines file: one record for each row.
 
-    JSON lines are known by their suffix or first character; the delimiter of other tables by the header it makes.
+    JSON lines are known by their suffix or first character; the delimiter of other tables by a first line ``sep=;``, as
+    Excel knows it, or else by the header it makes. Columns of tags that have one name are joined.
     `image_column` and `tags_column` are used instead of "file_name", "image" or "path", and of "tags", "labels" or
     "tag" (in either case). `user_column` says whose an image is, instead of "user", "owner" or "photographer", which
     need not be there. `separator` separates tags in one cell, see `Splitter`; lists need none. Raises TagFileError if
-    it is not UTF-8, a column is missing, or a row cannot be understood: the message names file and line.
+    it is not UTF-8 (or UTF-16 that says so), a column is missing, another than that of tags is there twice, or a row
+    cannot be understood: the message names file and line.
     """
     form = _tag_form(image_column, tags_column)
-    rows = table_rows(path, read_text(path), form)
+    rows = table_rows(path, read_text(path, or_utf16=True), form)
     if not rows:
         raise TagFileError(f"The tag file {path} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
@@ -93,10 +102,12 @@ def table_records(
     """
     names = [name for name in table.names if isinstance(name, str)]
     columns = _columns_of(_tag_form(image_column, tags_column), names, "The table", user_column)
-    cells = {name: table.cells(name) for name in dict.fromkeys(columns) if name is not None}
+    of_tags = columns_named((columns.tags,), tuple(names))
+    wanted = dict.fromkeys([*columns, *of_tags])
+    cells = {name: table.cells(name) for name in wanted if name is not None}
     images = cells[columns.image]
     cells[columns.image] = [image_name(image, place) for place, image in enumerate(images)]
-    cells[columns.tags] = [_as_tags(cell) for cell in cells[columns.tags]]
+    cells |= {name: [_as_tags(cell) for cell in cells[name]] for name in of_tags}
     rows = [Row(n, dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
     if not rows:
         raise TagFileError("The table has no rows.")
@@ -108,7 +119,7 @@ def image_cells(table: Table, image_column: str | None = None) -> list[Any]:
     names = [name for name in table.names if isinstance(name, str)]
     if len(table.names) > 1 or image_column is not None:
         wanted = IMAGE_COLUMNS if image_column is None else [image_column]
-        return table.cells(required_column(wanted, names, "The table has no column of file names", _SAY_IMAGES))
+        return table.cells(required_column(wanted, names, "The table", " of file names", _SAY_IMAGES))
     return table.cells(table.names[0]) if table.names else []
 
 
@@ -132,21 +143,18 @@ def stream_table(
     """
     form = _tag_form(image_column, tags_column)
     columns: Columns | None = None
-    splits: dict[tuple[str, ...], str | None] = {}
 
-    def cells() -> Iterator[tuple[Row, str | list[str]]]:
+    def cells() -> Iterator[tuple[Row, TagsCell]]:
         nonlocal columns
         for row in _streamed_rows(path, form):
             if columns is None:
                 columns = _columns_of(form, list(row.cells), f"The tag file {path}")
             yield row, _tags_cell(path, row, columns.tags)
 
-    splitter = Splitter(lambda: (cell for _, cell in cells() if isinstance(cell, str)), separator)
+    splitter = Splitter(lambda: (text for _, (text, _) in cells() if text is not None), separator)
     for row, cell in cells():
-        names = tuple(row.cells)
-        if names not in splits:
-            splits[names] = find_column(SPLIT_COLUMN, names)
-        yield _record(path, row, cell, splitter, columns.image if columns else "", splits[names], None)
+        split = find_column(SPLIT_COLUMN, row.cells, f"The tag file {path}")
+        yield _record(path, row, cell, splitter, columns.image if columns else "", split, None)
     if columns is None:
         raise TagFileError(f"The tag file {path} has no rows.")
 
@@ -161,28 +169,50 @@ def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
     return list(_delimited_rows(path, io.StringIO(text, newline=""), _delimiter(path, text, form)))
 
 
-def find_column(wanted: Iterable[str], names: Iterable[str]) -> str | None:
-    """Return the first of the requested columns that there is, or None; capitals and outer white space don't count."""
-    by_key: dict[str, str] = {}
-    for name in names:
-        by_key.setdefault(name.strip().casefold(), name)
-    for name in wanted:
-        if (key := name.strip().casefold()) in by_key:
-            return by_key[key]
-    return None
+@lru_cache(maxsize=256)
+def columns_named(wanted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of the first of the requested names that there is; capitals and outer white space don't count.
 
-
-def required_column(wanted: Sequence[str], names: Sequence[str], missing: str, advice: str) -> str:
-    """Return the first of the requested columns that there is.
-
-    Raises TagFileError if there is none: `missing` ("The tag file a.csv has no column of tags") begins the message,
-    `advice` ends it.
+    They are several where a table has several columns of one name.
     """
-    found = find_column(wanted, names)
+    for name in wanted:
+        key = name.strip().casefold()
+        if columns := tuple(one for one in names if one.strip().casefold() == key):
+            return columns
+    return ()
+
+
+def find_column(wanted: Iterable[str], names: Iterable[str], table: str = "The table") -> str | None:
+    """Return the first of the requested columns that there is, as `columns_named` does, or None.
+
+    Raises TagFileError if there are several of that name; the message begins with `table`.
+    """
+    columns = columns_named(tuple(wanted), tuple(names))
+    if len(columns) > 1:
+        raise TagFileError(
+            f"{table} has {len(columns)} columns named '{columns[0].strip()}'; expected one. Rename the others, or "
+            "leave them out."
+        )
+    return columns[0] if columns else None
+
+
+def required_column(wanted: Sequence[str], names: Sequence[str], table: str, of: str, advice: str) -> str:
+    """Return the first of the requested columns that there is, as `find_column` does.
+
+    Raises TagFileError if there is none: `table` ("The tag file a.csv") and what the column is `of` (" of tags") begin
+    the message, `advice` ends it.
+    """
+    found = find_column(wanted, names, table)
     if found is None:
-        there = ", ".join(names) or "none"
-        raise TagFileError(f"{missing} named {' or '.join(map(repr, wanted))}; its columns are: {there}. {advice}")
+        raise _no_column(wanted, names, table, of, advice)
     return found
+
+
+def _no_column(wanted: Sequence[str], names: Sequence[str], table: str, of: str, advice: str) -> TagFileError:
+    return TagFileError(
+        f"{table} has no column{of} named {' or '.join(map(repr, wanted))}; its columns are: "
+        f"{', '.join(names) or 'none'}. {advice}"
+    )
 
 
 def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
@@ -193,18 +223,21 @@ def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
 
 def _columns_of(form: TableForm, names: Sequence[str], table: str, user_column: str | None = None) -> Columns:
     """Find the columns of a table, which errors call `table`. Raises TagFileError if one is missing."""
-    image = required_column(form.columns[0], names, f"{table} has no column of file names", _SAY_IMAGES)
-    tags = required_column(form.columns[1], names, f"{table} has no column of tags", _SAY.format("tags", "tags"))
-    user = find_column(USER_COLUMNS, names)
-    if user_column is not None:
-        user = required_column([user_column], names, f"{table} has no column of users", _SAY.format("users", "user"))
-    return Columns(image, tags, user, find_column(SPLIT_COLUMN, names))
+    image = required_column(form.columns[0], names, table, " of file names", _SAY_IMAGES)
+    tags = columns_named(tuple(form.columns[1]), tuple(names))
+    if not tags:
+        raise _no_column(form.columns[1], names, table, " of tags", _SAY.format("tags", "tags"))
+    if user_column is None:
+        user = find_column(USER_COLUMNS, names, table)
+    else:
+        user = required_column([user_column], names, table, " of users", _SAY.format("users", "user"))
+    return Columns(image, tags[0], user, find_column(SPLIT_COLUMN, names, table))
 
 
 def _records(path: Path | str, rows: Sequence[Row], columns: Columns, separator: str | None) -> list[TagRecord]:
     """Make a record of each row."""
     cells = [_tags_cell(path, row, columns.tags) for row in rows]
-    splitter = Splitter(lambda: (cell for cell in cells if isinstance(cell, str)), separator)
+    splitter = Splitter(lambda: (text for text, _ in cells if text is not None), separator)
     image, _, user, split = columns
     return [_record(path, row, cell, splitter, image, split, user) for row, cell in zip(rows, cells, strict=True)]
 
@@ -218,7 +251,9 @@ def _as_tags(cell: Any) -> Any:
 
 def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
     try:
-        with open_text(path, encoding="utf-8-sig", newline="") as lines:
+        with open_text(path, encoding="latin-1") as lines:
+            encoding = "utf-16" if lines.read(2).encode("latin-1") in UTF16 else "utf-8-sig"
+        with open_text(path, encoding=encoding, newline="") as lines:
             head = lines.readline()
             while head and not head.strip():
                 head = lines.readline()
@@ -238,7 +273,7 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            cells = json.loads(line)
+            cells = json.loads(line, object_pairs_hook=_without_repeats)
         except (ValueError, RecursionError) as error:
             raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object a line.") from error
         if not isinstance(cells, dict):
@@ -248,6 +283,15 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
         yield Row(number, cells)
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; raise ValueError if a key is there twice, of which JSON's readers keep one value."""
+    cells = dict(pairs)
+    if len(cells) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return cells
+
+
 def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header: list[str] | None = None
@@ -255,8 +299,10 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
         for fields in reader:
             if not any(field.strip() for field in fields):
                 continue
+            if header is None and _SEP_LINE.fullmatch(delimiter.join(fields)):
+                continue
             if header is None:
-                header = [name.strip() for name in fields]
+                header = unique_names([name.strip() for name in fields])
                 continue
             if any(field.strip() for field in fields[len(header) :]):
                 raise TagFileError(
@@ -270,36 +316,32 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
 
 
 def _delimiter(path: Path, text: str, form: TableForm) -> str:
-    """Choose the delimiter that makes a header with the columns looked for, or else with the most columns."""
+    """Return what the line ``sep=`` says, or the delimiter that makes a header with most of the columns looked for."""
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    if said := _SEP_LINE.fullmatch(header):
+        return said[2]
     if path.suffix.lower() in (".tsv", ".tab"):
         return "\t"
-    header = next((line for line in text.splitlines() if line.strip()), "")
 
     def columns(delimiter: str) -> tuple[int, int]:
         names = [name.strip().strip('"') for name in header.split(delimiter)]
-        return sum(find_column(column, names) is not None for column in form.columns), len(names)
+        return sum(bool(columns_named(tuple(column), tuple(names))) for column in form.columns), len(names)
 
     return max(_DELIMITERS, key=columns)
 
 
 def _record(
-    path: Path | str,
-    row: Row,
-    cell: str | list[str],
-    splitter: Splitter,
-    image: str,
-    split: str | None,
-    user: str | None,
+    path: Path | str, row: Row, cell: TagsCell, splitter: Splitter, image: str, split: str | None, user: str | None
 ) -> TagRecord:
-    """Make a record of a row, whose tags are a list or are to be parted."""
-    name = (_text_cell(path, row, image) or "").strip().replace("\\", "/").removeprefix("./")
-    if not name:
+    """Make a record of a row; its image is called as the cell has it, see `ImageNames.match`."""
+    name, (text_of_tags, in_lists) = (_text_cell(path, row, image) or "").removeprefix("./"), cell
+    if not plain_name(name):
         raise TagFileError(f"{path}, line {row.line}: the cell '{image}' is empty; expected the name of an image file.")
     said = None if user is None else row.cells.get(user)  # a text, or whatever else JSON has
     text = said if isinstance(said, str) else "" if said is None else json.dumps(said, sort_keys=True)
     return record(
         name,
-        splitter.split(cell) if isinstance(cell, str) else cell,
+        [*(splitter.split(text_of_tags) if text_of_tags else ()), *in_lists],
         split_name(_text_cell(path, row, split)) if split else None,
         text.strip() or None,
         place=f"{path}, line {row.line}",
@@ -313,15 +355,20 @@ def _text_cell(path: Path | str, row: Row, name: str) -> str | None:
     raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text.")
 
 
-def _tags_cell(path: Path | str, row: Row, name: str) -> str | list[str]:
-    """Return the tags of a row: a list of them, or the text that holds them."""
-    value = row.cells.get(name)
-    if isinstance(value, str):
-        in_brackets = listed(value)
-        if in_brackets is None:
-            return value
-        value = in_brackets
-    values = [] if value is None else value
-    if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):
-        raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text or a list of texts.")
-    return [str(v) for v in values]
+def _tags_cell(path: Path | str, row: Row, name: str) -> TagsCell:
+    """Return the tags of a row, of all columns of that name."""
+    texts: list[str] = []
+    in_lists: list[str] = []
+    for column in columns_named((name,), tuple(row.cells)):
+        value = row.cells[column]
+        if isinstance(value, str):
+            in_brackets = listed(value)
+            if in_brackets is None:
+                texts.append(value)
+                continue
+            value = in_brackets
+        values = [] if value is None else value
+        if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):
+            raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text or a list of texts.")
+        in_lists += map(str, values)
+    return "\n".join(texts) if texts else None, in_lists  # a line each, which `Splitter` takes one by one

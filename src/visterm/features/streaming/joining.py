@@ -23,7 +23,7 @@ from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.one_pass import BoundedCounts
-from visterm.data.tag_formats.record import TagRecord, split_name
+from visterm.data.tag_formats.record import Contradictions, TagRecord, split_name
 from visterm.data.tag_formats.separators import TagsRead
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.name_index import index_names
@@ -90,7 +90,7 @@ class JoinedTags(TagRows):
         requested = None if split is None else split_name(split)
         passed, missing, found = 0, 0, 0
         splits: Counter[str | None] = Counter()
-        example = ""
+        example, contradictions = "", Contradictions()
 
         @lru_cache(maxsize=ROWS)
         def word_of(tag: str) -> tuple[str, int]:
@@ -112,7 +112,7 @@ class JoinedTags(TagRows):
             np.bitwise_or.at(self.bits, positions[positions >= 0], np.array(bits, np.uint8))
             new = []
             for (row, position), bit in zip(there, bits, strict=True):
-                given = [word_of(tag) for tag in row.tags]
+                given = [word_of(tag) for tag in contradictions.left_out(row).tags]
                 if bit in (NO_SPLIT, TRAIN):
                     words.add(word for word, _ in given)
                 new += [(position, tag) for _, tag in given]
@@ -120,6 +120,7 @@ class JoinedTags(TagRows):
         if passed and not (missing or found):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
         self.remarks += [*check_met(self.shards, found, missing, example), *splits_not_learned(splits)]
+        self.remarks += contradictions.remarks()
 
     def _choose(
         self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.writing import new_map
+from visterm.data.image_names import plain_name
 from visterm.features.learned_images import name_hashes
 from visterm.features.streaming.shards import Shards
 
@@ -40,7 +41,17 @@ class NameIndex:
             start = stop
 
     def find(self, names: list[str]) -> NDArray[np.int64]:
-        """Return the position of each name, -1 of those that no image has; shape (n_names,)."""
+        """Return the position of each name, -1 of those that no image has; shape (n_names,).
+
+        A name that no image has as it is written is looked for as `plain_name` has it.
+        """
+        found = self._find(names)
+        odd = [i for i in np.flatnonzero(found < 0).tolist() if plain_name(names[i]) != names[i]]
+        if odd:
+            found[odd] = self._find([plain_name(names[i]) for i in odd])
+        return found
+
+    def _find(self, names: list[str]) -> NDArray[np.int64]:
         requested = name_hashes(names)
         if not len(self.hashes):
             return np.full(requested.size, -1, np.int64)
