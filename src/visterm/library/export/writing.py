@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from visterm.core.errors import DiskError, UserError, VistermError
+from visterm.core.errors import DataError, DiskError, UserError, VistermError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote
 from visterm.core.types import CHUNK, Skipped
