@@ -89,6 +89,16 @@ def test_alias_files_that_contradict_themselves_are_refused_with_their_line(text
     assert message in str(error.value)
 
 
+def test_long_rows_of_aliases_are_followed_and_of_a_large_circle_the_ends_and_the_size_are_named(tmp_path):
+    path = tmp_path / "aliases.csv"
+    row = [f"a{i},a{i + 1}" for i in range(50_000)]
+    path.write_text("\n".join(row))
+    assert set(read_aliases(path).values()) == {"a50000"}
+    path.write_text("\n".join([*row, "a50000,a0"]))
+    with pytest.raises(DataError, match=r"a0 → a1 → a2 → … → a49999 → a50000 → a0 \(50,001 aliases\)"):
+        read_aliases(path)
+
+
 def test_a_run_keeps_aliases_for_its_searches(tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 255, (32, 32, 3)).astype(np.uint8) for _ in LISTS]

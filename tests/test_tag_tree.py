@@ -89,9 +89,37 @@ def test_a_circle_is_named(pairs, circle):
         TagTree([("x", "a"), *pairs])
 
 
-def test_a_long_chain_needs_no_deep_recursion():
-    tree = TagTree((str(i), str(i + 1)) for i in range(5000))
-    assert len(tree.above("0")) == 5000
+def test_a_hundred_levels_are_a_tree_and_more_are_refused_in_a_line():
+    chain = [(f"tag {level}", f"tag {level + 1}") for level in range(50_000)]
+    assert len(TagTree(chain[:99]).above("tag 0")) == len(TagTree(chain[:99]).paths()) == 99
+    for n_levels in (101, 400, 50_000):
+        with pytest.raises(DataError, match=r"^[^\n]{1,200}$") as refused:
+            TagTree(chain[: n_levels - 1])
+        row = f"tag 0 < tag 1 < tag 2 < … < tag {n_levels - 3} < tag {n_levels - 2} < tag {n_levels - 1}"
+        assert f"in {n_levels:,} levels: {row}; expected at most 100" in str(refused.value)
+
+
+def test_a_tag_that_is_a_path_of_more_than_a_hundred_levels_is_refused():
+    path = "/".join(map(str, range(150)))
+    with pytest.raises(DataError, match=r"in 150 levels: 149 < 148 < 147 < … < 2 < 1 < 0; expected at most 100"):
+        tree_of_paths([[path]])
+    alike, called = tree_of_paths([["/".join("a" * 100)]])
+    assert len(alike.paths()) == 99
+    assert len(set(called.values())) == 99
+
+
+def test_new_paths_grow_the_tree_to_a_hundred_levels_and_no_further():
+    tree = TagTree([("dog", "animal")], grows=True)
+    for n_levels, n_above in ((100, 99), (101, 0), (150, 0)):
+        path = "/".join(["animal", *("x" * (n_levels - 1))])
+        assert len(tree.above(path)) == n_above
+        assert len(tree.with_paths([path]).pairs) == max(n_above, 1) + bool(n_above)
+
+
+def test_of_a_large_circle_the_ends_and_the_size_are_named():
+    circle = [(f"tag {i}", f"tag {(i + 1) % 50_000}") for i in range(50_000)]
+    with pytest.raises(DataError, match="circle of 50,000: tag 0 < tag 1 < tag 2 < … < tag 49998 < tag 49999 < tag 0"):
+        TagTree(circle)
 
 
 def test_values_rise_to_those_under_them_past_words_that_are_no_tags():

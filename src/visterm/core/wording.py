@@ -42,6 +42,18 @@ def one_of(names: Sequence[str]) -> str:
     return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)
 
 
+def first_or(names: Sequence[str]) -> str:
+    """Return the name to take, and others that would do: ``pamir``, ``ridge (or knn, wsabie)``."""
+    return f"{names[0]} (or {', '.join(names[1:])})" if len(names) > 1 else names[0]
+
+
+def ends_of(names: Sequence[str], between: str) -> str:
+    """Return names one after another; of a long row the first and the last three."""
+    if len(names) <= 7:
+        return between.join(names)
+    return between.join([*names[:3], "…", *names[-3:]])
+
+
 def printable(text: str, encoding: str | None = None) -> str:
     """Make visible what would break a line, change the direction of writing, or not be seen, by U+FFFD in its place.
 

@@ -6,11 +6,13 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Iterator
+from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.wording import ends_of
 from visterm.core.writing import whole_file
 from visterm.data.text_files import guarded, read_text, unguarded
 
@@ -169,7 +171,8 @@ def read_aliases(path: str | os.PathLike[str]) -> dict[str, str]:
         if tag_key(first) != tag_key(tag):
             raise DataError(f"{place}: '{alias}' means '{tag}' here and '{first}' above. Leave one of the lines out.")
         lines.setdefault(key, (alias, place))
-    return {alias: _end(key, meant, place) for key, (alias, place) in lines.items()}
+    ends: dict[str, str] = {}
+    return {alias: _end(key, meant, ends, place) for key, (alias, place) in lines.items()}
 
 
 def write_aliases(path: str | os.PathLike[str], aliases: Iterable[Alias]) -> None:
@@ -177,13 +180,17 @@ def write_aliases(path: str | os.PathLike[str], aliases: Iterable[Alias]) -> Non
     write_pairs(path, (*ALIAS_FILE.columns, REASON), aliases)
 
 
-def _end(key: str, meant: dict[str, str], place: str) -> str:
-    """Follow an alias to the tag that is no alias itself."""
-    seen = [key]
-    while tag_key(meant[key]) in meant:
-        key = tag_key(meant[key])
-        if key in seen:
-            circle = " → ".join([*seen[seen.index(key) :], key])
-            raise DataError(f"{place}: these aliases mean each other: {circle}. Leave one of the lines out.")
-        seen.append(key)
-    return meant[key]
+def _end(key: str, meant: dict[str, str], ends: dict[str, str], place: str) -> str:
+    """Follow an alias to the tag that is no alias itself, and keep that in `ends` for all on the way."""
+    seen = {key: None}
+    while key not in ends and (following := tag_key(meant[key])) in meant:
+        if following in seen:
+            circle = [*dropwhile(following.__ne__, seen), following]
+            raise DataError(
+                f"{place}: these aliases mean each other: {ends_of(circle, ' → ')} ({len(circle) - 1:,} aliases). "
+                "Leave one of the lines out."
+            )
+        key = following
+        seen[key] = None
+    ends |= dict.fromkeys(seen, ends.get(key, meant[key]))
+    return ends[key]

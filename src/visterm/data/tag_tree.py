@@ -9,7 +9,8 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from itertools import dropwhile
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,13 +19,14 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
-from visterm.core.wording import count_of
+from visterm.core.wording import count_of, ends_of
 from visterm.data.relation_files import PairFormat, read_pairs
 
 T = TypeVar("T", bound=Any)
 TREE = "tree.csv"  # The file in the folder of a run
 PATHS = "paths"  # In place of a table: tags are paths
 TREE_FILE = PairFormat("tree", "--tree", ("child", "parent"), "husky,dog", "under")
+MOST_LEVELS = 100  # People's trees have ten; what is written of each tag grows with them
 SLASH, WRITTEN_SLASH = "/", "|"  # What parts a path, and what stands for it in a name: ``music/AC|DC``
 
 
@@ -48,7 +50,7 @@ class TagTree:
     Raises
     ------
     DataError
-        If tags lie under each other in a circle.
+        If tags lie under each other in a circle, or in more than `MOST_LEVELS`.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class TagTree:
         self._parents: defaultdict[str, list[str]] = defaultdict(list)
         for child, parent in self.pairs:
             self._parents[self._key(child)].append(self._key(parent))
-        self._refuse_circles()
+        self._levels = self._find_levels()
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
@@ -78,24 +80,34 @@ class TagTree:
         self._shown.setdefault(key, tag)
         return key
 
-    def _refuse_circles(self) -> None:
-        done: set[str] = set()
+    def _find_levels(self) -> dict[str, int]:
+        """Return the level of each tag of the tree, 1 of the topmost; refuse circles and too many levels."""
+        levels: dict[str, int] = {}
         for start in self._parents:
-            way, turns = [start], [iter(self._parents[start])]
-            while way and start not in done:
-                above = next(turns[-1], None)
+            way = {} if start in levels else {start: iter(self._parents[start])}
+            while way:
+                key, turns = next(reversed(way.items()))
+                above = next(turns, None)
                 if above is None:
-                    done.add(way.pop())
-                    turns.pop()
+                    levels[key] = 1 + max((levels[over] for over in self._parents.get(key, ())), default=0)
+                    way.popitem()
                 elif above in way:
-                    circle = [*way[way.index(above) :], above]
+                    circle = [self._shown[key] for key in (*dropwhile(above.__ne__, way), above)]
                     raise DataError(
-                        f"Tags lie under each other in a circle: {' < '.join(self._shown[key] for key in circle)}. "
+                        f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
                         "Take out one of these lines of the tree (--tree)."
                     )
-                elif above not in done:
-                    way.append(above)
-                    turns.append(iter(self._parents.get(above, ())))
+                elif above not in levels:
+                    way[above] = iter(self._parents.get(above, ()))
+        self._refuse_levels(levels)
+        return levels
+
+    def _refuse_levels(self, levels: Mapping[str, int]) -> None:
+        way = [max(levels, key=levels.__getitem__)] if levels else []
+        if way and levels[way[0]] > MOST_LEVELS:
+            while over := self._parents.get(way[-1]):
+                way.append(max(over, key=levels.__getitem__))
+            _refuse_levels([self._shown[key] for key in way])
 
     @cached_property
     def _children(self) -> dict[str, list[str]]:
@@ -126,10 +138,17 @@ class TagTree:
 
     def _over(self, key: str) -> Sequence[str]:
         """Return the keys of the tags right above one."""
-        if self._grows and SLASH in key and self._is_new(key):
+        if self._grows and 0 < key.count(SLASH) < MOST_LEVELS and self._is_new(key):
             over = self._key(self._shown[key].rpartition(SLASH)[0])
-            return [over] if over in self._parents or over in self._children or self._over(over) else ()
+            return [over] if 0 < self._level(over) < MOST_LEVELS else ()
         return self._parents.get(key, ())
+
+    def _level(self, key: str) -> int:
+        """Return the level of a tag of the tree, or of a new one that is a path in it; 0 of any other."""
+        if key not in self._levels:
+            over = self._over(key)
+            self._levels[key] = 1 + self._level(over[0]) if over else 0
+        return self._levels[key]
 
     def _reached(self, tag: str, steps: Callable[[str], Sequence[str]]) -> list[str]:
         found = {self._key(tag): None}
@@ -185,7 +204,15 @@ class TagTree:
 
     def paths(self) -> dict[str, str]:
         """Return the paths of all tags that lie under others, as texts, and what each is called."""
-        return {path_text(own_names(self.path(child))): self._shown[self._key(child)] for child, _ in self.pairs}
+        owns: dict[str, str] = {}
+        found = {}
+        for child, _ in self.pairs:
+            parts: list[str] = []
+            for name in self.path(child):
+                owns[name] = owns.get(name) or _own_name(parts, name)
+                parts.append(owns[name])
+            found[path_text(parts)] = name
+        return found
 
     def with_parents(self, tags: Iterable[str]) -> list[str]:
         """Return tags, and before each the tags above it; none twice."""
@@ -305,8 +332,11 @@ def tree_of_places(places: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tup
     nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # By their keys, the spelling that came first
     spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
     for place in places:
+        if len(place) > MOST_LEVELS:
+            _refuse_levels(place[::-1])
+        keys: tuple[str, ...] = ()
         for n in range(1, len(place) + 1):
-            keys = spelled.setdefault(place[:n], tuple(map(tag_key, place[:n])))
+            keys = spelled[place[:n]] = spelled.get(place[:n]) or (*keys, tag_key(place[n - 1]))
             nodes.setdefault(keys, place[:n])
     ends: defaultdict[tuple[str, ...], int] = defaultdict(int)
     for node in nodes:
@@ -339,10 +369,22 @@ def own_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return the tags of a path by their own names: (birds, crane) of birds and ``birds/crane``."""
     parts: list[str] = []
     for name in names:
-        starts = (SLASH.join(parts[-n:]) + SLASH for n in range(len(parts), 0, -1))
-        start = next((len(one) for one in starts if tag_key(name[: len(one)]) == tag_key(one)), 0)
-        parts.append(name[start:] or name)
+        parts.append(_own_name(parts, name))
     return tuple(parts)
+
+
+def _own_name(above: Sequence[str], name: str) -> str:
+    """Return a tag by its own name, under the own names of those above it."""
+    starts = (SLASH.join(above[-n:]) + SLASH for n in range(min(len(above), name.count(SLASH)), 0, -1))
+    start = next((len(one) for one in starts if tag_key(name[: len(one)]) == tag_key(one)), 0)
+    return name[start:] or name
+
+
+def _refuse_levels(names: Sequence[str]) -> NoReturn:
+    raise DataError(
+        f"Tags lie under each other in {len(names):,} levels: {ends_of(names, ' < ')}; expected at most {MOST_LEVELS}. "
+        "Leave some of them out of the tree (--tree)."
+    )
 
 
 def read_tree(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
