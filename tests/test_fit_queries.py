@@ -148,7 +148,7 @@ def test_images_of_a_folder_are_learned_from_under_the_names_that_queries_give_t
 
 def test_what_cannot_learn_from_queries_is_refused_with_what_can(library):
     folder, _ = library
-    with pytest.raises(UserError, match=r"--queries needs another model than ridge.*pamir"):
+    with pytest.raises(UserError, match=r"^--queries needs another model than ridge: add --model pamir\.$"):
         Tagger(encoder=f"precomputed:{folder / 'features.npy'}", model="ridge").fit_queries(None, folder / "clicks.csv")
     with pytest.raises(UserError, match="the encoder 'ids' knows them by number only"):
         Tagger(encoder="ids", model="pamir").fit_queries(None, folder / "clicks.csv")

@@ -15,6 +15,7 @@ from visterm.core.executor import Executor, Member
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
+from visterm.core.wording import first_or
 from visterm.features.streaming.handed_over import read_matrix, write_matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import FitsTogether
@@ -61,10 +62,9 @@ def check_fits_together(model: Annotator) -> None:
         kinds = {entry.name: MODELS.load(entry.name) for entry in MODELS}
         able = [name for name, kind in kinds.items() if issubclass(kind, FitsTogether)]
         of_features = [name for name, kind in kinds.items() if getattr(kind, "learns_together", False)]
-        first, *others = able
         raise UserError(
-            f"--ray needs another model than {MODELS.name_of(model)}: add --model {first} (or "
-            f"{', '.join(others)}; from features also {', '.join(of_features)}), or leave --ray out."
+            f"--ray needs another model than {MODELS.name_of(model)}: add --model {first_or(able)}, from features also "
+            f"{first_or(of_features)}; or leave --ray out."
         )
     device = params.get("device", "cpu")
     if device not in ("auto", "cpu"):

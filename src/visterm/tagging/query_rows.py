@@ -18,7 +18,7 @@ from visterm.core.queries import split_query, weigh_words
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
-from visterm.core.wording import count_of
+from visterm.core.wording import count_of, first_or
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import images_in
 from visterm.data.image_names import ImageNames, plain_name
@@ -209,10 +209,8 @@ def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], 
 def check_learns_queries(model: Annotator) -> None:
     """Refuse a model that cannot learn from queries, and say which can. Raises UserError if it cannot."""
     if not isinstance(model, LearnsQueries):
-        first, *others = names_with(MODELS, "fit_queries")
-        raise UserError(
-            f"--queries needs another model than {MODELS.name_of(model)}: add --model {first} (or {', '.join(others)})."
-        )
+        able = first_or([*names_with(MODELS, "fit_queries")])
+        raise UserError(f"--queries needs another model than {MODELS.name_of(model)}: add --model {able}.")
 
 
 def _captions(texts: Sequence[str], relevant: sp.csr_array) -> list[list[str]]:

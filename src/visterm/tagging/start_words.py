@@ -13,7 +13,7 @@ from visterm.core.errors import DataError, MissingExtraError, UserError
 from visterm.core.progress import Say
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.core.wording import count_of
+from visterm.core.wording import count_of, first_or
 from visterm.data.learned_vectors import learn_word_vectors
 from visterm.data.word_vectors import WordVectors, vectors_of_tags
 from visterm.encoders.contract import AnyEncoder
@@ -112,11 +112,8 @@ def check_start_words(model: Annotator, given: Any) -> WordSource:
     params = model.get_params(deep=False)
     learned = isinstance(given, str) and given.partition(":")[0] == LEARNED
     if SETTING not in params or (learned and "dim" not in params):  # such vectors are in no space of features
-        first, *others = _names_that_start({SETTING, "dim"} if learned else {SETTING})
-        raise UserError(
-            f"--word-vectors needs another model than {MODELS.name_of(model)}: add --model {first} "
-            f"(or {', '.join(others)})."
-        )
+        able = first_or(_names_that_start({SETTING, "dim"} if learned else {SETTING}))
+        raise UserError(f"--word-vectors needs another model than {MODELS.name_of(model)}: add --model {able}.")
     if params[SETTING] is not None:
         raise UserError(f"The word vectors are given twice: by the model's setting {SETTING}, too. Leave one out.")
     return WordSource.of(given)

@@ -19,6 +19,7 @@ from visterm.core.executor import Executor, Group, Member
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.threads import one_blas_thread
+from visterm.core.wording import first_or
 from visterm.features.streaming.handed_over import HandedOver, take_part
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
@@ -37,10 +38,8 @@ def check_learns_together(model: Annotator) -> None:
         return
     known = {entry.name: MODELS.load(entry.name) for entry in MODELS if not entry.extra}
     able = [name for name, kind in known.items() if getattr(kind, "learns_together", False)]
-    first, *others = able
     raise UserError(
-        f"--ray needs another model than {MODELS.name_of(model)}: add --model {first} (or {', '.join(others)}), or "
-        "leave --ray out."
+        f"--ray needs another model than {MODELS.name_of(model)}: add --model {first_or(able)}, or leave --ray out."
     )
 
 
