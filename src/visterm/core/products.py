@@ -39,6 +39,15 @@ def product(A: Any, B: Any) -> Any:
     return (A @ np.hstack([B, np.zeros_like(B)]))[:, :1]
 
 
+def column_means(matrix: Any) -> NDArray[np.float64]:
+    """Return the mean of each column of an array or a CSR matrix: the share of rows that have a tag is never above 1.
+
+    SciPy multiplies the sums by 1 / n as a float32: ten ones make 1.0000001.
+    """
+    means: NDArray[np.float64] = np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() / matrix.shape[0]
+    return means
+
+
 def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: Any = None) -> Ranking:
     """Rank the rows of `V`, (m, width), for each row of `U`, (n, width), by product, without ever holding all products.
 

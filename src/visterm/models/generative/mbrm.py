@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.errors import ShapeError
 from visterm.core.learned import Kind, Number
+from visterm.core.products import column_means
 from visterm.core.types import Matrix, RandomState
 from visterm.models.generative.relevance import Floats, RelevanceAnnotator
 from visterm.models.neighbours.distances import row_squares, squared_distances
@@ -120,7 +121,7 @@ class Mbrm(RelevanceAnnotator):
         return np.concatenate(tiles) if tiles else np.empty((0, images.shape[0]))
 
     def _tag_shares(self, given: sp.csr_array, smoothing: float) -> tuple[sp.csr_array, Floats]:
-        frequency = np.asarray(given.mean(axis=0), np.float64).ravel()
+        frequency = column_means(given)
         return sp.csr_array(given * (smoothing / (smoothing + 1))), frequency / (smoothing + 1)
 
     def _regions(self, X: Any) -> Any:

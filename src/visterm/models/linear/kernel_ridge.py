@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, lapack
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Array, Kind, Number
-from visterm.core.products import product
+from visterm.core.products import column_means, product
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -107,7 +107,7 @@ class KernelRidge(Annotator):
         with one_blas_thread():
             self.gamma_, self.alpha_, self.width_ = self._choose(rows, given, np.sort(order[:CHOICE_ROWS]))
             self.rows_ = rows[np.sort(order[:m])]
-            frequencies = np.asarray(given.mean(axis=0, dtype=np.float64)).ravel()
+            frequencies = column_means(given)
             self.frequencies_ = frequencies.astype(np.float32)
             self.dual_ = np.ascontiguousarray(self._solve(rows, given, frequencies), np.float32)
 

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh, lapack
 
+from visterm.core.products import column_means
 from visterm.core.types import Matrix
 
 Doubles = NDArray[np.float64]
@@ -46,7 +47,7 @@ def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
     if alpha == 0:
         return _fit_shortest(X, T)
     n, d = X.shape
-    mean_x, mean_t = _means(X), _means(T)
+    mean_x, mean_t = column_means(X), column_means(T)
     if min(n, d) > DIRECT_SIZE:
         weights = _conjugate_gradients(X, T, mean_x, mean_t, alpha)
     elif d <= n:
@@ -71,8 +72,8 @@ def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float
     centred = targets - targets.mean(axis=0)
     n, d = X.shape
     if d < n:
-        values, vectors = eigh(_dense(X.T @ X).astype(np.float64) - n * np.outer(_means(X), _means(X)))
-        rows = X @ vectors - _means(X) @ vectors
+        values, vectors = eigh(_dense(X.T @ X).astype(np.float64) - n * np.outer(column_means(X), column_means(X)))
+        rows = X @ vectors - column_means(X) @ vectors
         squares, moments = rows**2, rows.T @ centred
         for alpha in alphas:
             shrunk = 1 / (np.maximum(values, 0) + alpha * scale)
@@ -96,7 +97,7 @@ def mean_square_norm(X: Matrix) -> float:
     """
     squares = sp.csr_array(X).power(2).sum() if sp.issparse(X) else np.einsum("ij,ij->", X, X, dtype=np.float64)
     mean_square = float(squares) / X.shape[0]
-    mean = _means(X)
+    mean = column_means(X)
     return max(mean_square - float(mean @ mean), ROUNDING * mean_square) or 1.0
 
 
@@ -106,7 +107,7 @@ def _fit_shortest(X: Matrix, T: Matrix) -> LinearFit:
     Nothing would hold back roundings of float32 here, so that the squares are summed in float64.
     """
     n, d = X.shape
-    mean_x, mean_t = _means(X), _means(T)
+    mean_x, mean_t = column_means(X), column_means(T)
     if min(n, d) > DIRECT_SIZE:
         return _with_intercept(_conjugate_gradients(X, T, mean_x, mean_t, 0.0), mean_x, mean_t)
     exact: Any = X.astype(np.float64)
@@ -178,10 +179,6 @@ def _factor(square: Doubles, alpha: float) -> tuple[Doubles, bool]:
     square[np.diag_indices_from(square)] += alpha
     factor: tuple[Doubles, bool] = cho_factor(square, lower=True, overwrite_a=True)
     return factor
-
-
-def _means(matrix: Matrix) -> Doubles:
-    return np.asarray(matrix.mean(axis=0, dtype=np.float64)).ravel()
 
 
 def _dense(matrix: Any) -> NDArray[Any]:

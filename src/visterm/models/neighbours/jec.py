@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
 from visterm.core.learned import Array, Csr, Kind
+from visterm.core.products import column_means
 from visterm.core.types import Matrix
 from visterm.models.neighbours.knn import Ids, weighted_votes
 from visterm.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
@@ -66,7 +67,7 @@ class Jec(DistanceAnnotator):
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         super()._fit(X, Y, rng)
-        self.frequency_ = np.asarray(self.given_.mean(axis=0), np.float32)
+        self.frequency_ = column_means(self.given_).astype(np.float32)
         self.together_ = sp.csr_array(self.given_.T @ self.given_)
 
     def _check_settings(self) -> None:
