@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,14 +53,22 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
 
 @contextmanager
-def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = False, **facts: str) -> Iterator[Path]:
+def new_folder(
+    path: str | os.PathLike[str],
+    kind: str,
+    *,
+    changing: bool = False,
+    check: Callable[[Path], None] | None = None,
+    **facts: str,
+) -> Iterator[Path]:
     """Yield a temporary folder to write into, and put it in place at the end, in one step.
 
     Whatever happens inside, `path` is afterwards either what it was, or whole. A folder that is there already is
     replaced only if it is of the same `kind` ("run", "catalogue", ...), which the manifest names and `open_folder`
     checks; it keeps `facts`, too. With `changing`, its files will be written to later, so no checksums of them are
-    kept. Raises StorageError if something else lies at `path`; DiskError if its disk is full, or refuses in another
-    way; nothing is left of what was written.
+    kept. `check` opens the folder as it was written, before it takes the place of an earlier one, and raises an error
+    if it cannot be used. Raises StorageError if something else lies at `path`; DiskError if its disk is full, or
+    refuses in another way; nothing is left of what was written.
     """
     target = Path(path)
     check_target(target, kind)
@@ -70,6 +78,8 @@ def new_folder(path: str | os.PathLike[str], kind: str, *, changing: bool = Fals
         lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
         sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
         write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums, **facts})
+        if check is not None:
+            check(temporary)
         for file in [*files, temporary / MANIFEST]:
             sync(file)
         sync(temporary)

@@ -88,7 +88,7 @@ def run_demo(
     tagger = Tagger(encoder=DEFAULT_ENCODER, model="wsabie", seed=seed, n_jobs=n_jobs)
     rows = training_rows(tagger.encoder, corpus, min_count=MIN_COUNT, progress=progress)
     tagger.learn(rows, calibrate=True, progress=progress)
-    tagger.save(folder / "run")
+    tagger.save(folder / "run", overwrite=True)
     taggers = {MODELS.name_of(tagger.model): tagger}
     for name in BASELINES:
         model = make_model(name, {}, {"random_state": seed, "n_jobs": n_jobs})

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import Any, ClassVar, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,10 @@ class OpenNetwork(Protocol):
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the rows of pictures, shape (n, height, width, 3): (n, n_features)."""
+
+
+_OPEN: WeakValueDictionary[tuple[type, str, str], OpenNetwork] = WeakValueDictionary()
+"""The networks that are open, by the class of their encoder, their file and all that shapes their rows."""
 
 
 class NetworkEncoder(Encoder):
@@ -198,11 +203,19 @@ class NetworkEncoder(Encoder):
         return MAX_SIDE * max(self._open().preparation.size)
 
     def _open(self) -> OpenNetwork:
-        """Open the network at first use, and again where a parameter or the file has changed."""
+        """Open the network at first use, and again where a parameter or the file has changed.
+
+        Encoders with the same settings share one that is open: a run that is opened twice needs no second one.
+        """
         params = {k: v for k, v in json_params(self).items() if k not in ("n_jobs", "batch_size")}
         key = json.dumps(self._fingerprint_params(params), sort_keys=True)
         if getattr(self, "_opened_key", None) != key:
-            self._opened = self._open_file(self._found())
+            path = self._found()
+            shared = type(self), path, key
+            network = _OPEN.get(shared)
+            if network is None:
+                network = _OPEN[shared] = self._open_file(path)
+            self._opened = network
             self._opened_key = key
             self._kept_outputs = None
         return self._opened

@@ -122,6 +122,7 @@ def encode_folder(
             **facts_of_encoder(fitted),
         )  # fmt: skip
         folder.commit(contents, skipped)
+        folder.contents()  # opened again before it is said to be done
     n_encoded = sum(shard.n_new for shard in done)
     return EncodeSummary(
         images=contents.n_images, rows=contents.n_rows, encoded=n_encoded, reused=contents.n_rows - n_encoded,

@@ -391,7 +391,7 @@ class Catalogue(Searchable):
         Raises StorageError if something that is not a catalogue lies at `path`.
         """
         if self.stored.folder is not None and os.path.realpath(path) == os.path.realpath(self.stored.folder):
-            self.tagger.save(self.stored.run_folder)
+            self.tagger.save(self.stored.run_folder, overwrite=True)
             write_skipped(self.stored.folder / SKIPPED, self.skipped)
             return
         with new_folder(path, "catalogue", changing=True) as folder:

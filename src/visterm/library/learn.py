@@ -24,7 +24,7 @@ from visterm.library.earlier_runs import FIT, NOT_USED, known_runs, went_back, w
 from visterm.library.job import CatalogueJob
 from visterm.library.learned import HELD_BACK, IS_WORSE, LEFT, Learned, in_words
 from visterm.library.rows import RowWriter
-from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up
+from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up, switch_to
 from visterm.library.training import (
     BY_CONTENT,
     Part,
@@ -311,7 +311,7 @@ def _make_current(
         return run_id
     with stored.transaction():
         stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts=facts)
-        stored.use_run(run_id)
+        switch_to(stored, run_id)
         compared = {name: facts[name] for name in ("before", "after", "compared", "interval")}
         stored.history.note(
             FIT, run=learned.fingerprint, before_run=before, full=rows_of is None, learned=said, **compared

@@ -9,13 +9,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.persist import folder_kind
+from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, earlier_runs
 from visterm.library.job import CatalogueJob
 from visterm.library.rows import Filled, RowWriter
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.segment_indexes import N_QUERIES
+from visterm.tagging.annotating import check_opens
+from visterm.tagging.run import Run
+from visterm.tagging.run_files import open_run
 
 if TYPE_CHECKING:
     from visterm.models.base import Annotator
@@ -48,7 +51,7 @@ def adopt(
         writer.predict(chunk_size, job, progress)
         if not job.cancelled:
             with stored.transaction():
-                stored.use_run(run_id)
+                switch_to(stored, run_id)
                 stored.tags.spell_as(tagger.vocabulary.tags)
                 stored.history.note(kind, run=tagger.fingerprint, before=before, folder=tagger.path)
             forget_old_rows(stored)
@@ -62,14 +65,27 @@ def adopt(
 def keep_run(
     tagger: Tagger, stored: StoredCatalogue, *, rows_of: int | None = None, facts: dict[str, Any] | None = None
 ) -> int:
-    """Copy a run into the catalogue, and give its id there; it is not the current one yet."""
+    """Copy a run into the catalogue, and give its id there; it is not the current one yet, see `switch_to`.
+
+    Raises StorageError if it cannot be opened there.
+    """
     if stored.folder is not None:
         folder = stored.folder / RUNS / tagger.fingerprint
-        if folder_kind(folder) != "run":
-            tagger.save(folder)
+        try:
+            check_opens(folder)
+        except StorageError:  # not there yet, or damaged: the one that was brought is whole
+            tagger.save(folder, overwrite=True)
     return stored.runs.add(
         tagger.fingerprint, tagger.encoder.fingerprint, folder=tagger.path, rows_of=rows_of, facts=facts
     )
+
+
+def switch_to(stored: StoredCatalogue, run_id: int) -> None:
+    """Make a run the current one, inside a transaction, once the copy that the catalogue has of it has searched."""
+    stored.use_run(run_id)
+    if stored.folder is not None:
+        opened = open_run(Run, stored.run_folder, None)
+        stored.search(opened.tag_rows(np.zeros(1, np.int32)), 1)
 
 
 def forget_old_rows(stored: StoredCatalogue) -> None:

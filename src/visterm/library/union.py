@@ -93,7 +93,7 @@ class CatalogueUnion(Searchable):
 
         Raises StorageError if something else lies at `path`.
         """
-        with new_folder(path, UNION) as folder:
+        with new_folder(path, UNION, check=lambda folder: self.load(folder).close()) as folder:
             write_json(folder / f"{UNION}.json", {"catalogues": self.paths})
 
     def close(self) -> None:

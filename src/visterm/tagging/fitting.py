@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,9 +131,18 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     for line in _how_it_went(run, request, cleaning):
         say(line)
     if request.out is not None:
-        run.save(request.out)
+        run.save(request.out, overwrite=request.overwrite, example=_example(run, corpus))
         if run.relations.senses is not None:
             say(f"How tags were matched is in {Path(request.out) / SENSES}; correct it and pass it as --tag-synsets.")
+
+
+def _example(run: Run, corpus: Corpus) -> Any:
+    """Return an image that was read; None where the rows of all are on file."""
+    if corpus.encoded is not None:
+        return None
+    skipped = {photo.image for photo in run.skipped}
+    is_read = (not isinstance(photo, str | os.PathLike) or os.fspath(photo) not in skipped for photo in corpus.images)
+    return next(compress(corpus.images, is_read), None)
 
 
 def _check_finds_words(run: Run, vectors: Any) -> None:
@@ -204,7 +215,7 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
     for line in lines:
         say(line)
     if request.out is not None:
-        run.save(request.out)
+        run.save(request.out, overwrite=request.overwrite)
 
 
 def _how_it_went(run: Run, request: FitRequest, cleaning: Cleaning) -> list[str]:

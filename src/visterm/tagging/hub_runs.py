@@ -22,6 +22,7 @@ from visterm.core.writing import write_whole
 from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
 from visterm.encoders.network import NetworkEncoder
 from visterm.features.learned_images import LearnedImages
+from visterm.tagging.annotating import check_opens
 from visterm.tagging.calibrating import RIGHT_OF_5, SURE_TAGS
 from visterm.tagging.run_files import write_run
 
@@ -88,7 +89,7 @@ def write_shared(
     if not with_photos:
         _refuse_photos(tagger)
         shared.skipped, shared.learned_images = [], LearnedImages()
-    with new_folder(folder, "run", fingerprint=tagger.fingerprint) as inside:
+    with new_folder(folder, "run", check=check_opens, fingerprint=tagger.fingerprint) as inside:
         write_run(shared, inside)
         for file in inside.glob("*.json"):
             write_json(file, _without_places(read_json(file)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -13,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import EncoderMismatchError, UserError
+from visterm.core.errors import EncoderMismatchError, StorageError, UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import learned_hash
-from visterm.core.persist import load_estimator, new_folder
+from visterm.core.persist import check_replaceable, folder_kind, load_estimator, new_folder
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import inverse_frequencies
 from visterm.core.tables import ENCODERS, MODELS
@@ -381,13 +381,33 @@ class Run:
         """Return the tags learned of images known by number, shape (n_images, n_tags), else None."""
         return None if self.given is None else sp.csr_array(X @ self.given)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, example: Any = None) -> None:
         """Write a run: a folder of JSON and safetensors, whole or not there.
 
-        Raises StorageError if something that is not a run lies at `path`.
+        It is opened again, and an image annotated with it, before it has its name.
+
+        Parameters
+        ----------
+        path : path-like
+        overwrite : bool
+            Replace a run that lies there, whole.
+        example : path, uint8 array or name, optional
+            The image to annotate. None, or one that can't be read: a row of features that is made up.
+
+        Raises
+        ------
+        StorageError
+            If there is a run at `path` already and `overwrite` is False, or anything else; or if the run cannot be
+            opened again. What lies at `path` then stays as it was.
         """
+        from visterm.tagging.annotating import check_opens
+
         self._refuse_unfitted()
-        with new_folder(path, "run", fingerprint=self.fingerprint) as folder:
+        check_replaceable(path, "run", overwrite=True)
+        if not overwrite and folder_kind(path) == "run":
+            raise StorageError(f"{path} is a run already. Choose another name, or replace it: overwrite=True.")
+        check = partial(check_opens, example=example)
+        with new_folder(path, "run", check=check, fingerprint=self.fingerprint) as folder:
             write_run(self, folder)
 
     def _refuse_unfitted(self) -> None:

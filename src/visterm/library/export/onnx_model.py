@@ -178,12 +178,18 @@ def export_folder(out: Path) -> Iterator[Path]:
 
 
 def write_graph(graph: Graph, path: Path) -> None:
-    """Write a graph, and beside it the files in which its network keeps weights, if it does."""
+    """Write a graph, and beside it the files in which its network keeps weights, if it does; then open what is there.
+
+    Raises StorageError if it cannot be opened.
+    """
+    from visterm.encoders.onnx_network import open_session
+
     path.write_bytes(graph.content)
     for name in weight_files(graph.network):
         if os.path.basename(name) != name:
             raise StorageError(f"{graph.network} keeps weights in {name}; expected a file in the same folder.")
         shutil.copyfile(Path(graph.network).parent / name, path.parent / name)
+    open_session(str(path))
 
 
 def write_labels(path: Path, labels: list[str]) -> None:

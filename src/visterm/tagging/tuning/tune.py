@@ -142,7 +142,7 @@ def tune_run(
     tagger.find_confidences(whole, Titled(progress, "confidences"))
     summary = _summary(metric, rows, parts, trials)
     tagger.facts |= {**read, **pruned, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
-    tagger.save(search.out)
+    tagger.save(search.out, overwrite=request.overwrite)
     for line in cleaning.summary(tagger.vocabulary.aliases):
         say(line)
     return Tuned(tagger, trials)
