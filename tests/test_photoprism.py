@@ -9,7 +9,7 @@ from fakes.photoprism import FakePhotoPrism
 from visterm.connectors.contract import Pair
 from visterm.connectors.photoprism import PhotoPrism, uncertainty_of
 from visterm.core.errors import DataError, ServiceError
-from visterm.core.web_client import Patience
+from visterm.core.web_client import LONGEST_SHOWN, Patience
 
 
 @pytest.fixture(params=[True, False], ids=["new", "2024"])
@@ -179,10 +179,15 @@ def test_tokens_are_in_no_message(fake, library):
     photo = fake.add_photo("a.jpg", b"\xff\xd8 picture")
     for fault in (served.status(500), served.reset):
         fake.fail(fault, times=100, where="GET /api/v1/t/.*")
-        with pytest.raises(ServiceError, match="the token") as raised:
+        with pytest.raises(ServiceError, match=r"/t/\w+/\(secret\)/") as raised:
             library.preview(photo)
         assert fake.preview_token not in f"{raised.value}{raised.value.__cause__}"
         fake.forget_faults()
+    for n in range(LONGEST_SHOWN - 8, LONGEST_SHOWN):
+        fake.fail(served.other(b"-" * n + fake.preview_token.encode(), 400), where="GET /api/v1/t/.*")
+        with pytest.raises(ServiceError, match="with 400: ---") as raised:
+            library.preview(photo)
+        assert fake.preview_token[:2] not in str(raised.value).partition("---")[2]
 
 
 def test_a_public_configuration_is_no_login(fake):

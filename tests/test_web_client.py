@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from visterm.core.errors import ServiceError
-from visterm.core.web_client import MOST_AROUND, Patience, ask
+from visterm.core.web_client import MOST_AROUND, Patience, Waiting, ask
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -31,21 +31,22 @@ HANDSHAKE = (b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc", b"\0")  # The beginning of
 
 
 @contextmanager
-def endless(first, then, *, pause=0.0, reads=True):
-    """Serve one connection that begins with some bytes, and sends others again and again until it breaks.
+def endless(first, then, *, pause=0.0, reads=True, times=1):
+    """Serve connections that begin with some bytes, and send others, if any, again and again until they break.
 
-    Yields the port, and an event that is set when it broke.
+    Yields the port, and an event that is set when the last one broke.
     """
     broke = threading.Event()
 
     def serve():
-        connection, _ = listening.accept()
-        with connection, suppress(OSError):
-            if reads:
-                connection.recv(2**16)
-            connection.sendall(first)
-            while not stop.wait(pause):
-                connection.sendall(then)
+        for _ in range(times):
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                if reads:
+                    connection.recv(2**16)
+                connection.sendall(first)
+                while then is not None and not stop.wait(pause):
+                    connection.sendall(then)
         broke.set()
 
     stop = threading.Event()
@@ -103,11 +104,26 @@ def test_an_answer_without_end_ends_with_its_size(kind):
 def test_what_comes_with_an_answer_has_a_bound_of_its_own():
     content = b"x" * 1000
     chunks = b"".join(b"1;%s\r\nx\r\n" % (b"a" * (MOST_AROUND // 2000)) for _ in content) + b"0\r\n\r\n"
-    with endless(CHUNKED + chunks, b"") as (port, _):
+    with endless(CHUNKED + chunks, None) as (port, _):
         answer = ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
     assert answer.content == content
     with (
-        endless(CHUNKED + chunks.replace(b"a", b"aaa"), b"") as (port, _),
+        endless(CHUNKED + chunks.replace(b"a", b"aaa"), None) as (port, _),
         pytest.raises(ServiceError, match="answers with more than 1,000 bytes"),
     ):
         ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
+
+
+@pytest.mark.parametrize("first", [b"HTTP/9.9 %s", b"%s", OK + b"Transfer-Encoding: chunked\r\n\r\n%s\r\n"])
+def test_a_secret_that_a_server_repeats_out_of_place_is_not_shown(first):
+    secret = "a-secret-that-went-with-the-request"
+    for n in (0, 250, 280):
+        lines = []
+        patient = Patience(20.0, 1, 0.0, waiting=Waiting(lines.append, after=0.0))
+        with (
+            endless(first % (b"-" * n + secret.encode()) + b"\r\n\r\n", None, times=2) as (port, _),
+            pytest.raises(ServiceError, match="gives no answer") as raised,
+        ):
+            ask(f"http://127.0.0.1:{port}/{secret}", patience=patient, secrets=(secret,))
+        assert len(lines) == 1
+        assert not [text for text in (str(raised.value), str(raised.value.__cause__), *lines) if secret[:9] in text]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
+import re
 import threading
 import time
 import tracemalloc
@@ -22,11 +23,12 @@ import pytest
 from fakes import served
 from fakes.immich import FakeImmich
 from fakes.photoprism import FakePhotoPrism
-from visterm.connectors import immich_search, photoprism
+from visterm.connectors import immich_search, json_answers, photoprism
 from visterm.connectors.contract import KINDS, Pair, connector_class, open_library
 from visterm.core.errors import DataError, ServiceError, UserError, VistermError
 from visterm.core.vocabulary import tag_key
-from visterm.core.web_client import Patience
+from visterm.core.web_client import LONGEST_SHOWN, Patience
+from visterm.store.connected import PROGRAMS
 
 
 def immich_3_1():
@@ -358,6 +360,96 @@ def test_a_limit_of_requests(fake, monkeypatch):
     assert fake.asked(fake.pictures) == 12
 
 
+MILLIONS = {
+    "numbers": b"[" + b"1," * 2**23 + b"1]",
+    "lists": b"[" + b"[]," * 2**23 + b"1]",
+    "objects": b"[" + b"{}," * 2**23 + b"1]",
+    "deep lists": b"[" + (b"[" * 500 + b"]" * 500 + b",") * 2**14 + b"1]",
+    "half": b"[" * 2**24,
+}
+
+
+@once_a_program
+@pytest.mark.parametrize("kind", MILLIONS)
+def test_millions_of_values_are_refused_before_they_are_read(fake, kind, monkeypatch):
+    read_json = []
+    loads = json_answers.json.loads
+    monkeypatch.setattr(json_answers.json, "loads", lambda text: read_json.append(len(text)) or loads(text))
+    fake.fail(served.other(MILLIONS[kind]), where="GET .*/tags|GET .*/photos", times=1)
+    with pytest.raises(
+        ServiceError, match=rf"{PROGRAMS[fake.kind]} answers GET .* values; expected 1,048,576 or fewer"
+    ):
+        read(connected(fake, retries=0))
+    assert max(read_json, default=0) < 2**20
+
+
+def lengthened(end):
+    """Return a change of JSON that adds an end to names."""
+
+    def change(value, name=""):
+        if isinstance(value, dict):
+            return {key: change(each, key) for key, each in value.items()}
+        if isinstance(value, list):
+            return [change(each, name) for each in value]
+        return value + end if name in ("value", "originalFileName", "checksum", "Name") else value
+
+    return change
+
+
+def test_half_a_letter_in_names_is_replaced(fake):
+    filled(fake, 6)
+    fake.fail(served.changed(lengthened("\ud800")), times=1000)
+    photos, mark = read(connected(fake, retries=0))
+    texts = [mark, *(text for photo in photos.values() for text in (photo.name, photo.version, *photo.tags))]
+    assert [text.encode() for text in texts]
+    assert all(photo.name.endswith("\ufffd") for photo in photos.values())
+    tags = {tag_key(tag) for photo in photos.values() for tag in photo.tags}
+    assert tags == {tag_key("sky\ufffd"), tag_key("tree\ufffd")}
+
+
+def test_a_whole_letter_in_two_escapes_stays(fake):
+    filled(fake, 1)
+    fake.fail(served.changed(lengthened("\U0001f600")), times=1000)
+    (photo,) = read(connected(fake))[0].values()
+    assert photo.name == "0.jpg\U0001f600"
+
+
+@pytest.mark.parametrize("date", [
+    "Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 9999 23:59:59 -1200", "Sat, 01 Jan 0100 00:00:00 +1200", "now", "",
+    "Fri, 31 Dec 99999999999 23:59:59 GMT", "Fri, 99999999999 Dec 2025 23:59:59 GMT", "Fri, 31 Dec 2025 23:59:59 +9999",
+])  # fmt: skip
+def test_a_clock_that_cannot_be_is_refused_or_not_used(fake, date):
+    photos = filled(fake, 3)
+    fake.date = date
+    if fake.kind == "immich":
+        with pytest.raises(ServiceError, match=re.escape(f"{fake.url} answers with the Date {date!r}")):
+            read(connected(fake))
+    else:
+        assert set(read(connected(fake))[0]) == set(photos)
+
+
+def test_a_clock_without_a_zone_is_that_of_greenwich(fake):
+    photos = filled(fake, 3)
+    for date in ("Fri, 28 Nov 2025 23:59:59 -0000", "Fri, 28 Nov 2025 23:59:59"):
+        fake.date = date
+        found, mark = read(connected(fake))
+        assert set(found) == set(photos)
+        assert not set(read(connected(fake), mark)[0]) - set(photos)
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00", "9999-12-31T23:59:59Z"])
+def test_times_that_cannot_be_are_taken_or_refused(fake, time):
+    def change(value):
+        if isinstance(value, dict):
+            return {name: time if re.search("At$|date", name) else change(each) for name, each in value.items()}
+        return list(map(change, value)) if isinstance(value, list) else value
+
+    filled(fake, 3)
+    fake.fail(served.changed(change), times=1000)
+    with suppress(ServiceError):
+        read(connected(fake, retries=0), read(connected(fake, retries=0))[1])
+
+
 @once_a_program
 def test_half_an_answer_and_other_answers(fake):
     photos = filled(fake, 3)
@@ -493,6 +585,29 @@ def test_keys_are_in_no_message_and_no_log(fake, caplog, capfd):
     assert fake.key not in str(raised.value)
     assert fake.key not in caplog.text
     assert fake.key not in "".join(capfd.readouterr())
+
+
+@once_a_program
+@pytest.mark.parametrize("code", [200, 400])
+def test_no_part_of_a_key_is_shown_where_an_answer_is_cut(fake, code):
+    parts = {fake.key[start : start + 11] for start in range(len(fake.key) - 10)}
+    for n in (0, *range(LONGEST_SHOWN - len(fake.key) - 4, LONGEST_SHOWN + 4)):
+        fake.fail(served.other(b"-" * n + fake.key.encode(), code))
+        with pytest.raises(ServiceError) as raised:
+            connected(fake, retries=0).check()
+        assert not [part for part in parts if part in str(raised.value)]
+
+
+def test_a_key_in_place_of_a_value_is_not_shown(fake):
+    def change(value):
+        return fake.key if isinstance(value, str) else {name: change(each) for name, each in value.items()} if (
+            isinstance(value, dict)) else list(map(change, value)) if isinstance(value, list) else value  # fmt: skip
+
+    filled(fake, 3)
+    fake.fail(served.changed(change), times=1000)
+    with pytest.raises(ServiceError) as raised:
+        read(connected(fake, retries=0))
+    assert fake.key[:8] not in str(raised.value)
 
 
 @pytest.mark.parametrize("kind", ["immich-3.2", "photoprism"])

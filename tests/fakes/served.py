@@ -139,6 +139,7 @@ class FakeServer:
     def __init__(self, log: Path | None = None) -> None:
         self.traffic: list[dict[str, Any]] = []
         self.offset = 0.0  # Seconds that its clock is ahead of ours
+        self.date: str | None = None  # What its answers say in place of the time
         self.rate: tuple[int, float] | None = None  # At most so many requests in so many seconds, else 429
         self.dies_in: int | None = None  # Requests until it is killed, before the last one's work is done
         self.lock = threading.RLock()
@@ -281,6 +282,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """Return the Date header, by the fake's clock."""
+        if self.fake.date is not None:
+            return self.fake.date
         return formatdate(self.fake.now() if timestamp is None else timestamp, usegmt=True)
 
     def send(self, made: Reply, upto: int | None = None) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from typing import ClassVar, NamedTuple, TypeVar
 
 from visterm.connectors import json_answers
@@ -100,7 +99,12 @@ class Immich:
         """Yield changed photos, by the time they were taken; marks lead on from any page."""
         mark = Mark.read(since)
         answer, tags = self._tags()
-        now = _clock(answer)
+        now = json_answers.clock(answer)
+        if now is None:
+            raise ServiceError(
+                f"{self.address} answers with the Date {answer.date[:60]!r}; expected the time of day. Check the clock "
+                "of Immich's computer, and proxies before it."
+            )
         known = [tag.id[:8] for tag in tags]
         set_back = bool(mark.since) and now + SKEW < as_time(mark.since) + YOUNG
         if not mark.full or set_back or set(mark.tags) - set(known) or now - as_time(mark.full) > LOOK_AT_ALL:
@@ -286,8 +290,8 @@ class Immich:
         if len(photos) > 1:
             held |= dict.fromkeys(self._having(replace(search, untagged=True), place, photos), ())
         rest = photos - set(held)
-        ours = [tag for tag in tags if f"{tag.value}/".startswith(f"{OWN}/")]
-        theirs = tuple(tag.id for tag in tags if not tag.parent and tag not in ours)
+        ours = [tag for tag in tags if _is_own(tag)]
+        theirs = tuple(tag.id for tag in tags if not tag.parent and not _is_own(tag))
         if self._new() and theirs and len(rest) > len(ours):
             alone = rest - self._having(replace(search, tags=theirs), place, rest)
             if len(alone) > len(ours):  # they changed because visterm tagged them
@@ -325,13 +329,17 @@ class Immich:
                 below = look(under[tag.id], deep + 1) if found and deep < DEEPEST else set()
                 for photo in found - below:
                     sure[photo].append(tag.value)
-                if not f"{tag.value}/".startswith(f"{OWN}/"):
+                if not _is_own(tag):
                     unsure.update(found & below)
                 every |= found
             return every
 
         look(under[""])
         return {photo: tuple(sorted(values)) for photo, values in sure.items() if photo not in unsure}
+
+
+def _is_own(tag: _Tag) -> bool:
+    return f"{tag.value}/".startswith(f"{OWN}/")
 
 
 def _read_tags(answer: object) -> list[_Tag]:
@@ -353,11 +361,3 @@ def _shared(sets: dict[str, set[str]]) -> list[tuple[frozenset[str], list[str]]]
 
 def _batches(values: Sequence[T], most: int = BATCH) -> Iterable[Sequence[T]]:
     return (values[start : start + most] for start in range(0, len(values), most))
-
-
-def _clock(answer: Answer) -> datetime:
-    """Return the server's time. Raises ServiceError if it does not say."""
-    try:
-        return parsedate_to_datetime(answer.date)
-    except ValueError as error:
-        raise ServiceError("Immich's answers have no Date: a proxy before it may take it out.") from error

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from visterm.connectors.json_answers import JsonServer, checked, field, optional
+from visterm.connectors.json_answers import YEARS, JsonServer, checked, field, optional
 from visterm.core.errors import DataError, ServiceError
 
 PAGE = 1000  # Photos of a page: as many as Immich allows
@@ -190,6 +190,8 @@ def as_time(text: str) -> datetime:
         made = datetime.fromisoformat(text)
     except ValueError as error:
         raise ServiceError(f"The server answers with {text[:60]!r} for a time.") from error
-    if made.tzinfo is None:
-        raise ServiceError(f"The server answers with {text[:60]!r} for a time; expected one with its zone.")
+    if made.tzinfo is None or made.year not in YEARS:
+        raise ServiceError(
+            f"The server answers with {text[:60]!r} for a time; expected one of these days, with its zone."
+        )
     return made

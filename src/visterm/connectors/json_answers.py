@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
 from visterm.core.errors import ServiceError
-from visterm.core.web_client import Answer, Patience, ask
+from visterm.core.web_client import Answer, Patience, ask, masked
 
 MOST_BYTES = 2**25  # Of an answer: 1,000 photos of Immich with all their metadata take 2 MB
+MOST_VALUES = 2**20  # In an answer: those photos have a tenth
+SHORTEST_KEY = 16  # Letters of a key that is masked in values, too: a short one may be a word
+YEARS = range(1970, 9000)  # Of times that are reckoned with
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")  # Surrogates as JSON writes them, in pairs or alone
+_ALONE = re.compile("[\ud800-\udfff]")
 LONGEST_TEXT = 2**12  # Letters of a name or a tag
 
 Kind = TypeVar("Kind")
@@ -33,24 +41,29 @@ class JsonServer(NamedTuple):
         needs: str = "",
         most: int = MOST_BYTES,
         also: tuple[int, ...] = (),
+        secret: str = "",
     ) -> Answer:
         """Return the answer to a request if it is a good one (2xx), or of a status in `also`.
 
-        `needs` names the permission that the key has to have. Raises ServiceError otherwise.
+        `needs` names the permission that the key has to have, and `secret` is what no message shows, beside the key.
+        Raises ServiceError otherwise.
         """
         content = None if body is None else json.dumps(body).encode()
         headers = {**self.headers, "Accept": "application/json"}
         if content is not None:
             headers["Content-Type"] = "application/json"
         url = f"{self.address}{path}"
-        answer = ask(url, method=method, body=content, headers=headers, patience=self.patience, most=most)
+        secrets = (self.key, secret) if secret else (self.key,)
+        answer = ask(
+            url, method=method, body=content, headers=headers, patience=self.patience, most=most, secrets=secrets
+        )
         if 200 <= answer.status < 300 or answer.status in also:
             return answer
         raise self.refused(method, path, answer, needs)
 
     def refused(self, method: str, path: str, answer: Answer, needs: str = "") -> ServiceError:
         """Return the error for an answer that is not a good one."""
-        said = f"{self.program} answers {method} {path} with {answer.status}: {self._shown(answer)}"
+        said = f"{self.program} answers {method} {masked(path, answer.secrets)} with {answer.status}: {answer.shown}"
         if answer.status == 401:
             return ServiceError(f"{said}. Its key is wrong or was taken back: make a new one there.")
         if answer.status == 403:
@@ -66,17 +79,45 @@ class JsonServer(NamedTuple):
         return self.parsed(self.ask(method, path, body, needs=needs), f"{method} {path}")
 
     def parsed(self, answer: Answer, what: str) -> Any:
-        """Return the JSON of an answer to `what`."""
-        try:
-            return json.loads(answer.content.decode())
-        except (ValueError, RecursionError) as error:
-            raise ServiceError(
-                f"{self.program} answers {what} with what is no JSON, or half of it: {self._shown(answer)!r}."
-            ) from error
+        """Return the JSON of an answer to `what`, without the key and with U+FFFD for halves of letters.
 
-    def _shown(self, answer: Answer) -> str:
-        """Return the beginning of an answer; a server may repeat the key that it got, and messages don't."""
-        return answer.shown.replace(self.key, "(the key)")
+        Millions of values take a minute to read, so they are counted before.
+        """
+        n_values = sum(map(answer.content.count, (b",", b"[", b"{")))
+        if n_values > MOST_VALUES:
+            raise ServiceError(
+                f"{self.program} answers {what} with {n_values:,} values; expected {MOST_VALUES:,} or fewer. "
+                f"Check the address {self.address}, and that it is {self.program}'s."
+            )
+        try:
+            text = answer.content.decode()
+            value = json.loads(masked(text, answer.secrets) if len(self.key) >= SHORTEST_KEY else text)
+            return _with_whole_letters(value) if _HALVES.search(text) else value
+        except (ValueError, RecursionError):
+            raise ServiceError(
+                f"{self.program} answers {what} with what is no JSON, or half of it: {answer.shown!r}."
+            ) from None
+
+
+def clock(answer: Answer) -> datetime | None:
+    """Return the server's time by the Date of an answer; None if it has none, or one that is no time of these days."""
+    try:
+        made = parsedate_to_datetime(answer.date)
+        made = made.astimezone(UTC) if made.tzinfo else made.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+    return made if made.year in YEARS else None
+
+
+def _with_whole_letters(value: Any) -> Any:
+    """Return JSON with U+FFFD for lone surrogates, which no database and no terminal takes."""
+    if isinstance(value, str):
+        return value if value.isascii() else _ALONE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return list(map(_with_whole_letters, value))
+    if isinstance(value, dict):
+        return {_with_whole_letters(name): _with_whole_letters(each) for name, each in value.items()}
+    return value
 
 
 def field(record: object, name: str, kind: type[Kind]) -> Kind:

@@ -6,12 +6,11 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlencode
 
 from visterm.connectors.contract import Page, Pair, Refused
-from visterm.connectors.json_answers import JsonServer, checked, field, optional
+from visterm.connectors.json_answers import JsonServer, checked, clock, field, optional
 from visterm.connectors.photoprism_photos import (
     GONE,
     UID,
@@ -129,12 +128,8 @@ class PhotoPrism:
         if name:
             for _ in range(2):  # tokens change, and are asked for again
                 token = self._preview_token or self._new_token()
-                try:
-                    answer = self._server.ask(
-                        "GET", f"/t/{name}/{token}/fit_1920", needs=SEES, most=MOST_PREVIEW, also=(403, 404)
-                    )
-                except ServiceError as error:
-                    raise ServiceError(str(error).replace(token, "(the token)")) from None
+                path = f"/t/{name}/{token}/fit_1920"
+                answer = self._server.ask("GET", path, needs=SEES, most=MOST_PREVIEW, also=(403, 404), secret=token)
                 if answer.status != 403:
                     break
                 self._preview_token = ""
@@ -238,19 +233,19 @@ class PhotoPrism:
         for _ in range(MOST_RESTARTS):
             found: dict[str, int] = {}
             first: list[int] = []
-            last, offset, clock = "", 0, 0
+            last, offset, now = "", 0, None
             while True:
                 answer = self._answered(count=LISTED, offset=offset, order="added", **query)
                 records = self._records(answer, LISTED)
                 if offset and (not records or uid_of(records[0]) != last):
                     break
                 if not offset:
-                    first, clock = [updated_at(record) for record in records], _clock(answer)
+                    first, now = [updated_at(record) for record in records], clock(answer)
                 found.update((uid_of(record), updated_at(record)) for record in records if is_shown(record))
                 if len(records) < LISTED:
                     if not query and not found and self.count():  # else all photos would be taken for deleted
                         raise ServiceError("PhotoPrism counts photos, but lists none.")
-                    return _Listed(found, first, clock)
+                    return _Listed(found, first, 0 if now is None else int(now.timestamp()))
                 last, offset = uid_of(records[-1]), offset + LISTED - 1
         raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
 
@@ -302,11 +297,3 @@ class PhotoPrism:
 def uncertainty_of(confidence: float) -> int:
     """Return what PhotoPrism stores for a confidence (0-1): 0 is a person's, and 100 is not there."""
     return min(max(round(100 - 100 * confidence), 1), GONE - 1)
-
-
-def _clock(answer: Answer) -> int:
-    """Return the time that an answer's header says; 0 if it says none."""
-    try:
-        return int(parsedate_to_datetime(answer.date).timestamp())
-    except ValueError:
-        return 0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from visterm.connectors.contract import RemotePhoto
-from visterm.connectors.json_answers import field, optional
+from visterm.connectors.json_answers import YEARS, field, optional
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.vocabulary import tag_key
 
@@ -120,10 +120,10 @@ def _time(text: str, error: type[DataError | ServiceError]) -> int:
     """Return a time in seconds since 1970; PhotoPrism stores whole seconds."""
     try:
         made = datetime.fromisoformat(text)
-        if made.tzinfo is None:
-            raise ValueError("it has no zone")
-        return int(made.timestamp())
-    except (ValueError, OverflowError) as wrong:
+        if made.tzinfo is None or made.year >= YEARS.stop:
+            raise ValueError("it has no zone, or is none of these days")
+        return max(int(made.timestamp()), 0)
+    except ValueError as wrong:
         raise error(f"{text[:60]!r} is no time of a change in PhotoPrism.") from wrong
 
 

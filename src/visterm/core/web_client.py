@@ -21,6 +21,7 @@ MOST_AROUND = 2**20  # Of headers, signs between chunks and all else that comes 
 MOST_CONNECTING = 10.0  # Seconds, at most, until a connection stands: a computer that is off gives no answer
 LONGEST_WAIT = 30.0  # Seconds between two tries, at most
 LONGEST_SHOWN = 300  # Letters of an answer that a message repeats
+MOST_READ = 2**14  # Letters in which these are looked for
 SOON = 3.0  # Seconds of tries after which a message says that a server is waited for
 PASSING = (408, 429, 500, 502, 503, 504)
 """Statuses of a server that is starting, busy or behind a proxy that does not reach it."""
@@ -34,12 +35,25 @@ class Answer(NamedTuple):
     content: bytes
     wait: float = 0.0  # Seconds that the server asks to wait before the next try (Retry-After); 0: it does not say
     date: str = ""  # The server's clock (Date), as it writes it
+    secrets: tuple[str, ...] = ()  # That went with the request: a server may repeat them, and messages don't
 
     @property
     def shown(self) -> str:
         """Return the beginning of the content in one line, for messages."""
-        text = " ".join(self.content.decode("utf-8", "replace").split())
-        return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
+        return in_short(self.content.decode("utf-8", "replace"), self.secrets)
+
+
+def masked(text: str, secrets: tuple[str, ...]) -> str:
+    """Return a text without secrets."""
+    for secret in secrets:
+        text = text.replace(secret, "(secret)")
+    return text
+
+
+def in_short(text: str, secrets: tuple[str, ...]) -> str:
+    """Return the beginning of what a server sent, in one line. Secrets go first: half of one is not recognised."""
+    text = " ".join(masked(text, secrets)[:MOST_READ].split())
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
 
 
 class Waiting:
@@ -104,30 +118,38 @@ def ask(
     headers: Mapping[str, str] | None = None,
     patience: Patience = Patience(),  # noqa: B008 (it is a tuple)
     most: int = MOST_BYTES,
+    secrets: tuple[str, ...] = (),
 ) -> Answer:
     """Return the answer to a request, whatever its status is; without a `method`, to a GET, or with a `body` to a POST.
 
     Connections that break or, unless `patience` says no, are refused, timeouts and the statuses `PASSING` are tried
     again, after as long as the server asks for, at most `LONGEST_WAIT`; a request that must not be done twice wants no
     `retries`. Redirections are not followed, and no proxy is used. The caller knows that somebody named the server
-    (`visterm.core.object_stores.is_named`). Raises ServiceError if it cannot be reached, or its answer is larger than
-    `most` bytes.
+    (`visterm.core.object_stores.is_named`). No message shows `secrets`. Raises ServiceError if it cannot be reached, or
+    its answer is larger than `most` bytes.
     """
-    began = time.monotonic()
+    began, address = time.monotonic(), masked(url, secrets)
     for attempt in range(patience.retries + 1):
         asked = 0.0
         last = attempt == patience.retries
         try:
-            answer = _try_once(url, method, body, headers or {}, patience.timeout, most)
+            answer = _try_once(url, method, body, headers or {}, patience.timeout, most)._replace(secrets=secrets)
+        except _TooManyBytesError:
+            raise ServiceError(
+                f"{address} answers with more than {most:,} bytes, which is no answer of its kind."
+            ) from None
         except ssl.SSLCertVerificationError as error:
-            raise ServiceError(f"{url} has a certificate that cannot be trusted: {error.verify_message}.") from error
+            raise ServiceError(
+                f"{address} has a certificate that cannot be trusted: {error.verify_message}."
+            ) from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
-            reason = str(error) or type(error).__name__
+            reason = in_short(str(error) or type(error).__name__, secrets)
             if last or (isinstance(error, ConnectionRefusedError) and not patience.refused):
                 tries = f" ({attempt + 1} tries)" if attempt else ""
                 raise ServiceError(
-                    f"{url} gives no answer: {reason.rstrip('.')}{tries}. Check the address, and that the server runs."
-                ) from error
+                    f"{address} gives no answer: {reason.rstrip('.')}{tries}. Check the address, and that the server "
+                    "runs."
+                ) from (None if secrets else error)
         else:
             if last or answer.status not in PASSING:
                 if patience.waiting is not None and answer.status not in PASSING:
@@ -137,7 +159,7 @@ def ask(
         seconds = min(max(patience.wait * 2**attempt, asked), LONGEST_WAIT)
         if patience.waiting is not None:
             waited, left = time.monotonic() - began, patience.retries - attempt
-            patience.waiting.goes_on(url, reason, waited=waited, wait=seconds, left=left)
+            patience.waiting.goes_on(address, reason, waited=waited, wait=seconds, left=left)
         time.sleep(seconds)
     raise AssertionError("the last try returns or raises")
 
@@ -157,14 +179,12 @@ def _try_once(
             )
             response = connection.getresponse()
             content = bytearray()
-            while len(content) <= most and (part := response.read1(2**16)):
+            while part := response.read1(2**16):
                 content += part
+                if len(content) > most:
+                    raise _TooManyBytesError
         except TimeoutError as error:
             raise TimeoutError(f"timed out after {timeout:g} s") from error
-        except _TooManyBytesError:
-            content = bytearray(most + 1)
-        if len(content) > most:
-            raise ServiceError(f"{url} answers with more than {most:,} bytes, which is no answer of its kind.")
         if response.length:
             raise http.client.IncompleteRead(bytes(content), response.length)
         wait, date = _seconds(response.getheader("Retry-After", "")), response.getheader("Date", "")

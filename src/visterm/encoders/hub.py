@@ -118,9 +118,8 @@ def fetch_file(
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import WeakFileLock, build_hf_headers
 
-    for each in (name, revision):
-        if not _INSIDE.fullmatch(each):
-            raise StorageError(f"{repository} can have no {each!r}; expected a name without .., \\ and colons.")
+    if odd := [each for each in (name, revision) if not _INSIDE.fullmatch(each)]:
+        raise StorageError(f"{repository} can have no {odd[0]!r}; expected a name without .., \\ and colons.")
     headers = build_hf_headers(library_name="visterm")
     url = hf_hub_url(repository, name, revision=revision)
     stated = get_hf_file_metadata(url, headers=headers)
