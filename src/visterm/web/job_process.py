@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from visterm.core.errors import StorageError, VistermError
+from visterm.core.threads import end_with_standard_input
 from visterm.core.wording import count_of, printable
 from visterm.core.writing import storage_error
 from visterm.library.catalogue import Catalogue
@@ -20,7 +21,6 @@ from visterm.library.job import CatalogueJob
 from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.jobs import Jobs
-from visterm.web.worker import end_with_the_service
 
 NICE = 10  # Requests of the service come first
 CHUNK = 128  # Images between two commits, after which it can be stopped
@@ -54,7 +54,7 @@ class NotedProgress:
 def main() -> int:
     """Run the job, and return the exit status."""
     path, number, kind, *rest = sys.argv[1:]
-    end_with_the_service()
+    end_with_standard_input()
     os.nice(NICE)
     job_id = int(number)
     try:

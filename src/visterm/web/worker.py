@@ -10,25 +10,15 @@ import json
 import os
 import socket
 import sys
-import threading
 from typing import Any
 
-
-def end_with_the_service() -> None:
-    """End this process at once when standard input, a pipe of the supervisor, is closed."""
-    threading.Thread(target=_end_with_input, daemon=True).start()
-
-
-def _end_with_input() -> None:
-    while os.read(0, 1024):  # not sys.stdin, whose lock this thread would hold at the end
-        pass
-    os._exit(1)
+from visterm.core.threads import end_with_standard_input
 
 
 def main() -> None:
     """Answer the requests of the connections that the supervisor sends."""
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
-    end_with_the_service()
+    end_with_standard_input()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = settings["metrics"]  # read when prometheus_client is imported
     from visterm.core.errors import VistermError
     from visterm.web.app import create_app
