@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from closed_folders import close
 from drawn_videos import draw_video, needs_ffmpeg
 from tiny_catalogues import COLOURS, draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
@@ -250,6 +251,20 @@ def test_a_drive_in_a_folder_that_is_not_mounted_any_more_takes_no_photo_with_it
         wait_until(lambda: str(photos / "a" / "000.png") not in paths_of(catalogue))
         wait_until(lambda: sum(bool(found.folder) for found in rounds) > 1)
     assert len(paths_of(catalogue)) == N_PHOTOS + 4
+
+
+def test_a_sub_folder_that_may_not_be_listed_any_more_keeps_its_photos_and_the_others_are_followed(
+    library, monkeypatch
+):
+    catalogue, photos = library
+    close(monkeypatch, photos / "b")
+    with watching(catalogue, photos, poll=TICK) as (rounds, lines):
+        wait_until(lambda: rounds)
+        assert [item.image for item in rounds[0].done.skipped] == [str(photos / "b")]
+        draw_photo(photos / "a" / "more.png", "red", 7)
+        wait_until(lambda: str(photos / "a" / "more.png") in paths_of(catalogue))
+    assert lines == []
+    assert len(paths_of(catalogue)) == N_PHOTOS + 1
 
 
 def test_a_folder_with_most_photos_may_be_renamed_and_half_of_them_deleted(library):

@@ -121,14 +121,13 @@ def likeliest_first(found: Iterable[Found]) -> list[Found]:
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
-    """Report how many photos were skipped and why, and where they are listed; return 3 if any were, else 0."""
-    if not skipped:
-        return 0
-    reasons = Counter(_CATEGORY.split(item.reason, maxsplit=1)[0] for item in skipped)
-    counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
-    where = "--skipped FILE lists them" if listed_in is None else f"listed in {listed_in}"
-    say(f"Skipped {count_of(len(skipped), 'photo')} ({counts}); {where}")
-    return 3
+    """Report how many photos were skipped and why, and where they are listed; return 3 if any were, else 0.
+
+    Folders and tag files among them are named.
+    """
+    for item in [item for item in skipped if _noun(item) != "photo"][:_NAMED]:
+        say(f"Skipped {item.image}: {item.reason}")
+    return _count_skipped(skipped, listed_in)
 
 
 def list_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
@@ -139,7 +138,24 @@ def list_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
         write_skipped(listed_in, skipped)
     for item in skipped[:_NAMED]:
         say(f"Skipped {item.image}: {item.reason}")
-    return exit_code(skipped, listed_in)
+    return _count_skipped(skipped, listed_in)
+
+
+def _noun(item: Skipped) -> str:
+    from visterm.core.types import CLOSED, NO_TAGS
+
+    return "folder" if item.reason.startswith(CLOSED) else "tag file" if item.reason.startswith(NO_TAGS) else "photo"
+
+
+def _count_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
+    if not skipped:
+        return 0
+    reasons = Counter(_CATEGORY.split(item.reason, maxsplit=1)[0] for item in skipped)
+    counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
+    where = "--skipped FILE lists them" if listed_in is None else f"listed in {listed_in}"
+    what = " and ".join(count_of(n, noun) for noun, n in Counter(map(_noun, skipped)).most_common())
+    say(f"Skipped {what} ({counts}); {where}")
+    return 3
 
 
 def check_tags_read(corpus: Corpus, separator: str | None, *, paths: bool = False) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from visterm.core.wording import count_of
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
 from visterm.data.file_kinds import is_video, readable_suffixes, suffix_of
-from visterm.data.image_folders import find_images
+from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.sidecars import SUFFIX as XMP
 from visterm.data.tag_files import KEYWORDS, read_keyword_tags
 from visterm.library.feedback import hand_over
@@ -188,11 +188,13 @@ class Watching:
         """Return why a folder is not compared with the catalogue: its photos would be marked as gone; else nothing."""
         if not os.path.isdir(folder):
             return "is not there"
+        unsearched = Unsearched()
         try:
-            n_photos = len(find_images(folder, videos=True))
+            n_photos = len(find_images(folder, unsearched=unsearched, videos=True))
         except DataError as error:
             return f"cannot be read: {error}"
-        n_known = _n_inside(self._stored.images.files(), folder)
+        known = [path for path in self._stored.images.files() if is_inside(path, folder)]
+        n_known = len(known) - sum(any(is_inside(path, item.image) for item in unsearched.closed) for path in known)
         return f"has {n_photos:,} of {count_of(n_known, 'photo')}" if _is_doubtful(n_photos, n_known) else ""
 
     def _tell(self, folder: str, why: str) -> None:
@@ -228,13 +230,16 @@ class Watching:
 
     def _all_of(self, folder: str) -> Listed:
         encoder = self._catalogue.tagger.encoder
-        photos: Any = find_images(folder, videos=True)
+        unsearched = Unsearched()
+        photos: Any = find_images(folder, unsearched=unsearched, videos=True)
         if self._tags is not None and photos:
             try:
                 photos = Corpus.read(folder, self._tags)
             except DataError as error:  # of a file that is being written, and where no photo has a tag yet
                 self._say(f"Photos are taken without new tags for now: {error}")
         listed = photos_of(encoder, photos, None, folder)
+        if not isinstance(photos, Corpus):
+            listed = replace(listed, left_out=tuple(unsearched.closed))
         return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_spared(path))
 
     def _some(self, photos: Sequence[str], gone: set[str]) -> Listed:
@@ -243,7 +248,7 @@ class Watching:
         inside: list[Path] = []
         for folder in self._folders:
             these = [Path(path) for path in photos if is_inside(os.path.realpath(path), folder)]
-            these = [path for path in these if path.is_file()]
+            these = [path for path in these if os.path.isfile(path)]
             inside += these
             if self._tags == KEYWORDS:
                 readable = [path for path in these if is_inside(str(path), folder) and not is_video(path)]
@@ -263,7 +268,7 @@ class Watching:
 
     def _photos_in(self, folder: str) -> list[str]:
         try:
-            return [str(path) for path in find_images(folder, videos=True)]
+            return [str(path) for path in find_images(folder, unsearched=Unsearched(), videos=True)]
         except DataError as error:
             self._say(str(error))
             return []
@@ -301,7 +306,10 @@ def _photos_beside(sidecar: str, suffixes: Collection[str]) -> list[str]:
     folder, name = os.path.split(sidecar[: -len(XMP)])
     if suffix_of(name) in suffixes:
         return [os.path.join(folder, name)]
-    names = os.listdir(folder) if os.path.isdir(folder) else []
+    try:
+        names = os.listdir(folder)
+    except OSError:  # which is gone, or may not be listed
+        return []
     return [
         os.path.join(folder, other)
         for other in names

@@ -118,6 +118,8 @@ class Skipped:
         return {"image": self.image, "reason": self.reason}
 
 
+CLOSED, NO_TAGS = "folder that cannot be listed", "tag file that may not be read"
+"""How the reasons of what is skipped beside photos begin."""
 CHUNK = 512  # Images encoded and annotated at a time: bounds the memory of long work
 
 

@@ -86,8 +86,19 @@ def reading_threads(paths: Sequence[Any], n_jobs: int | None) -> int:
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
-    """Return whether there is a file, or an object."""
-    return as_path(path).exists()
+    """Return whether there is a file, or an object; a file that may not be looked for counts as there.
+
+    It lies in a folder that this user may not enter just now, and nobody knows that it is gone.
+    """
+    if is_remote(path):
+        return as_path(path).exists()
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 class Exif(NamedTuple):

@@ -11,10 +11,11 @@ from typing import Any, Protocol, Self, Unpack
 
 from visterm.core.errors import ShapeError, TagFileError, UnknownNameError
 from visterm.core.remote import as_path, is_remote
+from visterm.core.types import Skipped
 from visterm.core.vocabulary import checked_lists
 from visterm.core.wording import count_of
 from visterm.data.frames import Table
-from visterm.data.image_folders import hidden_remarks, images_in
+from visterm.data.image_folders import Unsearched, images_in
 from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match, plain_name
 from visterm.data.images import ImageLike
 from visterm.data.tag_files import KEYWORDS, TableOptions, TagSource, find_tags, read_tag_table
@@ -69,6 +70,7 @@ class Corpus:
     users: list[str | None] = field(default_factory=list)
     """Whose the images are; None where nothing is said. Where it is left out, nothing is said of any."""
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, where they came with those above them
+    skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files of tags that may not be read
 
     def __post_init__(self) -> None:
         if not self.users:
@@ -89,12 +91,13 @@ class Corpus:
         understood, a name fits several images, or none of the names fits any.
         """
         folder = as_path(images)
-        hidden: list[str] = []
-        paths = images_in(folder, hidden=hidden)
-        corpus = cls.joined(folder, paths, find_tags(tags, folder, **options))
+        unsearched = Unsearched()
+        paths = images_in(folder, unsearched=unsearched)
+        corpus = cls.joined(folder, paths, find_tags(tags, folder, paths, **options))
         source = os.fspath(tags) if isinstance(tags, str | os.PathLike) else ""
         source = source if source in ("", KEYWORDS, "auto") or is_remote(source) else os.path.abspath(source)
-        return replace(corpus, source=source, remarks=[*corpus.remarks, *hidden_remarks(hidden)])
+        remarks, skipped = [*corpus.remarks, *unsearched.remarks()], [*unsearched.closed, *corpus.skipped]
+        return replace(corpus, source=source, remarks=remarks, skipped=skipped)
 
     @classmethod
     def joined(
@@ -134,7 +137,7 @@ class Corpus:
             remarks.append(f"{LEFT_OUT}{without_tags}")
         return cls._of_records(
             rows, list(rows.values()), missing=missing, untagged=untagged, without_tags=without_tags, remarks=remarks,
-            folder=folder, encoded=encoded, tree=read.tree,
+            folder=folder, encoded=encoded, tree=read.tree, skipped=read.skipped,
         )  # fmt: skip
 
     @classmethod

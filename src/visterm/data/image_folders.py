@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import overload
 
 from visterm.core.errors import DataError
-from visterm.core.remote import as_path, as_remote
+from visterm.core.remote import as_path, as_remote, is_remote
+from visterm.core.types import CLOSED, Skipped
 from visterm.core.wording import count_of
+from visterm.data.contents import is_there
 from visterm.data.file_kinds import NotRead, count_by_kind, readable_suffixes, suffix_of
 
 SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
@@ -18,56 +21,74 @@ SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot"
 COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Those that messages name
 
 
+@dataclass(slots=True)
+class Unsearched:
+    """The folders that a search for images left out."""
+
+    hidden: list[str] = field(default_factory=list)  # Hidden ones and those of thumbnails, by their paths inside
+    closed: list[Skipped] = field(default_factory=list)  # Sub-folders that cannot be listed, with reasons
+
+    def remarks(self) -> list[str]:
+        """Return a line that counts the hidden ones; nothing where there are none."""
+        if not self.hidden:
+            return []
+        return [
+            f"Not searched: {count_of(len(self.hidden), 'hidden or thumbnail folder')} (such as '{self.hidden[0]}')."
+        ]
+
+
 def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> NotRead:
     """Count the files that are not read in those of the paths that are folders; hidden ones don't count.
 
     `videos` says whether videos are read, where ffmpeg is installed.
     """
     folders = (path for path in map(as_path, paths) if path.is_dir())
-    return count_by_kind((name for folder in folders for name in _files_below(folder)), videos=videos)
+    names = (name for folder in folders for name in _files_below(folder, Unsearched()))
+    return count_by_kind(names, videos=videos)
 
 
 def find_images(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
-    hidden: list[str] | None = None,
+    unsearched: Unsearched | None = None,
     videos: bool = False,
 ) -> list[Path]:
     """List image files, in the order given, each folder's sorted by their path inside it, each file once.
 
     A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of images.
     Hidden files and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are
-    left out, and the folders appended to `hidden`; links to folders are not followed. With `videos`, those of folders
-    are listed, too, where ffmpeg is installed. Raises DataError if a path does
-    not exist, or a folder cannot be listed.
+    left out; links to folders are not followed. With `videos`, those of folders are listed, too, where ffmpeg is
+    installed. With `unsearched`, sub-folders that cannot be listed are left out as well, and it takes in both.
+
+    Raises DataError if a path does not exist, a folder cannot be listed, or without `unsearched` a sub-folder.
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: dict[Path, None] = {}
     for path in map(as_path, given):
-        if path.is_dir():
-            found.update(dict.fromkeys(path / name for name in _names_in(path, hidden, videos=videos)))
-        elif path.exists():
+        if path.is_dir() if is_remote(path) else os.path.isdir(path):
+            found.update(dict.fromkeys(path / name for name in _names_in(path, unsearched, videos=videos)))
+        elif is_there(path):
             found[path] = None
         else:
             raise DataError(f"There is no file or folder {path}. Name a photo, or a folder of photos.")
     return list(found)
 
 
-def images_in(folder: str | os.PathLike[str], *, hidden: list[str] | None = None) -> list[Path]:
+def images_in(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[Path]:
     """List the images of a folder that must be there and have some, as `find_images` does.
 
     Raises DataError if it is not there, is a file, cannot be listed, or has no images: the message says what was looked
     for.
     """
     path = as_path(folder)
-    return [path / name for name in image_names(path, hidden=hidden)]
+    return [path / name for name in image_names(path, unsearched=unsearched)]
 
 
-def image_names(folder: str | os.PathLike[str], *, hidden: list[str] | None = None) -> list[str]:
+def image_names(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[str]:
     """List the images of a folder as `images_in` does, by their paths inside it: an eighth of the memory."""
     path = as_path(folder)
     check_image_folder(path)
-    found = _names_in(path, hidden)
+    found = _names_in(path, unsearched)
     if not found:
         raise DataError(no_images(path))
     return found
@@ -104,37 +125,35 @@ def check_image_folder(path: Path) -> None:
 
 def no_images(folder: str | os.PathLike[str]) -> str:
     """Return the message that a folder has no images: what was looked for, and what is there instead."""
-    files = sorted(_files_below(as_path(folder), everything=True), key=lambda name: (name.startswith("."), name))
+    unsearched = Unsearched()
+    below = _files_below(as_path(folder), unsearched, everything=True)
+    files = sorted(below, key=lambda name: (name.startswith("."), name))
+    closed = "".join(f" {item.image} is a {item.reason}." for item in unsearched.closed[:1])
     if not files:
-        return f"The folder {os.fspath(folder)} has no files."
+        return f"The folder {os.fspath(folder)} has no files{' that can be listed' if closed else ''}.{closed}"
     there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
-        f"{', '.join(COMMON)} or as another kind of picture. {there}."
+        f"{', '.join(COMMON)} or as another kind of picture. {there}.{closed}"
     )
 
 
-def hidden_remarks(hidden: Sequence[str]) -> list[str]:
-    """Return a line that counts the folders that were left out as hidden; nothing where there are none."""
-    if not hidden:
-        return []
-    return [f"Not searched: {count_of(len(hidden), 'hidden or thumbnail folder')} (such as '{hidden[0]}')."]
-
-
-def _names_in(folder: Path, hidden: list[str] | None = None, *, videos: bool = False) -> list[str]:
+def _names_in(folder: Path, unsearched: Unsearched | None, *, videos: bool = False) -> list[str]:
     """List the images of a folder by their paths inside it, sorted, without those of hidden folders."""
     suffixes = readable_suffixes(videos=videos and as_remote(folder) is None)
-    return sorted(name for name in _files_below(folder, hidden=hidden) if suffix_of(name) in suffixes)
+    return sorted(name for name in _files_below(folder, unsearched) if suffix_of(name) in suffixes)
 
 
-def _files_below(folder: Path, *, hidden: list[str] | None = None, everything: bool = False) -> Iterator[str]:
+def _files_below(folder: Path, unsearched: Unsearched | None, *, everything: bool = False) -> Iterator[str]:
     """Yield the files of a folder and of those inside it, by their paths in it.
 
-    Hidden ones are left out, unless `everything` counts; their folders are appended to `hidden`.
+    Hidden ones are left out, unless `everything` counts. `unsearched` is as in `find_images`.
     """
 
     def cannot_list(error: OSError) -> None:
-        raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
+        if unsearched is None or error.filename == os.fspath(folder):
+            raise DataError(f"The folder {error.filename} cannot be listed: {error.strerror}.") from error
+        unsearched.closed.append(closed_folder(error))
 
     set_aside: dict[str, None] = {}
     remote = as_remote(folder)
@@ -152,8 +171,13 @@ def _files_below(folder: Path, *, hidden: list[str] | None = None, everything: b
             set_aside.update((f"{start}{name}", None) for name in folders if is_set_aside(name))
             folders[:] = [name for name in folders if not is_set_aside(name)]
         yield from (f"{start}{name}" for name in files if everything or not name.startswith("."))
-    if hidden is not None:
-        hidden += sorted(set_aside)
+    if unsearched is not None:
+        unsearched.hidden += sorted(set_aside)
+
+
+def closed_folder(error: OSError) -> Skipped:
+    """Return a folder that cannot be listed, as what is skipped."""
+    return Skipped(os.fspath(error.filename), f"{CLOSED}: {error.strerror}")
 
 
 def is_set_aside(folder: str) -> bool:

@@ -85,7 +85,11 @@ class Sidecars:
         if folder not in self._listed:
             names: dict[str, str] = {}
             stems: defaultdict[str, set[str]] = defaultdict(set)
-            for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
+            try:
+                listed = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+            except OSError as error:
+                raise DataError(f"The folder {folder} cannot be listed: {error.strerror}.") from error
+            for name in listed:
                 stem, suffix = os.path.splitext(name)
                 if suffix.lower() == SUFFIX:
                     names[stem] = name

@@ -28,7 +28,7 @@ from visterm.data.tag_formats.record import (
 )
 from visterm.data.tag_formats.separators import separator_pattern
 from visterm.data.tag_formats.tables import read_table, table_records
-from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar
+from visterm.data.tag_formats.texts import may_not_be_read, read_sidecars, read_text_folder, sidecar
 from visterm.data.tag_tree import MOST_LEVELS, suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
 
@@ -56,8 +56,15 @@ class TableOptions(TypedDict, total=False):
     separator: str | None  # What separates tags in a text, see `Splitter` and `separator_pattern`
 
 
-def find_tags(source: TagSource, images: str | os.PathLike[str], **options: Unpack[TableOptions]) -> TagsFound:
+def find_tags(
+    source: TagSource,
+    images: str | os.PathLike[str],
+    files: Sequence[Path] | None = None,
+    **options: Unpack[TableOptions],
+) -> TagsFound:
     """Read the tags of a folder of images, and say where they were found; `options` are those of `TableOptions`.
+
+    `files` are the images in the folder, where they are listed already.
 
     The source is a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts; a folder that has a ``.txt`` for each
     image; ``"xmp"`` for the keywords in XMP files beside the images and in the images; or ``"auto"`` to take the first
@@ -83,7 +90,7 @@ def find_tags(source: TagSource, images: str | os.PathLike[str], **options: Unpa
     if source == KEYWORDS:
         if columns_named:
             raise UserError("Keywords of XMP files and of images have no columns; leave the names of columns out.")
-        keywords = read_keyword_tags(folder, find_images(folder))
+        keywords = read_keyword_tags(folder, find_images(folder) if files is None else files)
         if not keywords.records:
             raise NoTagsError(
                 f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself."
@@ -96,7 +103,7 @@ def find_tags(source: TagSource, images: str | os.PathLike[str], **options: Unpa
             raise UserError(
                 f"{source} is a folder of .txt files, which have no columns; leave the names of columns out."
             )
-        return read_text_folder(Path(source), folder, find_images(folder), separator)
+        return read_text_folder(Path(source), folder, find_images(folder) if files is None else files, separator)
     if source != "auto":
         return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
     tables = _metadata_files(folder)
@@ -104,10 +111,9 @@ def find_tags(source: TagSource, images: str | os.PathLike[str], **options: Unpa
         rows = (_below(path.parent, folder, row) for path in tables for row in read_table(path, **options))
         return TagsFound(merged_by_image(rows), [_describe_tables(tables, folder)])
     if not columns_named:
-        files = find_images(folder)
+        files = find_images(folder) if files is None else files
         if any(sidecar(image) for image in files):
-            records = read_sidecars(folder, files, separator)
-            return TagsFound(records, ["Tags: a .txt beside each image."], "without a .txt")
+            return read_sidecars(folder, files, separator)
         sidecars = Sidecars()
         has_xmp = any(sidecars.of(image) for image in files)
         found = read_keyword_tags(folder, files) if has_xmp else None
@@ -181,7 +187,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """
     sidecars = Sidecars()
     found: list[tuple[Path, Keywords]] = []
-    bad, n_predicted = [], 0
+    bad, skipped, n_predicted = [], [], 0
     refused: list[str] = []
     for image in images:
         try:
@@ -190,6 +196,9 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
             paths = tuple(path for path in fit if all(tag_fault(name) is None for name in suffixes(path)))
         except DataError as error:
             bad.append(str(error))
+            cause = error.__cause__
+            if isinstance(cause, PermissionError) and os.fspath(cause.filename) != os.fspath(image):
+                skipped.append(may_not_be_read(error))
             continue
         n_predicted += len(keywords.tags) - len(keywords.of_people)
         keywords = keywords._replace(tags=usable_keywords(keywords.of_people, str(image), refused))
@@ -206,7 +215,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     if bad:
         remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
     remarks += refused_remarks(refused)
-    return TagsFound(records, remarks, "without keywords", tree.pairs)
+    return TagsFound(records, remarks, "without keywords", tree.pairs, skipped)
 
 
 def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterator[str]:

@@ -37,7 +37,7 @@ def encode_for_all(taggers: Sequence[Run], corpus: Corpus, progress: Progress = 
     Raises DataError if an encoder reads names, and knows none of the images.
     """
     encoded: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
-    skipped: dict[str, Skipped] = {}
+    skipped = {item.image: item for item in corpus.skipped}
     for tagger in taggers:
         if tagger.encoder.fingerprint not in encoded:
             if corpus.encoded is None:

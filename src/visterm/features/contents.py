@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from visterm.core.learned import HASH, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import folder_kind, read_json, refusing
-from visterm.core.remote import as_path
+from visterm.core.remote import as_path, is_remote
 
 FEATURES = "features folder"  # The kind in the manifest
 UNFINISHED = ".unfinished"  # What a job keeps its shards in until all are done
@@ -71,7 +71,10 @@ def is_features(images: object) -> bool:
     """Return whether `images` is a features folder, whole or begun, in place of the images themselves."""
     if not isinstance(images, str | os.PathLike):
         return False
-    return folder_kind(images) == FEATURES or (as_path(images) / UNFINISHED).is_dir()
+    if folder_kind(images) == FEATURES:
+        return True
+    begun = as_path(images) / UNFINISHED
+    return begun.is_dir() if is_remote(begun) else os.path.isdir(begun)
 
 
 def read_note(file: Path) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from visterm.core.persist import load_estimator, open_folder
 from visterm.core.progress import SILENT, Progress, Say, reported, silent
 from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
+from visterm.core.types import Skipped
 from visterm.core.wording import count_of
-from visterm.data.image_folders import ListedImages, image_names
+from visterm.data.image_folders import ListedImages, Unsearched, image_names
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import default_line, make_encoder
 from visterm.features.contents import Contents, FirstJob, cut
@@ -88,7 +89,8 @@ def encode_folder(
     n_jobs = executor.n_jobs
     requested = _requested_encoder(folder, encoder, encoder_params or {}, run, seed, n_jobs)
     root = in_full(images)
-    names = image_names(images)
+    unsearched = Unsearched()
+    names = image_names(images, unsearched=unsearched)
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         if not folder.has_encoder():
@@ -108,15 +110,18 @@ def encode_folder(
                 f"one saved there has {fitted.fingerprint} with this visterm. Choose another folder (-o)."
             )
         known = KnownRows(folder, before)
+        closed = [Skipped(in_full(item.image).relative_to(root).as_posix(), item.reason) for item in unsearched.closed]
+        inside = tuple(f"{item.image}/" for item in closed)
+        names = sorted([*names, *(name for name in known.names if name.startswith(inside))])
         size = shard_size or (before.shard_size if before else first_job.shard_size)
         parts = [[names[i] for i in part] for part in cut(names, size)]
         chosen = for_parts(executor, parts)
         job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
         done = _collect(chosen.run(job, parts, progress), parts, progress)
-        skipped = [item for shard in done for item in shard.skipped]
+        skipped = [*closed, *(item for shard in done for item in shard.skipped)]
         with_rows = [shard for shard in done if shard.entry is not None]
         contents = Contents(
-            images=str(root), n_images=len(names), n_skipped=len(skipped), asked=first_job.fingerprint,
+            images=str(root), n_images=len(names) + len(closed), n_skipped=len(skipped), asked=first_job.fingerprint,
             width=with_rows[0].width if with_rows else 0, layout=with_rows[0].layout if with_rows else "dense",
             shard_size=size, shards=[shard.entry for shard in done if shard.entry is not None],
             **facts_of_encoder(fitted),

@@ -15,7 +15,7 @@ from visterm.core.executor import must_see
 from visterm.core.progress import Progress, Steps
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
-from visterm.data.contents import content_hash, stamp_hash, stamps
+from visterm.data.contents import content_hash, is_there, stamp_hash, stamps
 from visterm.data.feature_shards import Shard, shard_bytes
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import Contents
@@ -105,9 +105,15 @@ class ShardWork(PartWork):
         """Make the shard of some images, by their paths inside the image folder, unless it is there already."""
         paths = [self._images / name for name in names]
         before = stamps(paths)
-        sha256 = self._team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))
+        sha256 = self._team.run(lambda i: self._content(names[i], paths[i], before[i]), len(paths))
         make = partial(self._encoded, names, paths, sha256, before, progress)
         return self._unless_there(names, sha256, len(names), progress, make)
+
+    def _content(self, name: str, path: Path, stamp: object) -> str | None:
+        """Return the hash of an image; of one that may not be looked for now, the hash that it had."""
+        if stamp is None and is_there(path):
+            return self._known.names.get(name)
+        return stamp_hash(stamp) or content_hash(path)
 
     def _encoded(
         self,

@@ -15,6 +15,7 @@ from visterm.core.remote import as_path
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
+from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
 from visterm.encoders.contract import AnyEncoder, Encoded
@@ -108,7 +109,9 @@ class Features:
         elif not isinstance(tags, str | os.PathLike) or as_path(tags).is_file():
             found = TagsFound(merged_by_image(read_tag_table(tags, **columns)), [])
         elif self.images.is_dir():
-            found = find_tags(tags, self.images, **columns)
+            unsearched = Unsearched()
+            found = find_tags(tags, self.images, find_images(self.images, unsearched=unsearched), **columns)
+            found = found._replace(skipped=[*unsearched.closed, *found.skipped])
         else:
             raise TagFileError(
                 f"The image folder of {self.path}, {self.images}, is no longer there, so no tags can be found in it. "

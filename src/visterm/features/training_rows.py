@@ -21,7 +21,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus, EncodedBefore
 from visterm.data.frames import Table, as_table, listed
-from visterm.data.image_folders import find_images, no_images
+from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.data.tag_files import TableOptions
 from visterm.data.tag_formats.tables import TAGS_COLUMNS, columns_named, image_cells, image_name, table_records
 from visterm.encoders.contract import AnyEncoder, name_of
@@ -92,7 +92,7 @@ def training_rows(
         Y = check_tags(X.T @ Y, X.shape[1])
         X = identity_rows(X.shape[1])
     valid = (X_valid, Y_valid) if Y_valid.nnz > 0 and Y_valid.max() > 0 else None
-    left_out = [*unknown, *unknown_held_out, *skipped, *skipped_valid]
+    left_out = [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid]
     return TrainingRows(vocabulary, X, Y, valid, left_out, encoder.by_number, [*train.names, *held_out.names])
 
 
@@ -342,17 +342,18 @@ def _lists_of_matrix(matrix: Any, table: Table | None) -> list[list[str]]:
 
 
 def as_images(
-    images: Photos, *, hidden: list[str] | None = None, videos: bool = False, image_column: str | None = None
+    images: Photos, *, unsearched: Unsearched | None = None, videos: bool = False, image_column: str | None = None
 ) -> tuple[list[str], Sequence[Any]]:
     """Return names and images: of a file, of a folder, or of paths, numbers or pixels in a sequence or a DataFrame.
 
-    Hidden folders that were left out are appended to `hidden`. With `videos`, those of a folder are among them. The
-    images of a DataFrame or of a list of dicts are in its `image_column`, or where a tag file has them.
+    `unsearched` takes in the sub-folders that were left out, as `find_images` does. With `videos`, those of a folder
+    are among them. The images of a DataFrame or of a list of dicts are in its `image_column`, or where a tag file has
+    them.
     """
     if isinstance(images, Corpus):
         return images.names, images.images
     if isinstance(images, str | os.PathLike):
-        folder, images = images, find_images(images, hidden=hidden, videos=videos)
+        folder, images = images, find_images(images, unsearched=unsearched, videos=videos)
         if not images:
             raise DataError(no_images(folder))
     if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):

@@ -14,14 +14,14 @@ from visterm.core.jsonlines import write_skipped
 from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import is_remote
 from visterm.core.threads import Team, resolve_jobs
-from visterm.core.types import Skipped
+from visterm.core.types import CLOSED, NO_TAGS, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.data.contents import exif_of, file_state, is_there
 from visterm.data.file_kinds import is_video
 from visterm.data.image_folders import count_not_read
 from visterm.features.video_rows import AT_ONCE
-from visterm.library.files import Comparison, compare, full_paths
+from visterm.library.files import Comparison, compare, full_paths, is_inside
 from visterm.library.job import CatalogueJob
 from visterm.library.photos import LEADS_OUT, Listed, named_by_folder
 from visterm.library.rows import RowWriter
@@ -93,7 +93,7 @@ class Indexing:
             self._rename({found.kept[place]: photos.names[place] for place in named if place in found.kept})
             self._writer.features.sweep()
             self._writer.videos.sweep()
-            self._list_links(photos)
+            self._list_left_out(photos)
             self._read_exif()
             done = Indexed(
                 moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out), remarks=photos.remarks
@@ -145,12 +145,14 @@ class Indexing:
             [(as_text(name), image_id) for image_id, name in names.items() if before[image_id] != name],
         )
 
-    def _list_links(self, photos: Listed) -> None:
-        """List the links that are left out, and no longer those that are taken now."""
-        skipped = self._stored.skipped
-        listed = {item.image for item in skipped.all() if item.reason == LEADS_OUT}
-        if listed:
-            skipped.remove(listed.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
+    def _list_left_out(self, photos: Listed) -> None:
+        """List what is left out beside photos that cannot be read; no longer links and folders that are taken now."""
+        skipped, root = self._stored.skipped, photos.root
+        before = skipped.all()
+        links = {item.image for item in before if item.reason == LEADS_OUT}
+        others = [item.image for item in before if item.reason.startswith((CLOSED, NO_TAGS))]
+        skipped.remove(links.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
+        skipped.remove(other for other in others if root is not None and is_inside(os.path.realpath(other), root))
         skipped.add(photos.left_out)
 
     def _read_exif(self) -> None:

@@ -21,7 +21,7 @@ from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
 from visterm.data.embedded import union
 from visterm.data.file_kinds import is_video
-from visterm.data.image_folders import find_images, hidden_remarks
+from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.images import read_image
 from visterm.data.sidecars import Sidecars, read_sidecar
 from visterm.data.tag_files import KEYWORDS
@@ -49,7 +49,8 @@ class Listed:
     sha256_of: Callable[[Any], str] | None  # Of features: the content that the row of an image was made of
     root: str | None  # The folder that was looked through, in full; None of single images
     named_in: str | None = None  # The folder that names begin from, in full: `root`, or the image folder of features
-    left_out: tuple[Skipped, ...] = ()  # Links that lead out of that folder
+    left_out: tuple[Skipped, ...] = ()
+    """Links that lead out of that folder, sub-folders that cannot be listed, files of tags that may not be read."""
     remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
     tags_from: str = ""  # Where their tags were read: a file in full, "xmp" or "auto"; empty where that is not known
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, as `Corpus.tree`
@@ -77,8 +78,9 @@ class Listed:
             items=[self.items[place] for place in kept],
             names=[self.names[place] for place in kept],
             tags=[self.tags[place] for place in kept],
-            left_out=tuple(
-                Skipped(os.fspath(self.items[place]), LEADS_OUT) for place, out in enumerate(outside) if out
+            left_out=(
+                *self.left_out,
+                *(Skipped(os.fspath(self.items[place]), LEADS_OUT) for place, out in enumerate(outside) if out),
             ),
         )
 
@@ -93,13 +95,14 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     if folder is None and isinstance(images, str | os.PathLike) and as_path(images).is_dir():
         folder = images
     root = None if folder is None or is_features(folder) else real_path(folder)
-    hidden: list[str] = []
+    unsearched = Unsearched()
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
-        names, items = as_images(images, hidden=hidden, videos=encoder.reads != "names")
+        names, items = as_images(images, unsearched=unsearched, videos=encoder.reads != "names")
         encoder.refuse_unknown(items, only_if_all=True)
         return Listed(
-            _with_arrays(items), names, [None] * len(items), encoder, None, root, root, remarks=hidden_remarks(hidden)
-        )
+            _with_arrays(items), names, [None] * len(items), encoder, None, root, root,
+            left_out=tuple(unsearched.closed), remarks=unsearched.remarks(),
+        )  # fmt: skip
     corpus = as_corpus(images, tags)
     source = source_of_rows(encoder, corpus)
     names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
@@ -111,21 +114,22 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
         given += [None] * len(corpus.untagged)
         if root is not None and encoder.reads != "names":
             there = {os.fspath(item) for item in items if not isinstance(item, np.ndarray)}
-            videos = [str(path) for path in find_images(root, videos=True) if is_video(path)]
+            videos = [str(path) for path in find_images(root, unsearched=unsearched, videos=True) if is_video(path)]
             videos = [path for path in videos if path not in there]
             names, items = [*names, *videos], [*items, *videos]
             given += _tags_beside(videos, remarks) if corpus.source in (KEYWORDS, "auto") else [None] * len(videos)
     named_in = root if corpus.folder is None else real_path(corpus.folder)
+    left_out = tuple({item.image: item for item in (*unsearched.closed, *corpus.skipped)}.values())
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
         return Listed(
-            items, names, given, source, None, root, named_in, remarks=remarks, tags_from=corpus.source,
-            tree=corpus.tree,
+            items, names, given, source, None, root, named_in, left_out, remarks, corpus.source, corpus.tree
         )  # fmt: skip
     _refuse_if_all_gone(items)
     return Listed(
-        items, names, given, source, corpus.encoded.sha256_of, root, named_in, tags_from=corpus.source, tree=corpus.tree
-    )
+        items, names, given, source, corpus.encoded.sha256_of, root, named_in, left_out, tags_from=corpus.source,
+        tree=corpus.tree,
+    )  # fmt: skip
 
 
 def _with_arrays(items: Sequence[Any]) -> Sequence[Any]:

@@ -22,6 +22,7 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
 from visterm.data.file_kinds import is_video
 from visterm.data.frames import Framed, first_of, pictures
+from visterm.data.image_folders import Unsearched
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.features.video_rows import encode_all
@@ -167,7 +168,9 @@ def annotate_each(
                 yield from tags.of(chunk)
             return
         with_videos = run.encoder.reads != "names"
-        names, items = as_images([images] if is_name(run.encoder, images) else images, videos=with_videos)
+        given, unsearched = [images] if is_name(run.encoder, images) else images, Unsearched()
+        names, items = as_images(given, unsearched=unsearched, videos=with_videos)
+        yield from unsearched.closed
         run.encoder.refuse_unknown(items, only_if_all=True)
         progress.start("tag photos", len(items))
         for start in range(0, len(items), CHUNK):

@@ -20,7 +20,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of, first_or
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import images_in
+from visterm.data.image_folders import Unsearched, images_in
 from visterm.data.image_names import ImageNames, plain_name
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_formats.record import TagsFound, record
@@ -83,9 +83,10 @@ def query_corpus(
         corpus = Features(images).corpus()
     else:
         folder = Path(images)
-        paths = images_in(folder)
+        unsearched = Unsearched()
+        paths = images_in(folder, unsearched=unsearched)
         records = [record(path.relative_to(folder).as_posix(), [], None) for path in paths]
-        corpus = Corpus.joined(folder, paths, TagsFound(records, []))
+        corpus = Corpus.joined(folder, paths, TagsFound(records, [], skipped=unsearched.closed))
     given = list(dict.fromkeys(row.image for row in lines))
     found = dict(zip(given, ImageNames(Path(), list(map(Path, corpus.names))).match(given), strict=True))
     return corpus, [
@@ -177,7 +178,7 @@ def query_rows(
             learned.X,
             learned.asked_of,
             None if held is None else (held.X, held.asked_of),
-            [*unknown, *unknown_held_out, *skipped, *skipped_valid],
+            [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid],
             names=[*train.names, *held_out.names],
         ),
         learned,

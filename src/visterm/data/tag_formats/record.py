@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from visterm.core.errors import TagFileError
+from visterm.core.types import Skipped
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
 from visterm.data.program_tags import of_people
@@ -34,6 +35,7 @@ class TagsFound(NamedTuple):
     remarks: list[str]  # What ``"auto"`` found, and what of it is not used: a line each
     untagged: str = "not named by the tags"  # What images are that have no record
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags that are written with those above them
+    skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files that may not be read, with reasons
 
 
 def record(

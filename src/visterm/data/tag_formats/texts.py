@@ -9,10 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from visterm.core.errors import TagFileError
+from visterm.core.errors import DataError, TagFileError
 from visterm.core.files import MB
+from visterm.core.types import NO_TAGS, Skipped
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
+from visterm.data.image_folders import closed_folder
 from visterm.data.tag_formats.record import TagRecord, TagsFound, record, without_minus
 from visterm.data.tag_formats.separators import LINE_END, Splitter
 from visterm.data.text_files import read_text
@@ -22,19 +24,21 @@ SUFFIX = ".txt"
 MOST_TEXT = 16 * MB  # Bytes of the text of one image
 
 
-def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = None) -> list[TagRecord]:
+def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:
     """Read the tags of each image from the text beside it, if there is one: ``1.txt`` or ``1.jpg.txt`` for ``1.jpg``.
 
     `separator` separates tags on one line, see `Splitter`.
     """
-    return _read(folder, [(image, text) for image in images if (text := sidecar(image)) is not None], separator)
+    pairs = [(image, text) for image in images if (text := sidecar(image)) is not None]
+    records, skipped = _read(folder, pairs, separator)
+    return TagsFound(records, ["Tags: a .txt beside each image."], "without a .txt", skipped=skipped)
 
 
 def sidecar(image: Path) -> Path | None:
     """Find the text beside an image, whose suffix may be in capitals."""
     suffixes = (SUFFIX, SUFFIX.upper(), SUFFIX.title())
     beside = (image.with_name(f"{name}{suffix}") for name in (image.name, image.stem) for suffix in suffixes)
-    return next((path for path in beside if path.is_file()), None)
+    return next((path for path in beside if os.path.isfile(path)), None)
 
 
 def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:
@@ -45,7 +49,8 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     Raises TagFileError if there is no text, none belongs to an image, or a text or an image has several to choose from.
     """
     by_key: dict[str, Path] = {}
-    for parent, folders, files in os.walk(texts):
+    closed: list[OSError] = []
+    for parent, folders, files in os.walk(texts, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             if name.lower().endswith(SUFFIX) and not name.startswith("."):
@@ -75,7 +80,9 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     if unused:
         remarks = [f"Left out: {count_of(len(unused), 'text')} of no image, such as '{unused[0]}{SUFFIX}'."]
     pairs = [(image, found[image]) for image in images if image in found]
-    return TagsFound(_read(folder, pairs, separator), remarks, f"without a {SUFFIX} in {texts}")
+    records, skipped = _read(folder, pairs, separator)
+    skipped += map(closed_folder, closed)
+    return TagsFound(records, remarks, f"without a {SUFFIX} in {texts}", skipped=skipped)
 
 
 def text_tags(text: str, separator: str | None = None) -> list[str]:
@@ -83,12 +90,21 @@ def text_tags(text: str, separator: str | None = None) -> list[str]:
     return Splitter(lambda: [text], separator).split(text)
 
 
-def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None) -> list[TagRecord]:
-    """Read the texts of images, without what visterm wrote there: no run learns what another one guessed."""
-    records = []
+def _read(
+    folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None
+) -> tuple[list[TagRecord], list[Skipped]]:
+    """Read the texts of images, without what visterm wrote there: no run learns what another one guessed.
+
+    Texts that may not be read are listed with reasons.
+    """
+    records, skipped = [], []
     notes: dict[Path, TextNotes] = {}
     for image, path in pairs:
-        text = read_text(path, limit=MOST_TEXT)
+        try:
+            text = read_text(path, limit=MOST_TEXT)
+        except TagFileError as error:
+            skipped.append(may_not_be_read(error))
+            continue
         if path.parent not in notes:
             notes[path.parent] = TextNotes(path.parent)
         predicted = notes[path.parent].predicted(path)
@@ -100,7 +116,14 @@ def _read(folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | Non
         if wrong is not None:
             place += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"
         records.append(record(image.relative_to(folder).as_posix(), tags_of_people, None, place=place))
-    return records
+    return records, skipped
+
+
+def may_not_be_read(error: DataError) -> Skipped:
+    """Return the file of tags that this user may not read, as what is skipped; raise any other error again."""
+    if not isinstance(error.__cause__, PermissionError):
+        raise error
+    return Skipped(os.fspath(error.__cause__.filename), f"{NO_TAGS}: {error.__cause__.strerror}")
 
 
 def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[str, Path]) -> dict[Path, Path]:

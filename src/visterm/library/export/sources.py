@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import tag_key
-from visterm.data.image_folders import find_images, no_images
+from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.data.sidecars import Sidecars
 from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Predicted
@@ -79,7 +80,8 @@ class RunSource:
         self.tagger = Tagger.load(run, n_jobs=n_jobs)
         if self.tagger.encoder.by_number:
             raise UserError(f"The run {run} knows images by number only, so there are no photos to write tags to.")
-        self._images, self._folder = find_images(images), images if images.is_dir() else images.parent
+        self._unsearched, self._folder = Unsearched(), images if images.is_dir() else images.parent
+        self._images = find_images(images, unsearched=self._unsearched)
         if not self._images:
             raise UserError(no_images(images))
 
@@ -88,6 +90,7 @@ class RunSource:
         tagger, images = self.tagger, self._images
         least = _least_confidences(tagger.calibration, limits)
         sidecars = Sidecars()
+        yield from self._unsearched.closed
         with reported(progress, "read photos", len(images)):
             for start in range(0, len(images), CHUNK):
                 chunk = images[start : start + CHUNK]
@@ -134,7 +137,7 @@ class CatalogueSource:
                 images = stored.images.get_many(some.tolist())
                 for image, scores in zip(images, _best_scores(tagger, stored, some), strict=True):
                     progress.advance()
-                    if image.path is None or not (is_remote(image.path) or Path(image.path).is_file()):
+                    if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, GONE)
                         continue
                     given, denied = held.get(image.id, []), rejected.get(image.id, [])

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 from visterm.core.errors import StorageError
@@ -119,7 +120,8 @@ def annotate_found(
             return annotate_pieces(tagger, wanted, device, every, executor, progress)
         say(DONE_HERE)
     images: Any = found.features or found.images
-    return annotate_each(tagger, images, wanted, progress=progress if found.features or len(images) > 1 else SILENT)
+    progress = progress if found.features or len(images) > 1 else SILENT
+    return chain(annotate_each(tagger, images, wanted, progress=progress), found.skipped)
 
 
 def annotate_pieces(

@@ -13,7 +13,7 @@ from visterm.core.remote import as_path, in_full, is_remote
 from visterm.core.threads import Team
 from visterm.core.types import CHUNK, Chunk, Skipped
 from visterm.data.contents import content_hash, stamp_hash, stamps
-from visterm.data.image_folders import find_images, no_images
+from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import cut, is_features
 from visterm.features.training_rows import is_name
@@ -28,6 +28,7 @@ class Found(NamedTuple):
 
     features: list[str]
     images: list[str]
+    skipped: Sequence[Skipped] = ()  # Folders that cannot be listed
 
 
 class Piece(NamedTuple):
@@ -68,11 +69,12 @@ def find(encoder: AnyEncoder, given: Sequence[str]) -> Found:
         raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
     if stored:
         return Found(stored, [])
-    others = find_images((image for image in given if image not in named), videos=encoder.reads != "names")
+    unsearched, folders = Unsearched(), (image for image in given if image not in named)
+    others = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
     images = [*named, *map(os.fspath, others)]
     if not images:
         raise UserError(no_images(given[0]))
-    return Found([], images)
+    return Found([], images, unsearched.closed)
 
 
 def pieces_of(encoder: AnyEncoder, found: Found, *, stable: bool) -> Pieces:
@@ -88,7 +90,8 @@ def pieces_of(encoder: AnyEncoder, found: Found, *, stable: bool) -> Pieces:
     encoder.refuse_unknown(found.images, only_if_all=True)
     n = len(found.images)
     parts = cut(found.images, CHUNK) if stable else [range(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
-    return Pieces([Piece([found.images[i] for i in part], [], len(part)) for part in parts], [], [])
+    pieces = [Piece([found.images[i] for i in part], [], len(part)) for part in parts]
+    return Pieces(pieces, [], [*found.skipped])
 
 
 def _of_features(encoder: AnyEncoder, features: list[str], stable: bool) -> Pieces:
