@@ -103,6 +103,18 @@ def test_a_step_about_a_spelling_that_went_can_still_be_undone(place, catalogue)
     assert opened.image(4).tags == []
 
 
+def test_letters_that_nobody_sees_made_no_second_tag_once_the_catalogue_is_opened_again(place, catalogue):
+    catalogue.give(0, ["dog"])
+    path = catalogue.stored.database.path
+    catalogue.stored.close()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(TO_FORMAT_7)
+        connection.execute("INSERT INTO tags (id, name, key) VALUES (900, 'do\u200bg', 'do\u200bg')")
+        connection.execute("INSERT INTO given VALUES (1, 900, 'person')")
+    opened = Catalogue.load(place / "cat", n_jobs=1)
+    assert [opened.image(i).tags for i in (0, 1)] == [["dog"], ["dog"]]
+
+
 def test_the_command_shows_one_tag(place):
     assert visterm("tag cat 000.png --add dog", place)[0] == 0
     write_tags(place / "tags.csv", {"000.png": ["DOG"]})

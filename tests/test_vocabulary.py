@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
-from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 
 
 @pytest.fixture
@@ -50,9 +50,75 @@ def test_spellings_of_one_tag_are_one_tag(one, other):
     assert vocabulary.index(other) == 0
 
 
-@given(st.text())
+@pytest.mark.parametrize(
+    ("odd", "tag"),
+    [
+        ("se\u200ba", "sea"),
+        ("\ufeffsea\u2060", "sea"),
+        ("se\u00ada", "sea"),
+        ("s\u200ce\u200da", "sea"),
+        ("sea\ufe0f", "sea"),
+        ("sea\U000e0041", "sea"),
+        ("polar\u3164bear", "polar bear"),
+        ("polar \u200b bear", "polar bear"),
+        ("ก\u200bข", "กข"),
+        ("🙂\u200c🙂", "🙂🙂"),
+        ("🙂\u200d", "🙂"),
+        ("کار\u200cخانه", "کارخانه"),  # the letter before it never joins the next
+        ("می\u200c\u200cخواهم", "می\u200cخواهم"),
+        ("می\u200c", "می"),
+        ("س\u200d\u200bل", "سل"),
+        ("कम\u200cल", "कमल"),
+    ],
+)
+def test_what_nobody_sees_makes_no_second_tag(odd, tag):
+    assert clean_tag(odd) == tag
+    assert Vocabulary.from_lists([[odd], [tag]]).tags == [tag]
+    assert Vocabulary([tag]).query([odd]).known == [tag]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("می‌خواهم", "میخواهم"),  # "I want", in two parts and joined
+        ("क्‍ष", "क्ष"),  # half a letter, and a ligature
+        ("র‍্যাব", "র্যাব"),
+        ("ශ්‍රී", "ශ්රී"),
+        ("ه‍", "ه"),  # joined as in a word, and alone
+        ("👩‍💻", "👩💻"),
+        ("👩🏽‍💻", "👩🏽💻"),
+        ("🏳️‍🌈", "🏳️🌈"),
+        ("🏴󠁧󠁢󠁥󠁮󠁧󠁿", "🏴"),
+        ("1️⃣", "1"),
+    ],
+)
+def test_joiners_that_change_what_is_seen_tell_tags_apart(one, other):
+    assert clean_tag(one) == one
+    assert len(Vocabulary.from_lists([[one], [other]])) == 2
+
+
+@pytest.mark.parametrize(("one", "other"), [("❤️", "❤"), ("葛\U000e0100城", "葛城")])
+def test_a_variant_of_a_letter_is_shown_as_it_is_written_and_is_the_same_tag(one, other):
+    assert clean_tag(one) == one
+    assert len(Vocabulary.from_lists([[one], [other]])) == 1
+
+
+@given(
+    st.text()
+    | st.text("سلام ایرانख्कষ্র\u200b\u200c\u200d\ufe0f🙂❤🏽1\u20e3\u180e\u180bᠮ葛\U000e0100\u115f\u1160\u1161\u00ad")
+)
 def test_the_key_of_a_key_is_itself(tag):
+    assert clean_tag(clean_tag(tag)) == clean_tag(tag)
     assert tag_key(tag_key(tag)) == tag_key(tag)
+
+
+def test_tags_that_an_earlier_visterm_told_apart_by_what_nobody_sees_are_told_apart_still():
+    saved = {"tags": ["sea", "sea (2)", "se\u200ba", "\ufeffSea"], "counts": [3, 2, 1, 1]}
+    opened = Vocabulary.from_json(json.loads(json.dumps(saved)))
+    assert opened.tags == ["sea", "sea (2)", "sea (3)", "Sea (4)"]
+    assert opened.index("se\u200ba") == 0
+    with pytest.raises(DataError, match="are one tag"):
+        Vocabulary.from_json({"tags": ["sea", "Sea"], "counts": [1, 1]})
 
 
 def test_rare_and_empty_tags_are_left_out():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 import reprlib
 import unicodedata
@@ -17,18 +18,20 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.queries import Query, Word, quoted, split_query
 from visterm.core.registry import known_names, unknown
-from visterm.core.wording import BIDI_CONTROLS, has_seen_letters
+from visterm.core.wording import BIDI_CONTROLS, has_seen_letters, without_unseen
 
 MOST_TAGS = 100  # Tags that one image may be given at once, whoever gives them: a person, another program, a tag file
 MOST_LETTERS = 200  # Letters of a tag that comes in; those that a run knows already may be longer
 MOST_COUNTED = 2**53  # Images that a saved dictionary may say that a tag has
+_SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")  # Of variants of one letter
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Vocabulary:
     """Tags and their column numbers; Unicode, and compared without regard to case.
 
-    Two spellings are one tag if they are equal after normalising (NFC), trimming, folding white space and case-folding.
+    Two spellings are one tag if they are equal after normalising (NFC), trimming, folding white space, leaving out what
+    nobody sees, and case-folding.
 
     Parameters
     ----------
@@ -344,21 +347,41 @@ class Vocabulary:
         for count in counts:
             if type(count) is not int or not 0 <= count <= MOST_COUNTED:
                 raise DataError(f"a count is {reprlib.repr(count)}; expected a whole number, 0 to {MOST_COUNTED}")
-        return cls(tags, counts, aliases)
+        return cls(_told_apart(tags), counts, aliases)
 
     def _known(self, tags: Iterable[str]) -> list[int]:
         """Return the columns of those tags that have one."""
         return [column for column in map(self.get, tags) if column is not None]
 
 
+def _told_apart(tags: Sequence[Any]) -> list[Any]:
+    """Rename saved tags that differ in nothing that can be seen, as those of an earlier visterm may: ``sea (2)``."""
+    firsts = {tag_key(tag): tag for tag in reversed(tags)}
+    if len(firsts) == len(tags):
+        return list(tags)
+    taken, told = set(firsts), []
+    for tag in tags:
+        first, name = firsts[tag_key(tag)], tag
+        if tag is not first and _as_typed(tag) != _as_typed(first):
+            name = next(each for n in itertools.count(2) if tag_key(each := f"{clean_tag(tag)} ({n})") not in taken)
+            taken.add(tag_key(name))
+        told.append(name)
+    return told
+
+
+def _as_typed(tag: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(unicodedata.normalize("NFC", tag).split()).casefold())
+
+
 def clean_tag(tag: str) -> str:
     """Return a tag as it is shown: NFC, trimmed, white space folded to one space; empty where nothing is left.
 
-    Bytes of a file name that are no letters (lone surrogates, in Python) become U+FFFD.
+    Letters that nobody sees go, but where they change what is seen, see `without_unseen`. Bytes of a file name that are
+    no letters (lone surrogates, in Python) become U+FFFD.
     """
     if not isinstance(tag, str):
         raise DataError(f"A tag is {tag!r}, of type {type(tag).__name__}; expected text.")
-    text = tag if tag.isascii() else _SURROGATE.sub("\ufffd", tag)
+    text = tag if tag.isascii() else without_unseen(_SURROGATE.sub("\ufffd", tag))
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
@@ -383,8 +406,11 @@ def tag_fault(tag: str) -> str | None:
 
 
 def tag_key(tag: str) -> str:
-    """Return that by which tags are compared."""
-    return unicodedata.normalize("NFC", clean_tag(tag).casefold())
+    """Return that by which tags are compared: without case, and whichever picture is chosen for a letter or emoji."""
+    text = clean_tag(tag)
+    if not text.isascii():
+        text = clean_tag(_SELECTORS.sub("", text)) or text
+    return unicodedata.normalize("NFC", text.casefold())
 
 
 def checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
