@@ -15,7 +15,7 @@ from visterm.core.types import Skipped
 from visterm.data.embedded import MOST_IPTC, embedded_keywords, read_iptc
 from visterm.data.program_tags import NAMES, of_people, program_path
 from visterm.data.sidecars import Sidecars
-from visterm.data.tag_files import find_tags, read_tag_table
+from visterm.data.tag_files import find_tags, read_keyword_tags, read_tag_table
 from visterm.data.xmp.keywords import GIVEN, Mark, read_keywords
 from visterm.data.xmp.writing import add_tags, remove_tags
 from visterm.library.export.items import ExportItem, Predicted
@@ -189,9 +189,8 @@ def test_a_keyword_that_cannot_be_a_tag_is_left_out_alone_and_counted(bad, tmp_p
     with_iptc(tmp_path / "3.jpg", UTF8, *keywords(b"town", bad.encode()))
     found = find_tags("xmp", tmp_path)
     assert [row.tags for row in found.records] == [["sea"], ["wood"], ["town"]]
-    if bad.strip("\u200b"):  # else nothing is left of it
-        (remark,) = [line for line in found.remarks if "cannot be tags" in line]
-        assert remark.startswith(f"Left out: 3 keywords that cannot be tags, such as in {tmp_path / '1.jpg'}: the tag")
+    (remark,) = [line for line in found.remarks if "cannot be tags" in line]
+    assert remark.startswith(f"Left out: 3 keywords that cannot be tags, such as in {tmp_path / '1.jpg'}: the tag")
 
 
 @pytest.mark.parametrize("control", ["\x07", "&#7;", "&#x1B;", "\x00"])
@@ -298,6 +297,17 @@ def test_xmp_of_a_gif_with_pictures_and_extensions_before_it_is_found(tmp_path):
     for length in range(13, len(bare), 7):  # a broken file has none, and ends
         photo.write_bytes(written[:length])
         embedded_keywords(photo)
+
+
+def test_files_whose_own_keywords_are_not_read_are_counted(tmp_path):
+    for name in ("1.jpg", "2.CR3", "3.orf", "4.raf", "5.nef"):
+        (tmp_path / name).write_bytes(jpeg())
+    (tmp_path / "2.xmp").write_bytes(xmp(["sea"]))
+    found = read_keyword_tags(tmp_path, sorted(tmp_path.glob("?.*")))
+    assert found.records[0].tags == ["sea"]
+    assert found.remarks[-1] == (
+        "Keywords inside of 3 files (.cr3, .orf, .raf) are not read; XMP files beside them are."
+    )
 
 
 def test_xmp_of_a_jpeg_2000_with_long_and_other_boxes_before_it_is_found(tmp_path):

@@ -28,6 +28,9 @@ VIDEO = frozenset(
 IMAGES = PHOTO | HEIC | RAW
 """Suffixes, in small letters, of files that are images, whether or not their readers are installed."""
 
+UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
+"""Those that can hold keywords which are not read, unlike those of RAW files that are TIFF inside."""
+
 BESIDE_PHOTOS = frozenset({".xmp"})  # Read with their photos, and never counted
 OTHER, VIDEOS = "other", "video"
 
@@ -119,6 +122,15 @@ class NotRead:
         first = sorted(by_suffix, key=lambda suffix: (-by_suffix[suffix], suffix))
         named = ", ".join([suffix or "without ending" for suffix in first[:_SHOWN]])
         return f"{named}{', ...' if len(first) > _SHOWN else ''}{f'; {advice}' if advice else ''}"
+
+
+def unread_inside(names: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Return a line that counts the files whose own keywords are not read; nothing if there are none."""
+    suffixes = sorted(suffix for suffix in map(suffix_of, names) if suffix in UNREAD_INSIDE)
+    if not suffixes:
+        return []
+    shown = ", ".join(dict.fromkeys(suffixes))
+    return [f"Keywords inside of {count_of(len(suffixes), 'file')} ({shown}) are not read; XMP files beside them are."]
 
 
 def is_video(path: object) -> bool:

@@ -12,6 +12,7 @@ from visterm.core.files import why_no_file
 from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
+from visterm.data.file_kinds import unread_inside
 from visterm.data.frames import as_table
 from visterm.data.image_folders import find_images
 from visterm.data.image_names import plain_name
@@ -214,7 +215,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
         remarks.append(f"Left out: {count_of(n_predicted, 'tag')} that visterm wrote there as a prediction.")
     if bad:
         remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
-    remarks += refused_remarks(refused)
+    remarks += [*refused_remarks(refused), *unread_inside(images)]
     return TagsFound(records, remarks, "without keywords", tree.pairs, skipped)
 
 

@@ -20,7 +20,7 @@ from visterm.core.wording import count_of
 from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
 from visterm.data.embedded import union
-from visterm.data.file_kinds import is_video
+from visterm.data.file_kinds import is_video, unread_inside
 from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.images import read_image
 from visterm.data.sidecars import Sidecars, read_sidecar
@@ -154,7 +154,7 @@ def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | 
             bad.append(str(error))
     if bad:
         remarks.append(f"Left out: {count_of(len(bad), 'video')} whose keywords cannot be read, such as: {bad[0]}")
-    remarks += refused_remarks(refused)
+    remarks += [*refused_remarks(refused), *unread_inside(videos)]
     return found
 
 
