@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from PIL import Image
 import visterm
 from command_line import visterm as visterm_command
 from tiny_catalogues import ENCODER, draw_photos
-from visterm.core.errors import DataError, TagFileError, UserError
+from visterm.core.errors import DataError, NoneReadableError, TagFileError, UserError
 from visterm.data.corpus import Corpus
 from visterm.data.frames import as_table
 from visterm.features.training_rows import tag_lists
@@ -215,6 +216,36 @@ def test_a_catalogue_takes_frames_and_pixels_and_keeps_their_tags(photos, frame,
     assert (list(hits["image"]), hits["path"].tolist()) == (photos[0][:1] + photos[0][4:5], hits["image"].tolist())
     assert catalogue.like(Image.open(photos[0][0]), k=1).hits[0].path == photos[0][0]
     assert {"tag", "given"} <= set(visterm.to_frame(catalogue.tags(), "polars").columns)
+
+
+@pytest.mark.parametrize("given", ["frame", "column of tags apart"])
+def test_where_no_photo_can_be_read_the_first_its_reason_and_the_column_of_files_are_named(given, photos):
+    paths, tags = photos
+    names = [Path(path).name for path in paths]
+    frame = pd.DataFrame({"file_name": names, "tags": tags, "full": paths})
+    args = (frame,) if given == "frame" else (frame.drop(columns="tags"), tags)
+    with pytest.raises(NoneReadableError) as raised:
+        visterm.fit(*args, **FIT)
+    assert str(raised.value) == (
+        "None of the 24 images could be read. The first, 000.png, is skipped: no such file. The names are in the "
+        f"column 'file_name', and start from {os.getcwd()}. Files of the column 'full' are there: pass that column, or "
+        "image_column='full'."
+    )
+    assert visterm.fit(*args, image_column="full", **FIT)
+
+
+def test_a_catalogue_warns_of_photos_that_it_could_not_read_and_refuses_if_that_is_all(photos, frame, tagger):
+    paths, tags = photos
+    table = pd.DataFrame({"path": [*paths[:2], "gone.jpg"], "tags": tags[:3]})
+    with pytest.warns(UserWarning, match=r"Skipped 1 photo, such as gone\.jpg: "):
+        catalogue = visterm.Catalogue(tagger).add(table)
+    assert (len(catalogue), [item.image for item in catalogue.skipped]) == (2, ["gone.jpg"])
+    relative = pd.DataFrame({"image": [Path(path).name for path in paths], "full": paths})
+    for images in (relative, relative.assign(tags=tags)):
+        with pytest.raises(NoneReadableError, match=r"column 'image', .* Files of the column 'full' are there"):
+            visterm.Catalogue(tagger).add(images)
+    with pytest.raises(NoneReadableError, match=r"None of the 2 images could be read\. The first, a\.jpg, is skipped"):
+        visterm.Catalogue(tagger).add(["a.jpg", "b.jpg"])
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])

@@ -8,6 +8,7 @@ VistermError
 │   ├── ShapeError          a matrix of the wrong size
 │   ├── TagFileError        a tag file that cannot be understood
 │   ├── ImageError          one image that cannot be read (has `.reason`)
+│   ├── NoneReadableError   none of some images can be read (has `.skipped`)
 │   └── TooLargeError       a result that would not fit in memory
 ├── StorageError            a run or a catalogue on disk that cannot be used
 │   ├── CorruptFileError    a checksum or a format does not match
@@ -19,6 +20,14 @@ VistermError
 ├── ServiceError            another program's server that cannot be reached, or answers wrongly
 └── DivergedError           training went to infinity or NaN
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from visterm.core.types import Skipped
 
 
 class VistermError(Exception):
@@ -60,6 +69,20 @@ class ImageError(DataError):
         super().__init__(f"Cannot read the image {path}: {reason}.")
         self.path = path
         self.reason = reason
+
+
+class NoneReadableError(DataError):
+    """None of some images can be read; the message names the first with its reason, and ends with a `note`."""
+
+    def __init__(self, skipped: Sequence[Skipped], note: str = "") -> None:
+        first, n = skipped[0], len(skipped)
+        what = f"None of the {n:,} images could be read. The first, {first.image}, is skipped"
+        what = what if n > 1 else f"The image {first.image} cannot be read"
+        super().__init__(f"{what}: {first.reason}.{note and f' {note}'}")
+        self.skipped, self._note = skipped, note
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:  # from a worker, the message is no argument
+        return type(self), (self.skipped, self._note)
 
 
 class TooLargeError(DataError):

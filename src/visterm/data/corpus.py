@@ -20,7 +20,7 @@ from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match, plain_
 from visterm.data.images import ImageLike
 from visterm.data.tag_files import KEYWORDS, TableOptions, TagSource, find_tags, read_tag_table
 from visterm.data.tag_formats.record import Contradictions, TagRecord, TagsFound, merged_by_image, record, split_name
-from visterm.data.tag_formats.tables import table_records
+from visterm.data.tag_formats.tables import column_note, table_records
 
 LEFT_OUT = "Left out: "  # How the remark on images without tags begins
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
@@ -70,6 +70,7 @@ class Corpus:
     users: list[str | None] = field(default_factory=list)
     """Whose the images are; None where nothing is said. Where it is left out, nothing is said of any."""
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, where they came with those above them
+    column_note: str = ""  # Of a table whose photos are not where it says: its column of these, see `column_note`
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files of tags that may not be read
 
     def __post_init__(self) -> None:
@@ -189,7 +190,8 @@ class Corpus:
         records = [row._replace(image=row.image.replace(os.sep, "/")) for row in records]
         first = {row.image: image for row, image in zip(reversed(records), reversed(images), strict=True)}
         rows = merged_by_image(records)
-        return cls._of_records((first[row.image] for row in rows), rows)
+        note = column_note(table, options.get("image_column"))
+        return cls._of_records((first[row.image] for row in rows), rows, column_note=note)
 
     @classmethod
     def read_names(cls, tags: TagSource, **options: Unpack[TableOptions]) -> Self:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator
-from visterm.core.errors import DataError, ImageError
+from visterm.core.errors import ImageError, NoneReadableError
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, Skipped
@@ -87,15 +87,17 @@ class Encoder(AnyEncoder):
 
     def _readable(self, images: Images, skip: bool) -> Iterator[Pixels]:
         """Yield the images that can be read; raise for the others unless `skip`, and if there is none."""
-        found = False
+        found, skipped = False, list[Skipped]()
         for item in self._decoded(images):
             if isinstance(item, Decoded):
                 found = True
                 yield item.pixels
             elif not skip:
                 raise ImageError(item.image, item.reason)
+            else:
+                skipped.append(item)
         if not found:
-            raise DataError(f"None of the {len(images)} images to learn from could be read.")
+            raise NoneReadableError(skipped)
 
     def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterable[list[Decoded]]:
         """Yield images in batches; those that cannot be read are added to `skipped`."""

@@ -9,13 +9,13 @@ from typing import Any, Self
 import numpy as np
 
 from visterm.core.checks import as_generator
-from visterm.core.errors import DataError, ImageError, UserError
+from visterm.core.errors import ImageError, NoneReadableError, UserError
 from visterm.core.estimator import clone
 from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, Skipped
 from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Images, Pixels, stack_rows
-from visterm.encoders.contract import AnyEncoder, Encoded
+from visterm.encoders.contract import AnyEncoder, Encoded, name_of
 from visterm.encoders.named import make_encoder
 
 
@@ -97,7 +97,8 @@ class NestedEncoder(Encoder):
         if skipped and not skip:
             raise ImageError(skipped[0].image, skipped[0].reason)
         if not found:
-            raise DataError(f"None of the {len(drawn)} images to learn from could be read.")
+            unread = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
+            raise NoneReadableError([*skipped, *unread])
 
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
         """Return the images that an encoder inside does not know, by position, with its reason."""

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from PIL import Image
 
 from visterm.core.checks import check_tags, identity_rows
-from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, TagFileError, UserError
+from visterm.core.errors import DataError, EncoderMismatchError, NoneReadableError, ShapeError, TagFileError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
@@ -23,7 +23,14 @@ from visterm.data.corpus import Corpus, EncodedBefore
 from visterm.data.frames import Table, as_table, listed
 from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.data.tag_files import TableOptions
-from visterm.data.tag_formats.tables import TAGS_COLUMNS, columns_named, image_cells, image_name, table_records
+from visterm.data.tag_formats.tables import (
+    TAGS_COLUMNS,
+    column_note,
+    columns_named,
+    image_cells,
+    image_name,
+    table_records,
+)
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import is_features
 
@@ -83,10 +90,17 @@ def training_rows(
             f"(--min-count {min_count}). Lower --min-count, or check the tags column of the tag file."
         )
     if corpus.encoded is None:
-        encoder.fit(train.images, skip_unreadable=True, progress=progress)
+        try:
+            encoder.fit(train.images, skip_unreadable=True, progress=progress)
+        except NoneReadableError as error:
+            places = {str(image): place for place, image in enumerate(train.images)}  # it may look at them in any order
+            in_order = sorted(error.skipped, key=lambda item: places.get(item.image, 0))
+            raise NoneReadableError(in_order, corpus.column_note) from error
     if text_width is not None:
         _check_width(encoder, train, text_width)
     X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
+    if skipped and X.shape[0] == 0:
+        raise NoneReadableError(skipped, corpus.column_note)
     X_valid, Y_valid, skipped_valid = encode_corpus(encoder, held_out, vocabulary, progress)
     if encoder.by_number:
         Y = check_tags(X.T @ Y, X.shape[1])
@@ -269,11 +283,13 @@ def as_corpus(images: Photos, tags: Any = None, **columns: Unpack[TableOptions])
         return Corpus.read(images, tags, **columns)
     if isinstance(tags, str | os.PathLike):
         raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")
-    names, items = as_images(images, image_column=columns.get("image_column"))
+    image_column = columns.get("image_column")
+    names, items = as_images(images, image_column=image_column)
     tags = tag_lists(tags, columns.get("tags_column"), columns.get("separator"))
     if len(items) != len(tags):
         raise DataError(f"There are {len(items)} images, but tags for {len(tags)}; expected one list of tags an image.")
-    return Corpus.of(items, names, tags)
+    corpus = Corpus.of(items, names, tags)
+    return corpus if table is None else replace(corpus, column_note=column_note(table, image_column))
 
 
 def with_tags(images: Photos) -> Photos:

@@ -140,13 +140,18 @@ class Catalogue(Searchable):
         *,
         progress: Progress = SILENT,
     ) -> Self:
-        """Take photos in, as `index` does, but let none be gone that are there already."""
-        from visterm.library.index import Indexing
+        """Take photos in, as `index` does, but let none be gone that are there already.
+
+        Warns if some are skipped (`skipped` lists them). Raises NoneReadableError if all are.
+        """
+        from visterm.library.index import Indexing, tell_skipped
         from visterm.library.photos import check_not_connected, photos_of
 
         check_not_connected(self.stored)
         listed = photos_of(self.tagger.encoder, images, tags)
-        Indexing(self.tagger, self.stored).run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
+        work = Indexing(self.tagger, self.stored)
+        done = work.run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
+        tell_skipped(done, images)
         return self
 
     def index(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from visterm.core.errors import NoneReadableError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import is_remote
@@ -19,7 +21,9 @@ from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.data.contents import exif_of, file_state, is_there
 from visterm.data.file_kinds import is_video
+from visterm.data.frames import as_table
 from visterm.data.image_folders import count_not_read
+from visterm.data.tag_formats.tables import column_note
 from visterm.features.video_rows import AT_ONCE
 from visterm.library.files import Comparison, compare, full_paths, is_inside
 from visterm.library.job import CatalogueJob
@@ -219,6 +223,17 @@ def _undated(unread: Sequence[str]) -> list[str]:
     if not unread:
         return []
     return [f"Without a date: {count_of(len(unread), 'photo')} whose date cannot be read, such as {min(unread)}."]
+
+
+def tell_skipped(done: Indexed, images: Any) -> None:
+    """Warn if some of the images that were passed in Python were skipped. Raises NoneReadableError if all were."""
+    if not done.skipped:
+        return
+    if not (done.new or done.changed or done.moved or done.kept):
+        table = as_table(images)
+        raise NoneReadableError(done.skipped, "" if table is None else column_note(table))
+    n_skipped, first = count_of(len(done.skipped), "photo"), done.skipped[0]
+    warnings.warn(f"Skipped {n_skipped}, such as {first.image}: {first.reason}. See `skipped`.", stacklevel=3)
 
 
 def _not_read(root: str | None) -> dict[str, str]:

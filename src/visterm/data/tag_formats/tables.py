@@ -16,6 +16,7 @@ import numpy as np
 
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
+from visterm.data.contents import is_there
 from visterm.data.frames import Table, unique_names
 from visterm.data.image_names import plain_name
 from visterm.data.tag_formats.record import TagRecord, listed, record, split_name
@@ -121,6 +122,25 @@ def image_cells(table: Table, image_column: str | None = None) -> list[Any]:
         wanted = IMAGE_COLUMNS if image_column is None else [image_column]
         return table.cells(required_column(wanted, names, "The table", " of file names", _SAY_IMAGES))
     return table.cells(table.names[0]) if table.names else []
+
+
+def column_note(table: Table, image_column: str | None = None) -> str:
+    """Return which column names the photos, and which other one names files that are there.
+
+    Nothing where the first photo is there, or is no file.
+    """
+    names = [name for name in table.names if isinstance(name, str)]
+    firsts = {name: next((cell for cell in table.cells(name) if cell is not None), None) for name in names}
+    wanted = IMAGE_COLUMNS if image_column is None else [image_column]
+    column = names[0] if len(table.names) == 1 else find_column(wanted, names)
+    paths = {name: cell for name, cell in firsts.items() if isinstance(cell, str | os.PathLike)}
+    if column not in paths or is_there(paths[column]):
+        return ""
+    others = [name for name, path in paths.items() if is_there(path)]
+    note = f"The names are in the column '{column}', and start from {os.getcwd()}."
+    if others:
+        note += f" Files of the column '{others[0]}' are there: pass that column, or image_column='{others[0]}'."
+    return note
 
 
 def image_name(image: Any, place: int) -> str | None:
