@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -418,6 +419,30 @@ def test_without_watchfiles_it_names_the_extra_and_polls_all_the_same(library):
         wait_until(lambda: command.rounds, lambda: command.lines)
         new = draw_photo(photos / "new.png", "red", 3)
         wait_until(lambda: str(new) in paths_of(catalogue))
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.png", b"caf\xe9.txt"])
+def test_a_name_that_is_not_utf8_ends_the_reports_and_the_folder_is_looked_at_instead(name, library, monkeypatch):
+    catalogue, photos = library
+    monkeypatch.setattr("visterm.connectors.watch.POLL", TICK)
+    drawn = draw_photo(photos.parent / "new.png", "red", 3)
+    odd = Path(os.fsdecode(os.path.join(os.fsencode(photos / "a"), name)))
+    with watching(catalogue, photos) as (rounds, lines):
+        wait_until(lambda: rounds)
+        (photos / "b" / "001.png").unlink()
+        try:
+            shutil.copy(drawn, odd)
+        except OSError:
+            pytest.skip("this file system takes only names that are UTF-8")
+        wait_until(lambda: lines)
+        assert "names that are not UTF-8: " in lines[0]
+        assert "Looking at the folders every" in lines[0]
+        wait_until(lambda: str(photos / "b" / "001.png") not in paths_of(catalogue))
+        shutil.copy(drawn, photos / "after.png")
+        drawn.unlink()
+        wait_until(lambda: str(photos / "after.png") in paths_of(catalogue))
+    assert len(lines) == 1
+    assert (str(odd) in paths_of(catalogue)) == name.endswith(b".png")
 
 
 def test_folders_on_the_network_are_known_by_their_file_system(tmp_path):

@@ -79,6 +79,11 @@ class FolderChanges:
     stop : Stop
         Ends a wait.
 
+    Attributes
+    ----------
+    ended : str
+        Why the system's reports ended, before which some were lost; empty while they go on.
+
     Raises MissingExtraError if anything is `reported` and watchfiles is not installed; StorageError if the system
     watches no more folders.
     """
@@ -90,6 +95,7 @@ class FolderChanges:
         self._seconds = seconds
         self._seen = {folder: self._states(folder) for folder in polled}
         self._next = time.monotonic() + seconds
+        self.ended = ""
         self._events = _events(reported, stop) if reported else None
         self._found = self._reported()  # from now on
 
@@ -109,7 +115,10 @@ class FolderChanges:
 
     def _reported(self) -> set[str]:
         """Return what the system reports within a moment."""
-        found = None if self._events is None else next(self._events, None)
+        try:
+            found = None if self._events is None else next(self._events, None)
+        except (UnicodeError, RuntimeError) as error:  # of watchfiles, which can't name what is not UTF-8
+            found, self.ended = None, str(error)
         if found is None:
             self._events = None
             self._stop.wait(TICK)

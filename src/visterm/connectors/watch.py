@@ -125,6 +125,7 @@ class Watching:
         self._settling = Settling(settle)
         self._away: dict[str, str] = {}  # Why a folder is waited for
         self._mounted: set[str] = set()  # Mount points that were seen in the folders
+        self._reports = poll is None  # Whether the system's reports can be used
 
     def rounds(self) -> Iterator[Round]:
         """Yield what was done each time, until it is stopped: first each folder as a whole."""
@@ -134,6 +135,13 @@ class Watching:
                 yield from self.compare_folders()
                 while not self._stop.is_set() and self._places() == places and time.monotonic() < until:
                     self._settling.touch(changes.wait())
+                    if changes.ended:  # the folders are compared as a whole, for what was not reported
+                        self._reports = False
+                        self._say(
+                            f"The system's reports of changes broke off, as they do at names that are not UTF-8: "
+                            f"{changes.ended}. Looking at the folders every {POLL:.0f} seconds from now on."
+                        )
+                        break
                     if settled := self._settling.settled():
                         yield from self.take_up(settled)
 
@@ -146,7 +154,7 @@ class Watching:
 
     def _changes(self) -> FolderChanges:
         there, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
-        polled = [folder for folder in there if self._poll is not None or is_on_network(folder, mounted)]
+        polled = [folder for folder in there if not self._reports or is_on_network(folder, mounted)]
         reported = [folder for folder in there if folder not in polled]
         return FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)
 
