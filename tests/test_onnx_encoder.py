@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import numpy as np
+import onnx
 import pytest
 from sklearn.base import clone
 
-from tiny_networks import WEIGHTS, colour_network, sum_network
+from tiny_networks import WEIGHTS, colour_network, greedy_network, sum_network
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
@@ -354,3 +356,48 @@ def test_mobilenet_gives_rows_of_length_one_and_sees_what_photos_share(shared):
     assert rows.shape == (12, 1280)
     assert encoder.rooted_
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_network_that_asks_for_more_memory_than_there_is_is_named(tmp_path, runs, capfd):
+    path = greedy_network(tmp_path / "greedy.onnx", 4 * 10**14, runs=runs)
+    with pytest.raises(StorageError, match=rf"^{re.escape(str(path))} cannot be .*: it asks for 1600000\.0 GB"):
+        Onnx(path=path).fit([np.zeros((8, 8, 3), np.uint8)])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_weights_beside_a_network_that_are_larger_than_memory_are_refused(tmp_path):
+    path = colour_network(tmp_path / "net.onnx", weights_beside="weights.bin")
+    model = onnx.load(path, load_external_data=False)
+    (weights,) = [each for each in model.graph.initializer if each.name == "weights"]
+    weights.dims[1] = 4 * 10**14
+    for entry in weights.external_data:
+        entry.value = str(3 * weights.dims[1] * 4) if entry.key == "length" else entry.value
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(StorageError, match=rf"^{re.escape(str(path))} cannot be "):
+        Onnx(path=path).fit([np.zeros((8, 8, 3), np.uint8)])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_pictures_that_no_memory_holds_are_refused(tmp_path, dtype):
+    path, photo = tmp_path / "net.onnx", np.zeros((8, 8, 3), np.uint8)
+    for size in (200_000, (8, 200_000)):
+        colour_network(path, dtype=dtype, size=size)
+        with pytest.raises(UserError, match=rf"^{re.escape(str(path))}: size is \(.*200000\); expected .* 1 to 8192"):
+            Onnx(path=path).fit([photo])
+    colour_network(path, dtype=dtype, batch=10**9)
+    with pytest.raises(UserError, match=rf"^{re.escape(str(path))} takes 1,000,000,000 pictures of 8 × 8 pixels at a "):
+        Onnx(path=path).fit([photo])
+    colour_network(path, dtype=dtype, size="S")
+    with pytest.raises(UserError, match="size is 200000; expected"):
+        Onnx(path=path, size=200_000).fit([photo])
+
+
+def test_names_in_a_network_that_are_no_utf_8_are_refused(tmp_path, capfd):
+    path = colour_network(tmp_path / "net.onnx", metadata={"Image.BitmapPixelFormat": "Rgb8"})
+    whole = path.read_bytes()
+    for name in (b"image", b"features", b"Rgb8"):
+        path.write_bytes(whole.replace(name, b"\xff" + name[1:]))
+        with pytest.raises(StorageError, match=rf"^{re.escape(str(path))} cannot be opened as an ONNX network"):
+            Onnx(path=path).fit([np.zeros((8, 8, 3), np.uint8)])
+    assert capfd.readouterr() == ("", "")

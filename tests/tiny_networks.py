@@ -68,6 +68,28 @@ def colour_network(
     return _save(graph, path, metadata, weights_beside)
 
 
+def greedy_network(path: Path, n_numbers: int, *, runs: bool) -> Path:
+    """Write a network that makes a tensor of any size: of a number of its own, or with `runs` of what goes in."""
+    nodes = [
+        helper.make_node("ReduceMean", ["image"], ["mean"], axes=[1, 2], keepdims=0),
+        helper.make_node("ReduceSum", ["image"], ["sum"], keepdims=0),
+        helper.make_node("Expand", ["sum" if runs else "one", "size"], ["large"]),
+        helper.make_node("ReduceSum", ["large"], ["total"], keepdims=0),
+        helper.make_node("Add", ["mean", "total"], ["features"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "greedy",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 8, 8, 3])],
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, None)],
+        [
+            numpy_helper.from_array(np.array([n_numbers], np.int64), "size"),
+            numpy_helper.from_array(np.ones(1, np.float32), "one"),
+        ],
+    )
+    return _save(graph, path)
+
+
 def sum_network(path: Path, *, inputs: dict[str, list[int]]) -> Path:
     """Write a network that adds up whatever float inputs it has: not a network of images."""
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]

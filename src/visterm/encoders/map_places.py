@@ -11,7 +11,7 @@ from visterm.core.errors import UserError
 from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.network_file import read_network
 from visterm.encoders.onnx_graph import averaged_into, giving_out
-from visterm.encoders.onnx_network import OnnxNetwork, open_session
+from visterm.encoders.onnx_network import OnnxNetwork, open_session, run_session
 from visterm.encoders.places import Places
 from visterm.encoders.pooling import map_averaging_to
 from visterm.encoders.preparation import Preparation, boxes_of, views_of
@@ -67,7 +67,7 @@ def onnx_maps(network: OnnxNetwork) -> Callable[[NDArray[np.uint8]], NDArray[np.
     session = open_session(network.path, giving_out(model, given_out))
 
     def map_of(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-        given = [np.asarray(each) for each in session.run([network.output, *behind], network.feed(picture))]
+        given = run_session(session, network.path, [network.output, *behind], network.feed(picture))
         row = network.pooled(given[0])[0]
         for tensor in given:
             found = map_averaging_to(tensor[0], row)

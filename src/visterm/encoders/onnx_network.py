@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -15,7 +17,9 @@ from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
+from visterm.core.files import GB
 from visterm.core.registry import unknown
+from visterm.core.writing import in_bytes
 from visterm.encoders.network_file import missing, read_network
 from visterm.encoders.onnx_graph import before_classes, giving_out
 from visterm.encoders.onnx_settings import as_layout, settings_inside
@@ -38,6 +42,7 @@ TOGETHER: Final = 4
 """Pictures that go through a network together on the processor, if that leaves their rows as they are."""
 CPU: Final = "CPUExecutionProvider"
 OPEN_ERRORS = (
+    ort_errors.EPFail,
     ort_errors.Fail,
     ort_errors.InvalidArgument,
     ort_errors.InvalidGraph,
@@ -45,7 +50,12 @@ OPEN_ERRORS = (
     ort_errors.NoSuchFile,
     ort_errors.NotImplemented,
     ort_errors.RuntimeException,
+    MemoryError,
+    UnicodeDecodeError,
 )
+"""What onnxruntime raises for files that are broken, hostile, or ask for more memory than there is."""
+LONGEST = 400  # Letters of its messages that are passed on
+MOST_PICTURES = 2 * GB  # Bytes of the pictures that a network takes at a time
 
 
 class OnnxNetwork:
@@ -89,7 +99,16 @@ class OnnxNetwork:
             self._declared = []
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout", "pooling")}
         size = _sides(path, prepared.pop("size", None), fixed)
-        self.preparation = Preparation(**{**inside, **prepared, **({} if size is None else {"size": size})})
+        try:
+            self.preparation = Preparation(**{**inside, **prepared, **({} if size is None else {"size": size})})
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from error
+        n_bytes = self._batch * math.prod(self.preparation.size) * 3 * np.dtype(self.dtype).itemsize
+        if n_bytes > MOST_PICTURES:
+            takes = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
+            raise UserError(
+                f"{path} takes {takes} at a time: {in_bytes(n_bytes)}; expected {in_bytes(MOST_PICTURES)} or less."
+            )
 
     @property
     def runs_on(self) -> str:
@@ -131,13 +150,13 @@ class OnnxNetwork:
         drawn[-1] //= 8  # of another range than the rest
         try:
             return np.array_equal(self._run(drawn), np.concatenate([self._run(picture[None]) for picture in drawn]))
-        except (*OPEN_ERRORS, DataError):  # it takes one alone, though it does not say so
+        except (StorageError, DataError):  # it takes one alone, though it does not say so
             return False
 
     def _run(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the rows of pictures that go through together, or of one that is repeated for a fixed batch."""
         batch = np.concatenate([self.feed(picture)[self._input] for picture in pictures])
-        out = np.asarray(self._session.run([self.output], {self._input: batch})[0])
+        (out,) = run_session(self._session, self.path, [self.output], {self._input: batch})
         return self.pooled(out, None if self._fixed else len(pictures))[: len(pictures)]
 
     def feed(self, picture: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
@@ -177,7 +196,7 @@ class OnnxNetwork:
         x = x if self.channels_last else before.add("Transpose", x, perm=[0, 3, 1, 2])
         before.add("Identity", x, to=self._input)
         drawn = np.zeros((*found.size, 3), np.uint8)
-        out = np.asarray(self._session.run([self.output], self.feed(drawn))[0])
+        (out,) = run_session(self._session, self.path, [self.output], self.feed(drawn))
         rows, width = after.add("Cast", self.output, to_type=np.float32), out.shape[-1]
         if out.ndim == 3 and self.pooling in ("class", "both"):
             first = after.columns(rows, np.array(0))
@@ -218,20 +237,46 @@ def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> 
         raise missing(path)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # all that is wrong is raised, too
     if model is not None:  # weights may lie in files beside it
         options.add_session_config_entry(FOLDER_OF_WEIGHTS, os.path.dirname(os.path.abspath(path)))
     try:
-        session = ort.InferenceSession(path if model is None else model, options, providers=providers)
+        session = ort.InferenceSession(
+            path if model is None else model, options, providers=providers, enable_fallback=len(providers) > 1
+        )
+        tensors = (*session.get_inputs(), *session.get_outputs())
+        _ = (
+            session.get_modelmeta().custom_metadata_map,
+            [(each.name, each.shape) for each in tensors],
+        )  # UTF-8, or raises
     except OPEN_ERRORS as error:
-        reason = " ".join(str(error).split())
-        raise StorageError(f"{path} cannot be opened as an ONNX network: {reason}") from error
+        raise StorageError(f"{path} cannot be opened as an ONNX network: {_reason(error)}.") from error
     if device != "auto" and session.get_providers()[0] != providers[0]:  # onnxruntime goes on without, with a warning
         raise UserError(
             f"device is '{device}', but onnxruntime could not start its {providers[0]} (are its libraries installed?). "
             "Use 'auto' or 'cpu'."
         )
     return session
+
+
+def run_session(
+    session: ort.InferenceSession, path: str, outputs: list[str], feed: dict[str, NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """Return outputs of a network. Raises StorageError, which names its file, if onnxruntime cannot run it."""
+    try:
+        return [np.asarray(each) for each in session.run(outputs, feed)]
+    except OPEN_ERRORS as error:
+        raise StorageError(f"{path} cannot be run: {_reason(error)}. Use another network.") from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return what onnxruntime says, in one line that is not too long."""
+    text = " ".join(str(error).split())
+    if size := re.search(r"requested buffer of size (\d+)", text):
+        return f"it asks for {in_bytes(int(size[1]))} of memory at once"
+    if isinstance(error, MemoryError) or "bad_alloc" in text:
+        return "it asks for more memory than there is"
+    return text.rstrip(".") if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def device_providers(device: str) -> list[str]:

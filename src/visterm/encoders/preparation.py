@@ -22,6 +22,7 @@ FILTERS: Final = {
 }
 """How pictures are resized: each filter covers all the pixels that it shrinks into one."""
 ORDERS: Final = ("RGB", "BGR")
+MOST_SIDE: Final = 2**13  # Pixels of a picture's side: networks take hundreds
 
 VIEWS = {"whole": (None,), "centre": (0.5,), "three": (None, 0.0, 1.0), "trained": (0.5,)}
 """What each name shows: None is the whole photo squeezed into the network's picture; a number is the largest picture of
@@ -72,9 +73,11 @@ def as_size(value: Any) -> tuple[int, int]:
     """Return height and width, from one side in pixels or both; refuse anything else."""
     sides = (value, value) if np.ndim(value) == 0 else tuple(value)
     if len(sides) != 2 or not all(
-        isinstance(side, int | np.integer) and not isinstance(side, bool) and side > 0 for side in sides
+        isinstance(side, int | np.integer) and not isinstance(side, bool) and 0 < side <= MOST_SIDE for side in sides
     ):
-        raise UserError(f"size is {value!r}; expected a whole number of pixels, 1 or more, or two: height and width.")
+        raise UserError(
+            f"size is {value!r}; expected a whole number of pixels, 1 to {MOST_SIDE}, or two: height and width."
+        )
     return int(sides[0]), int(sides[1])
 
 

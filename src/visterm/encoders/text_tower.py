@@ -17,7 +17,7 @@ from visterm.encoders.contract import no_text_tower
 from visterm.encoders.network_file import network_hash
 from visterm.encoders.networks import Network, required
 from visterm.encoders.onnx_graph import onnx_hash
-from visterm.encoders.onnx_network import chosen_output, open_session
+from visterm.encoders.onnx_network import chosen_output, open_session, run_session
 from visterm.encoders.word_rows import unit_rows
 
 MOST_LETTERS: Final = 10_000  # Of a text that is cut into tokens
@@ -66,7 +66,7 @@ class OnnxTextTower:
             tokens = self.tokens(texts[i])
             feed = {name: np.broadcast_to(tokens[kind], (n, len(tokens["ids"]))).astype(dtype)
                     for name, kind, dtype, n in self._inputs}  # fmt: skip
-            out = np.asarray(self._session.run([self._output], feed)[0])
+            (out,) = run_session(self._session, self.path, [self._output], feed)
             if out.ndim != 2 or not np.isfinite(out).all():
                 raise DataError(
                     f"The output '{self._output}' of {self.path} is {out.shape}"
