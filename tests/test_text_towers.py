@@ -212,6 +212,18 @@ def test_a_row_that_does_not_fit_the_files_is_an_error_that_says_what_is_wrong(t
     assert "tokenizer.json cannot be opened as a tokenizer" in said(StorageError)
 
 
+def test_a_text_tower_for_more_texts_than_memory_holds_is_refused(towers, tmp_path):
+    towers("clip")
+    tokens = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [10**9, 77])
+    row = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [10**9, 77])
+    cast = helper.make_node("Cast", ["input_ids"], ["embedding"], to=TensorProto.FLOAT)
+    graph = helper.make_graph([cast], "tower", [tokens], [row])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "clip" / "text.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(UserError, match=r"takes input_ids tensor\(int64\) \[1000000000, 77\]; expected .* 1024 texts"):
+        make_encoder("tiny", {}, {}).text_rows(["husky"])
+
+
 def test_a_mask_is_given_to_networks_that_take_one_and_a_fixed_batch_is_filled(towers, tmp_path):
     towers("clip")
     table = np.random.default_rng(0).normal(size=(800, 5)).astype(np.float32)

@@ -21,6 +21,7 @@ from visterm.encoders.onnx_network import chosen_output, open_session, run_sessi
 from visterm.encoders.word_rows import unit_rows
 
 MOST_LETTERS: Final = 10_000  # Of a text that is cut into tokens
+MOST_TEXTS: Final = 1024  # Of a call, for towers that take a fixed number
 MASK: Final = "attention_mask"
 _DTYPES: Final = {"tensor(int32)": np.int32, "tensor(int64)": np.int64}
 _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
@@ -113,12 +114,13 @@ class OnnxTextTower:
         kinds = ["mask" if each.name == MASK else "ids" for each in inputs]
         shapes = [tuple(each.shape) for each in inputs]
         long = [shape[1] if isinstance(shape[1], int) else self.text.length for shape in shapes if len(shape) == 2]
-        fits = long == [self.text.length] * len(inputs)
+        few = all(not isinstance(shape[0], int) or shape[0] <= MOST_TEXTS for shape in shapes if shape)
+        fits = few and long == [self.text.length] * len(inputs)
         if kinds.count("ids") != 1 or not fits or any(each.type not in _DTYPES for each in inputs):
             listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
             raise UserError(
                 f"{self.path} takes {listed}; expected numbers of tokens (texts, {self.text.length}), and at most an "
-                f"{MASK} beside them."
+                f"{MASK} beside them, of up to {MOST_TEXTS} texts at a time."
             )
         return [
             (each.name, kind, _DTYPES[each.type], shape[0] if isinstance(shape[0], int) else 1)
