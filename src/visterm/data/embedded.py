@@ -27,6 +27,7 @@ MOST_IPTC = 64  # Bytes of a keyword (IIM 4.2, dataset 2:25)
 LONGEST_LETTER = 4  # Bytes, in UTF-8
 CP1252_HOLES = b"\x81\x8d\x8f\x90\x9d"
 GIF_TRAILER = bytes([0x01, *range(0xFF, 0xFB, -1)])  # What follows the packet, so that readers of blocks find its end
+MOST_BOXES = 10_000  # Of a JPEG 2000 file, which has a dozen
 JP2_XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
 
 T = TypeVar("T")
@@ -213,14 +214,15 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
 def _jp2_packet(file: IO[bytes]) -> bytes | None:
     """Return the XMP of a JPEG 2000 file: a box with an id of its own (ISO 15444-1, annex I)."""
     at = 0
-    while len(head := file.read(8)) == 8:
+    for _ in range(MOST_BOXES):
+        head = file.read(8)
         size, begin = int.from_bytes(head[:4], "big"), at + 8
         if size == 1:
             size, begin = int.from_bytes(file.read(8), "big"), at + 16
         if head[4:] == b"uuid" and file.read(16) == JP2_XMP:
-            return file.read(at + size - begin - 16 if size else -1)
-        if at + size < begin:  # it reaches to the end of the file, or is damaged
-            return None
+            return file.read(max(at + size - begin - 16, 0) if size else -1)
+        if at + size < begin:  # it reaches to the end of the file, which may be here, or is damaged
+            break
         at += size
         file.seek(at)
     return None
