@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
-from visterm.core.writing import disk_error, why_refused
+from visterm.core.writing import disk_error, why_refused, writing
 from visterm.store.migrations import FORMAT, MIGRATIONS, run_script
 
 SYNCHRONOUS = "FULL"  # What is committed is on disk, though the power fails
@@ -29,7 +32,8 @@ class Database:
     """A catalogue's tables, in a file or in memory (`path` None); with `new`, in a file that is made now.
 
     Of a file each thread has its own connection, so that readers go on while one thread or process writes. In memory
-    there is one, and threads take turns. Raises StorageError if there is no file at `path`, or a newer visterm wrote
+    there is one, and threads take turns. In a folder that takes no files, such as a snapshot, the file is read as it
+    is, and what writes is refused. Raises StorageError if there is no file at `path`, or a newer visterm wrote
     it; CorruptFileError if the file is no catalogue's database.
     """
 
@@ -39,9 +43,11 @@ class Database:
         self._opened: list[sqlite3.Connection] = []
         self._opening = threading.Lock()
         self._turns: AbstractContextManager[Any] = threading.RLock() if path is None else nullcontext()
-        self._identity: list[tuple[int, int] | None] = []
+        self._identity: list[tuple[int, ...] | None] = []
         self._kept: dict[Hashable, Any] = {}
         self._kept_bytes = 0
+        self._snapshot: Path | None = None  # What is read where nothing can be written: the file, or a copy of it
+        self._is_read_only = False
         self._shared = self._connect() if path is None else None
         if path is None or new:
             with self.transaction() as connection:
@@ -57,12 +63,18 @@ class Database:
             raise StorageError(
                 f"{self.path} has format {found}; this visterm reads up to {FORMAT}. Install a newer visterm."
             )
+        if found < FORMAT and (self._snapshot or not os.access(self.path or "", os.W_OK) or not self._takes_files()):
+            self.close()
+            self._snapshot = self._copied()  # which is brought up to date in its place
         for version in range(found, FORMAT):
             with self.transaction() as connection:
                 if int(self.value("SELECT value FROM meta WHERE key = 'format'")) > version:
                     continue  # another process has done it meanwhile
                 MIGRATIONS[version](connection)
                 connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
+        if self._snapshot is not None:
+            self.close()
+            self._is_read_only = True
 
     def check_in_place(self) -> None:
         """Check that the files at the catalogue's path are still those that were opened; the first time, note which.
@@ -72,17 +84,20 @@ class Database:
         """
         if self.path is None or not self._opened:
             return
-        found: list[tuple[int, int] | None] = []  # Device and inode of each file; None where there is none
+        found: list[tuple[int, ...] | None] = []  # Device and inode of each file; None where there is none
         for file in (self.path, f"{self.path}-wal"):
             try:
                 state = os.stat(file)
             except OSError:
                 found.append(None)
             else:
-                found.append((state.st_dev, state.st_ino))
+                content = () if self._snapshot is None else (state.st_size, state.st_mtime_ns)
+                found.append((state.st_dev, state.st_ino, *content))
         self._identity = self._identity or found
         if found != self._identity:
-            what = "removed" if None in found else "replaced by another"
+            what = "removed" if None in found[: 1 if self._snapshot else 2] else "replaced by another"
+            if self._snapshot is not None:
+                raise ReplacedError(f"The catalogue {self.path.parent} was {what} or written to. Restart visterm.")
             raise ReplacedError(
                 f"The catalogue {self.path.parent} was {what} while it was open, so nothing more is written to it: it "
                 "would be lost. Restart visterm to use the catalogue that is there now; end visterm before you restore "
@@ -161,6 +176,8 @@ class Database:
             if is_inner:
                 yield connection
                 return
+            if writes and self._is_read_only:
+                raise self._read_only()
             try:
                 connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             except sqlite3.OperationalError as error:
@@ -184,7 +201,8 @@ class Database:
         self.check_in_place()
         if self.path is None:
             return
-        with self._used(), closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as afresh:
+        how = "mode=ro" if self._snapshot is None else "immutable=1"
+        with self._used(), closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?{how}", uri=True)) as afresh:
             afresh.execute("SELECT value FROM meta").fetchall()
 
     def check(self) -> list[str]:
@@ -227,6 +245,8 @@ class Database:
                         raise StorageError("This catalogue was closed. Open it again.")
                     self.check_in_place()  # else this thread would read another catalogue than the others
                     connection = self._of_thread.connection = self._connect()
+                elif self._snapshot is not None:
+                    self.check_in_place()
                 yield connection
             except sqlite3.DatabaseError as error:
                 ours = self._refused(error, path)
@@ -249,7 +269,7 @@ class Database:
                 f"{where} cannot be opened: {error}. Its folder must be one to write in."
             )
         if code == sqlite3.SQLITE_READONLY:
-            return DiskError(f"{where} cannot be written: the file, its folder or its disk is read-only.")
+            return self._read_only()
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return self._in_use(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _lacks_a_table(error):
@@ -257,6 +277,12 @@ class Database:
                 f"{where} is damaged ({error}). Restore it from a backup, or index the images again into a new folder."
             )
         return None
+
+    def _read_only(self) -> DiskError:
+        return DiskError(
+            f"{self.path} cannot be written: the file, its folder or its disk is read-only. To change the catalogue, "
+            "copy it to where files can be written."
+        )
 
     def _in_use(self, error: sqlite3.Error) -> InUseError:
         """Return the error of a database that another process has been writing to for too long."""
@@ -267,8 +293,39 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         try:
+            return self._opened_at(self._snapshot or self.path)
+        except StorageError:
+            if self.path is None or self._identity or not self.path.is_file() or self._takes_files():
+                raise
+        log = Path(f"{self.path}-wal")  # of writes: what was committed last may be in it alone
+        self._snapshot = self._copied() if log.is_file() and log.stat().st_size else self.path
+        return self._opened_at(self._snapshot)
+
+    def _takes_files(self) -> bool:
+        """Return whether files can be made beside the database, which SQLite does to read one as others write it."""
+        assert self.path is not None
+        try:
+            with tempfile.TemporaryFile(dir=self.path.parent):
+                return True
+        except OSError as error:
+            return error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM)
+
+    def _copied(self) -> Path:
+        """Copy the database and its log of writes to where temporary files are, until this object is gone."""
+        assert self.path is not None
+        copy = Path(tempfile.mkdtemp(prefix="visterm-")) / self.path.name
+        weakref.finalize(self, shutil.rmtree, copy.parent, ignore_errors=True)
+        for end in ("", "-wal"):
+            with writing(copy), suppress(FileNotFoundError):
+                shutil.copyfile(f"{self.path}{end}", f"{copy}{end}")
+        return copy
+
+    def _opened_at(self, file: Path | None) -> sqlite3.Connection:
+        as_it_is = file is not None and file is self._snapshot is self.path
+        target = f"{file.absolute().as_uri()}?immutable=1" if file and as_it_is else file or ":memory:"
+        try:
             connection = sqlite3.connect(
-                self.path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=as_it_is
             )
         except sqlite3.Error as error:
             raise self._refused(error) or StorageError(f"{self.path} cannot be opened: {error}.") from error
@@ -276,9 +333,11 @@ class Database:
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         try:
             connection.execute("PRAGMA foreign_keys = ON")
-            if self.path is not None:
+            if file is not None and not as_it_is:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+            connection.execute(f"PRAGMA query_only = {self._is_read_only:d}")
+            connection.execute("SELECT count(*) FROM sqlite_schema")  # its log of writes is there from now on
         except sqlite3.OperationalError as error:
             connection.close()
             raise self._refused(error) or StorageError(
@@ -293,7 +352,6 @@ class Database:
         with self._opening:
             self._opened.append(connection)
             if not self._identity:
-                connection.execute("SELECT count(*) FROM sqlite_schema")  # its log of writes is there from now on
                 self.check_in_place()
         return connection
 

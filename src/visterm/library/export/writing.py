@@ -67,6 +67,10 @@ class CatalogueNotes:
         if len(self._added) + len(self._removed) >= CHUNK:
             self.flush()
 
+    def check_writable(self) -> None:
+        """Refuse to write into files what could not be noted. Raises DiskError."""
+        self._stored.database.write("DELETE FROM written_tags WHERE 0")
+
     def formerly(self) -> dict[Path, list[Path]]:
         """Return where photos lay before they moved away from files that tags were written into."""
         at = {image_id: path for path, image_id in self._ids.items()}
@@ -198,6 +202,8 @@ def _each(
     dry_run: bool,
 ) -> Iterator[Change | Skipped]:
     """Yield the changes of each image, named as the item is, and images that cannot be written."""
+    if notes is not None and not dry_run:
+        notes.check_writable()
     progress.start(task)
     swept: set[Path] = set()
     try:
