@@ -15,7 +15,7 @@ from visterm.core.errors import DataError, ShapeError, StorageError
 from visterm.core.tables import ENCODERS
 from visterm.models.baselines import Prior
 from visterm.models.linear.ridge import Ridge
-from visterm.tagging import annotating
+from visterm.tagging import run as run_module
 from visterm.tagging.run import Run
 
 FIT = "fit photos --tags tags.csv -o {out} --model {model} --encoder-set codebook=4 --jobs 1 --overwrite"
@@ -82,13 +82,13 @@ def test_each_way_to_write_a_run_opens_it_before_it_has_its_name(way, place, mon
 
 def test_the_first_photo_that_can_be_read_is_annotated_and_else_a_row(place, monkeypatch):
     (place / "photos" / "000.png").write_bytes(b"no picture")
-    check, examples = annotating.check_opens, []
+    check, examples = run_module.check_opens, []
 
-    def checked(folder, example=None):
+    def checked(kind, folder, example=None):
         examples.append(example)
-        check(folder, example)
+        check(kind, folder, example)
 
-    monkeypatch.setattr(annotating, "check_opens", checked)
+    monkeypatch.setattr(run_module, "check_opens", checked)
     assert visterm(WRITES["tags"], place)[0] == 3
     assert visterm(WRITES["features"], place)[0] == 0
     shutil.move(place / "photos", place / "elsewhere")

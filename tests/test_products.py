@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.core.products import product
+from visterm.core.products import column_means, product
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 5])
@@ -27,3 +27,10 @@ def test_sparse_matrices_are_multiplied_as_they_are():
     A, B = sp.csr_array(np.array([[1.0, 2.0]])), np.array([[10.0], [1.0]])
     assert product(A, B).tolist() == [[12.0]]
     assert product(A, sp.csr_array(B)).toarray().tolist() == [[12.0]]
+
+
+def test_the_share_of_rows_that_have_a_tag_is_1_where_all_have_it():
+    for n in range(1, 2001):
+        ones = np.ones((n, 1), np.float32)
+        assert column_means(sp.csr_array(ones)).tolist() == column_means(ones).tolist() == [1.0]
+    np.testing.assert_array_equal(column_means(np.array([[1, 0], [1, 2]], np.float32)), [1, 1])

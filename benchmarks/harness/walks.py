@@ -131,7 +131,7 @@ def small_library(folder: Path) -> Path:
 
     work = Path(shutil.copytree(WRITTEN, folder / "written"))
     for run in (work / "run", *(work / "catalogue" / "runs").iterdir()):
-        Tagger.load(run).save(run)
+        Tagger.load(run).save(run, overwrite=True)
     return work
 
 

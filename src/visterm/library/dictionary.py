@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from visterm.core.errors import UserError
@@ -13,8 +14,7 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
-from visterm.tagging.annotating import check_opens
-from visterm.tagging.run_files import open_run
+from visterm.tagging.run_files import check_opens, open_run
 from visterm.tagging.tagger import Tagger
 from visterm.tagging.word_places import Added
 
@@ -50,9 +50,8 @@ def add_to_dictionary(
         return done
     tagger = Tagger.load(path, n_jobs=n_jobs)
     done = tagger.add_words(words, file=file)
-    with new_folder(
-        path, "run", check=check_opens
-    ) as folder:  # all else is copied, so that nothing that a run has is lost
+    with new_folder(path, "run", check=partial(check_opens, Tagger)) as folder:
+        # All else is copied, so that nothing that a run has is lost
         shutil.copytree(path, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
         write_json(Path(folder) / "facts.json", tagger.facts)
         tagger.words.save(folder)

@@ -16,9 +16,8 @@ from visterm.library.job import CatalogueJob
 from visterm.library.rows import Filled, RowWriter
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.segment_indexes import N_QUERIES
-from visterm.tagging.annotating import check_opens
 from visterm.tagging.run import Run
-from visterm.tagging.run_files import open_run
+from visterm.tagging.run_files import check_opens, open_run
 
 if TYPE_CHECKING:
     from visterm.models.base import Annotator
@@ -72,7 +71,7 @@ def keep_run(
     if stored.folder is not None:
         folder = stored.folder / RUNS / tagger.fingerprint
         try:
-            check_opens(folder)
+            check_opens(Run, folder)
         except StorageError:  # not there yet, or damaged: the one that was brought is whole
             tagger.save(folder, overwrite=True)
     return stored.runs.add(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -15,8 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
-from visterm.core.errors import StorageError, UserError
-from visterm.core.persist import HOW_TO_MEND
+from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Steps
 from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
@@ -30,7 +27,6 @@ from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
 from visterm.tagging.run import Run
-from visterm.tagging.run_files import open_run
 from visterm.tagging.word_places import rank_with_added
 
 DEFAULT_K = 5
@@ -178,25 +174,6 @@ def annotate_each(
             yield from tags.of(Chunk([names[start + place] for place in kept], X, skipped))
     finally:
         progress.finish()
-
-
-def check_opens(folder: Path, example: Any = None) -> None:
-    """Open a run, and annotate an image with it; without one, or if it can't be read, a row that is made up.
-
-    Raises StorageError if either fails: such a run is of no use, and may not take the place of another.
-    """
-    try:
-        run = open_run(Run, folder, None, whole=True)
-        X: Matrix = sp.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, run.model.n_features_in_))
-        if example is not None and len((encoded := run.encoder.encode([example])).kept):
-            X = encoded.rows
-        list(ChunkTags(run, TagsWanted()).of(Chunk(["example"], X, [])))
-    except Exception as error:
-        reason = str(error).replace(f"{folder}{os.sep}", "").removesuffix(HOW_TO_MEND).strip(" .")
-        raise StorageError(
-            f"The run cannot be opened again ({reason or type(error).__name__}), so it is not used, and what was there "
-            "before stays. Try another model, and please report this: it is a fault of visterm."
-        ) from error
 
 
 def best_of(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from copy import copy
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,9 +23,8 @@ from visterm.core.writing import write_whole
 from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
 from visterm.encoders.network import NetworkEncoder
 from visterm.features.learned_images import LearnedImages
-from visterm.tagging.annotating import check_opens
 from visterm.tagging.calibrating import RIGHT_OF_5, SURE_TAGS
-from visterm.tagging.run_files import write_run
+from visterm.tagging.run_files import check_opens, write_run
 
 LOG = logging.getLogger("visterm")
 CARD = "README.md"
@@ -89,7 +89,7 @@ def write_shared(
     if not with_photos:
         _refuse_photos(tagger)
         shared.skipped, shared.learned_images = [], LearnedImages()
-    with new_folder(folder, "run", check=check_opens, fingerprint=tagger.fingerprint) as inside:
+    with new_folder(folder, "run", check=partial(check_opens, type(tagger)), fingerprint=tagger.fingerprint) as inside:
         write_run(shared, inside)
         for file in inside.glob("*.json"):
             write_json(file, _without_places(read_json(file)))

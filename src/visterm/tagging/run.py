@@ -29,7 +29,16 @@ from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.stopping import OnEpoch
 from visterm.tagging.part_settings import name_blocks, set_blocks, set_part_of, set_siblings, set_tree
-from visterm.tagging.run_files import LEARNED_IMAGES, SKIPPED, Unread, read_encoder, read_part, read_skips, write_run
+from visterm.tagging.run_files import (
+    LEARNED_IMAGES,
+    SKIPPED,
+    Unread,
+    check_opens,
+    read_encoder,
+    read_part,
+    read_skips,
+    write_run,
+)
 from visterm.tagging.word_places import WordPlaces
 
 if TYPE_CHECKING:
@@ -400,13 +409,11 @@ class Run:
             If there is a run at `path` already and `overwrite` is False, or anything else; or if the run cannot be
             opened again. What lies at `path` then stays as it was.
         """
-        from visterm.tagging.annotating import check_opens
-
         self._refuse_unfitted()
         check_replaceable(path, "run", overwrite=True)
         if not overwrite and folder_kind(path) == "run":
             raise StorageError(f"{path} is a run already. Choose another name, or replace it: overwrite=True.")
-        check = partial(check_opens, example=example)
+        check = partial(check_opens, type(self), example=example)
         with new_folder(path, "run", check=check, fingerprint=self.fingerprint) as folder:
             write_run(self, folder)
 

@@ -9,8 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+import scipy.sparse as sp
+
 from visterm.core import persist
-from visterm.core.errors import CorruptFileError, DataError
+from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.learned import Array, Csr, DenseOrCsr, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.packing import csr_of_parts
@@ -116,6 +119,26 @@ def open_run(kind: type[T], path: str | os.PathLike[str], n_jobs: int | None, *,
         )
     found: T = tagger
     return found
+
+
+def check_opens(kind: type, folder: Path, example: Any = None) -> None:
+    """Open a run as a tagger of a class, and tag an image; without one, or if it can't be read, a row that is made up.
+
+    Raises StorageError if either fails: such a run is of no use, and may not take the place of another.
+    """
+    try:
+        run: Any = open_run(kind, folder, None, whole=True)
+        X: Matrix = sp.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, run.model.n_features_in_))
+        if example is not None and len((encoded := run.encoder.encode([example])).kept):
+            X = encoded.rows
+        run.model.annotate(X, 1)
+        run.best_tags(X, 1)  # by the tree, with confidences
+    except Exception as error:
+        reason = str(error).replace(f"{folder}{os.sep}", "").removesuffix(persist.HOW_TO_MEND).strip(" .")
+        raise StorageError(
+            f"The run cannot be opened again ({reason or type(error).__name__}), so it is not used, and what was there "
+            "before stays. Try another model, and please report this: it is a fault of visterm."
+        ) from error
 
 
 def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
