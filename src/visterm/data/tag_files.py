@@ -30,7 +30,7 @@ from visterm.data.tag_formats.record import (
 from visterm.data.tag_formats.separators import separator_pattern
 from visterm.data.tag_formats.tables import read_table, table_records
 from visterm.data.tag_formats.texts import may_not_be_read, read_sidecars, read_text_folder, sidecar
-from visterm.data.tag_tree import MOST_LEVELS, suffixes, tree_of_places
+from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
 
 METADATA = ("metadata.jsonl", "metadata.csv")
@@ -193,8 +193,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     for image in images:
         try:
             keywords = sidecars.keywords(image)
-            fit = (path for path in keywords.paths if len(path) <= MOST_LEVELS)
-            paths = tuple(path for path in fit if all(tag_fault(name) is None for name in suffixes(path)))
+            paths = tuple(path for path in keywords.paths if all(tag_fault(name) is None for name in suffixes(path)))
         except DataError as error:
             bad.append(str(error))
             cause = error.__cause__
