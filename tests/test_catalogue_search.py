@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tiny_catalogue import make_tiny_catalogue
-from tiny_catalogues import draw_photo, draw_photos, fit_run
+from tiny_catalogues import draw_photo, draw_photos, fit_run, save_unchecked
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, UserError
@@ -77,7 +77,7 @@ def test_words_have_the_same_rows_before_and_after_the_model_is_read(model, tmp_
 def test_tag_rows_that_are_none_are_refused_though_their_checksum_is_right(damaged, match, catalogue, tmp_path):
     other = Tagger.load(catalogue.stored.run_folder)
     other.model.tag_rows_ = damaged(other.model.tag_rows_)
-    other.save(catalogue.stored.run_folder)
+    save_unchecked(other, catalogue.stored.run_folder)
     with pytest.raises(CorruptFileError, match=match):
         Catalogue.load(tmp_path / "catalogue")
 
@@ -85,7 +85,7 @@ def test_tag_rows_that_are_none_are_refused_though_their_checksum_is_right(damag
 def test_another_run_in_the_place_of_the_catalogues_own_is_refused(catalogue, tmp_path):
     other = Tagger.load(catalogue.stored.run_folder)
     other.model.tag_rows_ = -other.model.tag_rows_
-    other.save(catalogue.stored.run_folder)
+    other.save(catalogue.stored.run_folder, overwrite=True)
     with pytest.raises(EncoderMismatchError, match="their rows cannot be compared"):
         Catalogue.load(tmp_path / "catalogue")
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tiny_catalogues import save_unchecked
 from visterm.core.errors import CorruptFileError
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.vocabulary import Vocabulary
@@ -63,10 +64,10 @@ def test_a_model_knows_no_more_images_by_number_than_its_encoder_names(tmp_path)
     for encoder in (Ids().fit(["a", "b"]), precomputed):
         model = Prior().fit(None, Y)
         tagger = Tagger.from_parts(encoder, model, Vocabulary(["sea", "sky"]))
-        tagger.save(tmp_path / "sound")
+        tagger.save(tmp_path / "sound", overwrite=True)
         assert Tagger.load(tmp_path / "sound").model.annotate(None, 1).ids.shape == (2, 1)
         model.n_features_in_ = 2**52
-        tagger.save(tmp_path / "damaged")
+        save_unchecked(tagger, tmp_path / "damaged")
         with pytest.raises(CorruptFileError, match=r"the encoder (names 2|gives rows of 2 features)"):
             Tagger.load(tmp_path / "damaged")
 
@@ -77,6 +78,6 @@ def test_an_encoder_of_a_features_file_names_the_images_that_it_was_fitted_on(tm
     encoder = Precomputed(path=str(tmp_path / "features.npy")).fit(["a", "b"])
     encoder.names_ = []
     model = Prior().fit(np.eye(2), sp.csr_array(np.eye(2, dtype=np.float32)))
-    Tagger.from_parts(encoder, model, Vocabulary(["sea", "sky"])).save(tmp_path / "run")
+    save_unchecked(Tagger.from_parts(encoder, model, Vocabulary(["sea", "sky"])), tmp_path / "run")
     with pytest.raises(CorruptFileError, match="names_ is empty; expected at least 1 image"):
         Tagger.load(tmp_path / "run")

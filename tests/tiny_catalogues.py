@@ -9,6 +9,8 @@ import numpy as np
 from PIL import Image
 
 from visterm import Tagger
+from visterm.core.persist import new_folder
+from visterm.tagging.run_files import write_run
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (50, 60, 200), "grey": (120, 120, 120)}
 ENCODER = {"codebook": 12, "scales": [1.0], "sample_blocks": 2000, "max_side": 32}
@@ -41,6 +43,12 @@ def fit_run(folder: Path, tags: dict[str, list[str]], out: Path, *, model: str =
     tagger.fit([folder / name for name in names], [tags[name] for name in names], calibrate=False)
     tagger.save(out)
     return out
+
+
+def save_unchecked(tagger: Tagger, path: Path) -> None:
+    """Write a run that `Tagger.save` refuses, as nothing can open it: what a stranger may send."""
+    with new_folder(path, "run", fingerprint=tagger.fingerprint) as folder:
+        write_run(tagger, folder)
 
 
 def write_tags(path: Path, tags: dict[str, list[str]]) -> Path:
