@@ -167,3 +167,22 @@ def test_a_check_of_a_catalogue_finds_damaged_features_and_references(damage, me
     with pytest.raises(CorruptFileError, match=message) as caught:
         check(tiny.folder)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"/000.jpg", b"/0p0.jpg"), (b"stripes", b"stripep")], ids=["path", "tag"])
+def test_a_changed_value_that_an_index_has_is_damage(old, new, tmp_path):
+    place = make_tiny_catalogue(tmp_path, n_images=101)
+    file = place.folder / "catalogue.sqlite"
+    content = file.read_bytes()
+    assert content.count(old) > 1
+    file.write_bytes(content.replace(old, new, 1))
+    done = run_command(["info", place.folder, "--check"])
+    assert (done.returncode, "is damaged" in done.stderr) == (2, True)
+
+
+def test_what_has_no_checksum_is_said(tmp_path):
+    place = make_tiny_catalogue(tmp_path, n_images=4)
+    out = run_command(["info", place.folder, "--check"]).stdout
+    assert "Not checked: single values of the database that no index has (sizes, dates, scores), and seconds of" in out
+    (run,) = (place.folder / "runs").iterdir()
+    assert "Not checked: seconds of training (model.times.json)" in run_command(["info", run, "--check"]).stdout

@@ -212,12 +212,13 @@ def _parts(column: pa.ChunkedArray, what: str) -> Iterator[tuple[NDArray[np.int6
 def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Yield what pyarrow reads a shard from (of an object, only the parts that it needs); its errors become ours."""
     try:
-        if is_remote(path):
-            with as_path(path).open("rb") as file:
-                yield file
-        else:
+        if not is_remote(path):
             check_regular(path)
-            yield os.fspath(path)
+            if not _ODD_BYTE.search(os.fspath(path)):
+                yield os.fspath(path)
+                return
+        with as_path(path).open("rb") as file:  # pyarrow opens no names of its own that aren't UTF-8
+            yield file
     except PARQUET_ERRORS as error:
         raise CorruptFileError(
             f"{os.fspath(path)} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. "

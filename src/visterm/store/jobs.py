@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from visterm.core.jsonlines import json_text
 from visterm.core.writing import is_alive
-from visterm.store.database import Table, now
+from visterm.store.database import Table, as_text, now
 
 COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
 OPEN = "('waiting', 'running', 'cancelling')"
@@ -90,17 +90,18 @@ class Jobs(Table):
     def progress(self, job_id: int, done: int, total: int | None = None, message: str | None = None) -> None:
         """Note how far a job is; what is None stays as it was."""
         self._database.write(
-            "UPDATE jobs SET done = ?, total = coalesce(?, total), message = coalesce(?, message) WHERE id = ?",
-            (done, total, message, job_id),
+            "UPDATE jobs SET done = ?, total = coalesce(?, total), message = coalesce(CAST(? AS TEXT), message) "
+            "WHERE id = ?",
+            (done, total, None if message is None else as_text(message), job_id),
         )
 
     def finish(self, job_id: int, *, error: str | None = None, message: str | None = None) -> None:
         """Note that a job has ended: failed if there is an error, cancelled if someone asked for that, else done."""
         self._database.write(
-            "UPDATE jobs SET state = CASE WHEN ? IS NOT NULL THEN 'failed' WHEN state = 'cancelling' THEN 'cancelled' "
-            "ELSE 'done' END, error = ?, message = coalesce(?, message), finished = ? "
+            "UPDATE jobs SET state = CASE WHEN ?1 IS NOT NULL THEN 'failed' WHEN state = 'cancelling' THEN 'cancelled' "
+            "ELSE 'done' END, error = CAST(?1 AS TEXT), message = coalesce(CAST(? AS TEXT), message), finished = ? "
             "WHERE id = ? AND finished IS NULL",
-            (error, error, message, now(), job_id),
+            (*(None if text is None else as_text(text) for text in (error, message)), now(), job_id),
         )
 
     def cancel(self, job_id: int) -> bool:
