@@ -25,6 +25,7 @@ from visterm.data.tag_formats.tables import stream_table
 from visterm.data.text_files import read_text, read_words
 from visterm.data.word_vectors import read_word_vectors
 from visterm.data.wordnet import read_database
+from visterm.data.xmp.keywords import Keywords
 from visterm.encoders.network_file import network_hash, read_network
 from visterm.encoders.onnx_settings import settings_beside
 from visterm.tagging.tuning.trials import TrialLog
@@ -104,7 +105,7 @@ def test_an_image_that_is_none_has_no_date_no_hash_and_no_keywords(make, tmp_pat
     make(tmp_path / "1.jpg")
     assert exif_of(tmp_path / "1.jpg").taken is None
     assert content_hash(tmp_path / "1.jpg") is None
-    assert embedded_keywords(tmp_path / "1.jpg") == ([], [], (), ())
+    assert embedded_keywords(tmp_path / "1.jpg") == Keywords([], [])
 
 
 @pytest.mark.parametrize("make", [pipe, endless, huge])
