@@ -561,7 +561,8 @@ def test_evaluate_and_tune_and_index_give_the_same_as_with_the_photos(encode, ph
     )
     for metric in ("map", "p@1"):
         assert of_features.mean(metric) == pytest.approx(of_photos.mean(metric))
-    by_features, by_photos = Catalogue(tagger).add(tmp_path / "F"), Catalogue(tagger).add(photos)
+    with pytest.warns(UserWarning, match=r"Skipped 1 photo, such as .*broken\.png: empty"):
+        by_features, by_photos = Catalogue(tagger).add(tmp_path / "F"), Catalogue(tagger).add(photos)
     assert [(r.path, r.sha256) for r in by_features.records] == [(r.path, r.sha256) for r in by_photos.records]
     assert [Path(item.image).name for item in by_features.skipped] == ["broken.png"]
     first, second = (c.search("sea", 0).hits for c in (by_features, by_photos))
@@ -585,7 +586,8 @@ def test_photos_that_changed_since_are_not_indexed_by_their_old_rows(encode, pho
     done = encode(tmp_path / "G", encoder=None, run=tmp_path / "run")
     assert done.fingerprint == tagger.encoder.fingerprint
     paint(photos / names[3], 900)
-    catalogue = Catalogue(tagger).add(tmp_path / "G")
+    with pytest.warns(UserWarning, match="Skipped 1 photo, .* changed since its features were made"):
+        catalogue = Catalogue(tagger).add(tmp_path / "G")
     assert len(catalogue) == N - 1
     assert [(Path(item.image), item.reason) for item in catalogue.skipped] == [
         (photos / names[3], "changed since its features were made")
@@ -610,7 +612,8 @@ def test_photos_that_are_gone_are_skipped_and_if_all_have_moved_it_is_said_what_
         replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
     )
     (photos / names[3]).unlink()
-    catalogue = Catalogue(tagger).add(tmp_path / "F")
+    with pytest.warns(UserWarning, match="Skipped 1 photo, .* no such file"):
+        catalogue = Catalogue(tagger).add(tmp_path / "F")
     assert len(catalogue) == N - 1
     assert Skipped(str(photos / names[3]), "no such file") in catalogue.skipped
     photos.rename(tmp_path / "elsewhere")

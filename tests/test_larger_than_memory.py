@@ -128,6 +128,11 @@ def test_names_are_found_where_they_lie(tmp_path, monkeypatch):
     assert (np.diff(index.hashes.astype(object)) > 0).all()
 
 
+def test_a_name_is_found_as_it_is_written_and_else_without_spaces_and_backslashes(tmp_path):
+    index = NameIndex(tmp_path, [["1.jpg", " 1.jpg", "a/2.jpg", "a\\2.jpg", "b/3.jpg"]], 5)
+    assert index.find([" 1.jpg", "1.jpg ", "a\\2.jpg", "b\\3.jpg", " none.jpg"]).tolist() == [1, 0, 3, 4, -1]
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

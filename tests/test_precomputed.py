@@ -303,7 +303,8 @@ def test_a_folder_is_annotated_and_indexed_by_the_names_of_its_files(library):
     assert left_out.reason.startswith("not among the 40 images of ")
     assert [item.tags[0].tag for item in found] == ["dog", "cat"] * (N // 2)
     assert tagger.annotate("07.png", k=1).images[0].image == "07.png"
-    catalogue = Catalogue(tagger).add(library / "photos")
+    with pytest.warns(UserWarning, match=r"Skipped 1 photo, such as .*none\.png: not among the 40 images"):
+        catalogue = Catalogue(tagger).add(library / "photos")
     assert catalogue.skipped == [left_out]
     with pytest.raises(DataError, match="None of the 2 images is known"):
         Catalogue(tagger).add(["a.png", "b.png"])
