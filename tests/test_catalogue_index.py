@@ -219,6 +219,18 @@ def test_a_second_process_is_told_who_is_at_it(catalogue, photos, tmp_path):
     assert f"in use by process {os.getpid()}" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["file:x", "file:x?mode=memory", "s3:x"])
+def test_a_catalogue_lies_in_a_folder_whose_name_looks_like_an_address(name, run, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    catalogue = Catalogue.create(name, Tagger.load(run))
+    catalogue.index(photos)
+    catalogue.save(f"{name}-copy")
+    copied = Catalogue.load(f"{name}-copy")
+    rows_are_those_of(copied)
+    assert counts(copied.index(photos)).get("new", 0) == 0
+    assert sorted(file.name for file in tmp_path.glob("*x*")) == [name, f"{name}-copy"]
+
+
 def test_a_folder_without_images_and_images_by_number_are_refused(catalogue, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="has no files"):

@@ -124,6 +124,7 @@ def _read_parquet(
         parts = sorted(part for part in file.glob("*.parquet") if not part.name.startswith((".", "_")))
     if not parts:
         raise DataError(f"There are no Parquet files in the folder {file}. Name a file or a folder of features.")
+    parts = [part.absolute() for part in parts]  # pyarrow takes file:x for an address
     try:
         for part in parts:
             check_regular(part)

@@ -215,7 +215,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
         if not is_remote(path):
             check_regular(path)
             if not _ODD_BYTE.search(os.fspath(path)):
-                yield os.fspath(path)
+                yield os.path.abspath(path)  # pyarrow takes file:x for an address
                 return
         with as_path(path).open("rb") as file:  # pyarrow opens no names of its own that aren't UTF-8
             yield file

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
+from visterm.core.remote import in_full
 from visterm.core.writing import disk_error, why_refused, writing
 from visterm.store.migrations import FORMAT, MIGRATIONS, run_script
 
@@ -213,7 +214,7 @@ class Database:
     def copy_to(self, path: Path) -> None:
         """Write all tables into a file that is not there yet."""
         with self._used(path) as connection:
-            target = sqlite3.connect(path)
+            target = sqlite3.connect(in_full(path))
             try:
                 target.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
                 connection.backup(target)
@@ -322,7 +323,9 @@ class Database:
 
     def _opened_at(self, file: Path | None) -> sqlite3.Connection:
         as_it_is = file is not None and file is self._snapshot is self.path
-        target = f"{file.absolute().as_uri()}?immutable=1" if file and as_it_is else file or ":memory:"
+        target = ":memory:" if file is None else in_full(file)
+        if file is not None and as_it_is:
+            target = f"{file.absolute().as_uri()}?immutable=1"
         try:
             connection = sqlite3.connect(
                 target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=as_it_is

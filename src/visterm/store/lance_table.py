@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
 from visterm.core.object_stores import check_named
-from visterm.core.remote import is_remote
+from visterm.core.remote import in_full, is_remote
 from visterm.core.writing import storage_error
 
 AT_ONCE = 2**15  # Rows that are read or written at a time
@@ -44,7 +44,7 @@ class LanceTable:
     def __init__(self, uri: str, name: str) -> None:
         self.uri = uri
         self.name = name
-        self._database = _connected(uri)
+        self._database = _connected(str(in_full(uri)))
 
     def create(self, width: int) -> int:
         """Make it empty, in place of one that a kill left, and return its version."""
@@ -135,7 +135,7 @@ def schema_of(width: int) -> Any:
 
 def table_names(uri: str) -> list[str]:
     """List the tables of a database; none where there is no database."""
-    database = _connected(uri)
+    database = _connected(str(in_full(uri)))
     with _translated(f"The tables at {uri} cannot be listed"):
         names: list[str] = []
         page = database.list_tables()
