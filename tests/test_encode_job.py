@@ -499,9 +499,18 @@ def test_other_folders_are_left_alone(encode, photos, tmp_path):
 
 def test_two_jobs_do_not_write_into_one_folder(encode, tmp_path):
     encode(tmp_path / "F")
-    with FeatureFolder(tmp_path / "F").locked(), pytest.raises(StorageError, match="Another process is writing"):
+    who = rf"Another process is writing into .*F \(process {os.getpid()} on .* since 20\d\d-"
+    with FeatureFolder(tmp_path / "F").locked(), pytest.raises(StorageError, match=who):
         encode(tmp_path / "F")
     assert encode(tmp_path / "F").reused == N
+
+
+def test_a_folder_with_the_name_of_an_address_is_a_folder(encode, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    encode(Path("file:F"))
+    assert len(table_of(tmp_path / "file:F")) == N
+    stored = Features("file:F")
+    assert stored.encode(stored.corpus().images)[0].shape[0] == N
 
 
 def test_file_names_of_any_bytes_come_back_from_parquet(tmp_path):

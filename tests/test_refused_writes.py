@@ -90,6 +90,16 @@ def test_space_that_is_missing_is_reported_in_figures_before_anything_is_written
     assert list(tmp_path.iterdir()) == []
 
 
+def test_where_nothing_reserves_space_a_map_is_written_in_full(tmp_path, monkeypatch):
+    monkeypatch.delattr("os.posix_fallocate")
+    made = new_map(tmp_path / "map.npy", np.float32, (3, 5))
+    made[1] = 7
+    made.flush()
+    assert (tmp_path / "map.npy").stat().st_blocks > 0
+    np.testing.assert_array_equal(np.load(tmp_path / "map.npy"), [[0] * 5, [7] * 5, [0] * 5])
+    assert new_map(tmp_path / "empty.npy", np.float32, (0, 5)).shape == (0, 5)
+
+
 def test_a_file_whose_writing_fails_is_what_it_was(tmp_path):
     (tmp_path / "kept.txt").write_text("old")
 

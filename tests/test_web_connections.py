@@ -206,11 +206,11 @@ def test_connections_that_are_answered_do_not_make_room():
     ("files", "expected"), [(128, 128 - RESERVE), (1024, 768), (2**20, MOST), (-1, MOST), (32, 8)], ids=str
 )
 def test_the_number_of_connections_leaves_files_for_all_else(monkeypatch, files, expected):
-    monkeypatch.setattr("visterm.web.connections.resource.getrlimit", lambda kind: (files, files))
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (files, files))
     assert most_connections() == expected
 
 
 @pytest.mark.parametrize("files", [32, 128, 1024, 4096])
 def test_connections_that_wait_to_be_accepted_fit_into_the_reserve(monkeypatch, files):
-    monkeypatch.setattr("visterm.web.connections.resource.getrlimit", lambda kind: (files, files))
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (files, files))
     assert most_connections() + accepted_at_once() < files

@@ -94,6 +94,7 @@ def index(
             done = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:
         if is_new and catalogue.stored.images.count() == 0:
+            catalogue.stored.close()
             shutil.rmtree(path)
         raise
     not_read = say_not_read([images], videos=True)

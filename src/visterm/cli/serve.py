@@ -78,7 +78,7 @@ def serve(
     from visterm.web.app import create_app
     from visterm.web.security import Access, is_loopback
     from visterm.web.server import run_server
-    from visterm.web.workers import default_workers, run_workers
+    from visterm.web.workers import default_workers, run_workers, shares_connections
 
     token = "" if token_file is None else _read_token(token_file)
     if not token and not is_loopback(host):
@@ -88,6 +88,8 @@ def serve(
             "--token-file token.txt"
         )
     access = Access.of(host, token, name or (), vision_host or ())
+    if (workers or 1) > 1 and not shares_connections():
+        raise UserError(f"--workers {workers}: on this system one process answers. Leave the option out.")
     n_workers = workers or default_workers(catalogue)
 
     def announce(address: str) -> None:

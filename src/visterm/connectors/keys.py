@@ -47,7 +47,7 @@ def read_key(file: Path | None, variable: str) -> str:
 
 def check_private(what: str, file: Path, mode: int) -> None:
     """Raise UserError if others than its owner can use a file with a secret."""
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if hasattr(os, "getuid") and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise UserError(f"The {what} file {file} can be used by others than its owner. Run: chmod 600 {file}")
 
 

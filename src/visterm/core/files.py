@@ -26,6 +26,10 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
+    except PermissionError:
+        if os.path.isdir(path):  # Windows opens no folders
+            raise _not_regular(path, stat.S_IFDIR) from None
+        raise
     except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have that name
         raise FileNotFoundError(errno.ENOENT, "no file can have this name", ascii(os.fspath(path))) from error
     try:

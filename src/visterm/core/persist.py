@@ -33,7 +33,8 @@ from visterm.core.learned import check_learned, learned_attributes
 from visterm.core.packing import csr_of_parts, csr_parts, pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import RemotePath, as_path, is_remote
-from visterm.core.writing import check_space, is_alive, storage_error, sync, temporary_beside, writing
+from visterm.core.system import is_alive
+from visterm.core.writing import check_space, storage_error, sync, temporary_beside, writing
 
 LOG = logging.getLogger("visterm")
 MANIFEST = "manifest.json"

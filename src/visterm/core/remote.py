@@ -40,7 +40,10 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     found = _ADDRESS.match(text)
     if found is None:
         return Path(text)
-    return Path(text[len("file://") :]) if found[1].lower() == "file" else cast("Path", RemotePath(text))
+    if found[1].lower() != "file":
+        return cast("Path", RemotePath(text))
+    path = text[len("file://") :]
+    return Path(path[1:] if os.path.splitdrive(path[1:])[0] else path)  # file:///C:/photos is C:/photos
 
 
 def as_remote(path: object) -> RemotePath | None:

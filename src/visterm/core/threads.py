@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -133,10 +133,11 @@ class OtherProcessors:
         here = self._processor(), len(self._threads)
         if here == self._placed:
             return
-        elsewhere = os.sched_getaffinity(0) - {here[0]}
+        system: Any = os  # Linux, the only one that has these functions
+        elsewhere = system.sched_getaffinity(0) - {here[0]}
         try:
             for thread in self._threads if elsewhere else []:
-                os.sched_setaffinity(thread, elsewhere)
+                system.sched_setaffinity(thread, elsewhere)
         except OSError:  # a sandbox that forbids it
             self._processor = None
         self._placed = here

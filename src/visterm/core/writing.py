@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import shutil
 import tempfile
 import uuid
@@ -24,17 +23,20 @@ from numpy.typing import DTypeLike, NDArray
 
 from visterm.core.errors import DiskError, OutOfSpaceError, VistermError
 from visterm.core.remote import is_remote
+from visterm.core.system import limit_of
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OTHERS = (errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EIO)
 _IN_RUST = re.compile(r"\(os error (\d+)\)")
-_IN_C = re.compile("|".join(re.escape(os.strerror(code)) for code in (*_FULL, *_OTHERS)))
-_CODES = {os.strerror(code): code for code in (*_FULL, *_OTHERS)}
+_CODES = {text: code for code in (*_FULL, *_OTHERS) if (text := os.strerror(code)) != "Unknown error"}
+_IN_C = re.compile("|".join(map(re.escape, _CODES)))
 
 _OURS = re.compile(r"^\..*\.tmp|^\.unfinished$")
 """Files and folders that only we know of: what is being written, and is put in place at the end."""
 
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+_BLOCK = 2**20
 
 Place = str | os.PathLike[str]
 
@@ -61,8 +63,8 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
             f"The quota of {_disk_of(where).lower()} is used up. Make space there or get a larger quota, and try again."
         )
     if code == errno.EFBIG:
-        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        largest = "" if limit == resource.RLIM_INFINITY else f" ({in_bytes(limit)})"
+        limit = limit_of("RLIMIT_FSIZE")
+        largest = "" if limit is None else f" ({in_bytes(limit)})"
         return OutOfSpaceError(
             f"A file {f'of {where} ' if where else ''}grew beyond the largest size that is allowed{largest}. Raise the "
             "limit (ulimit -f), or write to a disk that takes larger files."
@@ -70,9 +72,10 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     if code == errno.EROFS:
         return DiskError(f"{_disk_of(where)} is read-only. Write to another, or mount it so that it can be written.")
     if code in (errno.EMFILE, errno.ENFILE):
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        limit = limit_of("RLIMIT_NOFILE")
         too = f"{where} cannot be opened: too" if where else "Too"
-        return DiskError(f"{too} many files are open (the limit is {most:,}). Raise the limit (ulimit -n).")
+        advice = "Close other programs" if limit is None else f"The limit is {limit:,}. Raise it (ulimit -n)"
+        return DiskError(f"{too} many files are open. {advice}.")
     if code == errno.EIO:
         return DiskError(f"{_disk_of(where)} fails (input/output error). Look at the system's log, and save your data.")
     return None
@@ -126,17 +129,6 @@ def temporary_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether a process of this machine runs."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file in one step, also in an object store; a kill or a full disk leaves the old one, or none."""
     if is_remote(path):
@@ -156,12 +148,18 @@ def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any
     with writing(path):
         check_space(path, n_bytes)
         try:
-            made: NDArray[Any] = open_memmap(path, "w+", dtype, shape)
+            start = open_memmap(path, "w+", dtype, shape).offset
             with path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, max(1, path.stat().st_size))
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, max(1, start + n_bytes))
+                else:
+                    file.seek(start)
+                    for begin in range(0, n_bytes, _BLOCK):
+                        file.write(bytes(min(_BLOCK, n_bytes - begin)))
         except OSError:
             path.unlink(missing_ok=True)
             raise
+        made: NDArray[Any] = open_memmap(path, "r+")
     return made
 
 
@@ -177,8 +175,14 @@ def why_refused(path: Path, n_bytes: int = 2**16) -> DiskError | None:
 
 
 def sync(path: Place) -> None:
-    """Wait until a file, or the list of files of a folder, is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Wait until a file, or the list of files of a folder, is on disk; of folders, where the system opens them."""
+    is_folder = os.path.isdir(path)
+    try:  # Windows syncs only what may be written
+        descriptor = os.open(path, os.O_RDWR if not is_folder and os.access(path, os.W_OK) else os.O_RDONLY)
+    except PermissionError:
+        if is_folder:  # on Windows, which keeps such lists by itself
+            return
+        raise
     try:
         os.fsync(descriptor)
     finally:
@@ -200,7 +204,8 @@ def _code_of(error: BaseException) -> int | None:
     text = str(error)
     in_rust = _IN_RUST.search(text)
     if in_rust:
-        return int(in_rust[1])
+        code = int(in_rust[1])
+        return OSError(code, "", None, code).errno  # on Windows it is a number of Windows, which this translates
     in_c = _IN_C.search(text)
     return _CODES[in_c[0]] if in_c else None
 

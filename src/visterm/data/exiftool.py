@@ -14,7 +14,7 @@ from typing import IO, Self
 from visterm.core.errors import DataError, MissingExtraError, StorageError
 from visterm.core.writing import why_refused
 
-_READY = b"{ready%d}\n"
+_READY = b"{ready%d}"
 
 
 class ExifTool:
@@ -27,8 +27,8 @@ class ExifTool:
     def __init__(self) -> None:
         self._program = find_exiftool()
         self._process: subprocess.Popen[bytes] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._errors: IO[bytes] | None = None
-        self._said_before = 0
         self._number = 0
 
     def __enter__(self) -> Self:
@@ -57,12 +57,13 @@ class ExifTool:
         before. Raises DataError or StorageError as `read_packet` does; the image is then as it was.
         """
         how = [] if keep_original else [b"-overwrite_original"]
-        with tempfile.NamedTemporaryFile(suffix=".xmp") as file:
-            file.write(packet or b"")
-            file.flush()
-            source = os.fsencode(file.name).replace(b"%", b"%%")
-            wanted = b"-XMP<=" + source if packet else b"-XMP="
-            said = self._execute([*how, wanted, *map(str.encode, more), _argument(image)], image)
+        self._started()
+        assert self._folder is not None
+        file = Path(self._folder.name, "packet.xmp")
+        file.write_bytes(packet or b"")
+        source = os.fsencode(file).replace(b"%", b"%%")
+        wanted = b"-XMP<=" + source if packet else b"-XMP="
+        said = self._execute([*how, wanted, *map(str.encode, more), _argument(image)], image)
         if b"1 image files updated" not in said and b"1 image files unchanged" not in said:
             complaint = self._complaint() or "no reason given"
             raise why_refused(image, image.stat().st_size) or StorageError(
@@ -78,16 +79,17 @@ class ExifTool:
             self._process.wait()
             if self._process.stdout is not None:
                 self._process.stdout.close()
-        if self._errors is not None:
+        if self._errors is not None and self._folder is not None:
             self._errors.close()
-        self._process = self._errors = None
+            self._folder.cleanup()
+        self._process = self._errors = self._folder = None
 
     def _execute(self, arguments: list[bytes], image: Path) -> bytes:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
         assert self._errors is not None
-        self._said_before = os.fstat(self._errors.fileno()).st_size
+        self._errors.seek(0, os.SEEK_END)  # past what it said of others
         self._number += 1
         end = _READY % self._number
         lines = [*arguments, b"-execute%d" % self._number, b""]
@@ -95,30 +97,33 @@ class ExifTool:
             process.stdin.write(b"\n".join(lines))
             process.stdin.flush()
         said = b""
-        while not said.endswith(end):
+        while not (
+            said.endswith(b"\n") and said[-len(end) - 2 :].rstrip().endswith(end)
+        ):  # lines of Windows end in \r\n
             more = os.read(process.stdout.fileno(), 2**16)
             if not more:
                 complaint = self._complaint() or "no reason given"
                 self.close()  # the next image gets a new one
                 raise StorageError(f"exiftool ended at {image}: {complaint}.")
             said += more
-        return said[: -len(end)]
+        return said[: said.rindex(end)]
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+            self._folder = tempfile.TemporaryDirectory(prefix="visterm-")
+            errors = Path(self._folder.name, "errors")
             command = [self._program, "-config", "", "-stay_open", "True", "-@", "-"]
             command += ["-common_args", "-charset", "utf8", "-charset", "filename=utf8"]
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
-            )
+            with errors.open("wb") as said:
+                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+            self._errors = errors.open("rb")  # its own place in the file: that of `said` is the process's, too
         return self._process
 
     def _complaint(self) -> str:
         """Return what it said since the last command."""
         if self._errors is None:
             return ""
-        said = os.pread(self._errors.fileno(), 2**12, self._said_before)  # the place in the file is the process's, too
+        said = self._errors.read(2**12)
         return " ".join(said.decode("utf-8", "replace").split())[:300]
 
 

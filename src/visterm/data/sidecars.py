@@ -10,8 +10,9 @@ from pathlib import Path
 
 from visterm.core.errors import DataError, StorageError
 from visterm.core.files import GB, read_regular
+from visterm.core.system import is_alive
 from visterm.core.vocabulary import tag_key
-from visterm.core.writing import is_alive, whole_file
+from visterm.core.writing import whole_file
 from visterm.data.embedded import embedded_keywords, joined_tags
 from visterm.data.file_kinds import DNG, IMAGES, RAW
 from visterm.data.xmp.keywords import GIVEN, Keywords, first_places, read_keywords

@@ -3,6 +3,7 @@
 FEATURES
 ├── manifest.json     what is whole: encoder, counts, the shards in order with their hashes
 ├── skipped.jsonl     the images that could not be read
+├── .lock             held by the process that writes; .lock.json says which
 ├── encoder/          the fitted encoder
 ├── data/             the shards, and nothing else: what other programs read
 └── .unfinished/      while a job goes on, and after a kill: the shards done so far; a manifest, once all are
@@ -10,7 +11,6 @@ FEATURES
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -23,6 +23,7 @@ from visterm.core import persist
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
 from visterm.core.learned import Listed, Record, Sizes, Text, Whole
+from visterm.core.locks import holder_note, locked
 from visterm.core.remote import as_path
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
@@ -41,7 +42,8 @@ from visterm.features.contents import (
 )
 
 FORMAT = 1
-ENCODER, DATA, SKIPPED, ASKED = "encoder", "data", "skipped.jsonl", "asked.json"
+ENCODER, DATA, SKIPPED, ASKED, LOCK = "encoder", "data", "skipped.jsonl", "asked.json", ".lock"
+_LOCKS = frozenset({LOCK, holder_note(Path(LOCK)).name})
 
 
 class FeatureFolder:
@@ -82,11 +84,10 @@ class FeatureFolder:
 
     def is_begun(self) -> bool:
         """Return whether a job was killed here before anything was whole."""
-        own = {ENCODER, DATA, SKIPPED, self.unfinished_name}
-        return (
-            self.unfinished.is_dir()
-            and not (self.path / persist.MANIFEST).exists()
-            and all(entry.name in own or entry.name.startswith(f".{ENCODER}.") for entry in self.path.iterdir())
+        names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
+        ours = {ENCODER, DATA, SKIPPED, self.unfinished_name, *_LOCKS}
+        return not names.isdisjoint({self.unfinished_name, LOCK}) and all(
+            name in ours or name.startswith(f".{ENCODER}.") for name in names
         )
 
     @contextmanager
@@ -96,26 +97,24 @@ class FeatureFolder:
         Raises StorageError if another process writes into it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
-            raise StorageError(
-                f"Another process is writing into {self.path}. Wait until it is done, or choose another folder."
-            ) from error
-        try:
-            self.unfinished.mkdir(exist_ok=True)
-            yield
-        finally:
-            begun = {file.name for file in self.path.iterdir()} - {self.unfinished.name}
-            if (
-                not begun or persist.MANIFEST in begun
-            ):  # else the empty folder says whose the rest is, and the job goes on
-                with suppress(OSError):  # nothing was begun: leave no empty folders
-                    self.unfinished.rmdir()
-                    self.path.rmdir()
-            os.close(descriptor)
+        lock = self.path / LOCK
+        with locked(lock, self._refusal):
+            try:
+                self.unfinished.mkdir(exist_ok=True)
+                yield
+            finally:
+                begun = {file.name for file in self.path.iterdir()} - {self.unfinished.name, *_LOCKS}
+                if not begun or persist.MANIFEST in begun:  # else the empty folder says whose the rest is
+                    with suppress(OSError):  # nothing was begun: leave no empty folders, where the system lets them go
+                        self.unfinished.rmdir()
+                        for name in () if begun else _LOCKS:
+                            (self.path / name).unlink()
+                        self.path.rmdir()
+
+    def _refusal(self, holder: str) -> StorageError:
+        return StorageError(
+            f"Another process is writing into {self.path} ({holder}). Wait until it is done, or choose another folder."
+        )
 
     def begin(self) -> None:
         """Finish a change that a kill cut off, and make room for the shards of a new one."""

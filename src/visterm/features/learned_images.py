@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 from visterm.core.errors import DataError
-from visterm.core.persist import save_arrays
+from visterm.core.persist import load_arrays, save_arrays
 
 KEY = "names"
 
@@ -46,17 +44,13 @@ class LearnedImages:
 
     @classmethod
     def load(cls, path: Path) -> LearnedImages:
-        """Open what `save` wrote, as a memory map; an older run has no such file, and knows none of its images."""
+        """Read what `save` wrote; an older run has no such file, and knows none of its images."""
         if not path.exists():
             return cls()
-        with safe_open(path, framework="numpy") as whole:  # which checks what the header says
-            if list(whole.keys()) != [KEY] or whole.get_slice(KEY).get_dtype() != "U64":
-                raise DataError(f"{path} holds no hashes of names")
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            start, stop = json.loads(file.read(length))[KEY]["data_offsets"]
-        n = (stop - start) // 8
-        return cls(np.memmap(path, np.dtype("<u8"), "r", 8 + length + start, (n,)) if n else None)
+        arrays = load_arrays(path)
+        if list(arrays) != [KEY] or arrays[KEY].dtype != np.uint64:
+            raise DataError(f"{path} holds no hashes of names")
+        return cls(arrays[KEY].ravel())
 
 
 def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:

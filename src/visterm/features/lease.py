@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from visterm.core.errors import StorageError
 from visterm.core.remote import RemotePath
-from visterm.core.writing import is_alive
+from visterm.core.system import is_alive
 
 RENEWED = 30.0  # Seconds after which the object is written anew
 ABANDONED = 180.0

@@ -132,7 +132,13 @@ def full_paths(items: Sequence[Any], *, follow_files: bool = True) -> list[str |
 
 def is_inside(path: str, root: str) -> bool:
     """Return whether a path in full lies in a folder."""
-    return path.startswith(root.rstrip(os.sep) + os.sep)
+    return path.startswith(start_of_paths(root))
+
+
+def start_of_paths(folder: str) -> str:
+    """Return what the paths in full of all that lies in a folder begin with."""
+    separator = "/" if is_remote(folder) else os.sep
+    return folder.rstrip(separator) + separator
 
 
 class _Hashes:

@@ -28,7 +28,7 @@ from visterm.data.tag_files import KEYWORDS
 from visterm.data.tag_formats.record import refused_remarks, usable_keywords
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows, with_tags
-from visterm.library.files import full_paths, is_inside
+from visterm.library.files import full_paths, is_inside, start_of_paths
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.database import as_text
 
@@ -177,7 +177,7 @@ def named_by_folder(stored: StoredCatalogue, photos: Listed) -> tuple[Listed, li
             continue
         for folder, start in folders.items():
             if is_inside(path, folder):
-                names[place] = start + path[len(folder.rstrip(os.sep)) + 1 :]
+                names[place] = start + path.removeprefix(start_of_paths(folder)).replace(os.sep, "/")
                 named.append(place)
                 break
     return replace(photos, names=names), named
@@ -216,7 +216,7 @@ def _has_photos(stored: StoredCatalogue, folder: str) -> bool:
     """Return whether a folder is there, and has photos of the catalogue; object stores are not opened to find out."""
     if not is_remote(folder) and not os.path.isdir(folder):
         return False
-    inside = as_text(folder.rstrip(os.sep) + os.sep)
+    inside = as_text(start_of_paths(folder))
     condition = "state = 'here' AND substr(path, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)"
     return stored.database.value(f"SELECT 1 FROM images WHERE {condition} LIMIT 1", (inside, inside)) is not None
 

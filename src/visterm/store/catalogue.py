@@ -4,7 +4,7 @@ CATALOGUE
 ├── manifest.json       says that the folder is a catalogue; its files change, so there are no checksums of them
 ├── catalogue.sqlite    the truth: a row exists when its transaction has committed
 ├── mistakes.json       tags that are probably wrong or missing, as they were found last
-├── writer.lock         held by the process that writes rows
+├── writer.lock         held by the process that writes rows, which writer.lock.json names
 ├── rows/<segment>/     see `segments`
 ├── lance/              tables of rows, where these are kept so and no other place was named, see `lance_segment`
 ├── runs/<fingerprint>/ copies of the runs
@@ -139,7 +139,8 @@ class StoredCatalogue(SearchedCatalogue):
         self._rows = StoredRows(database, folder)
 
     def close(self) -> None:
-        """Close the database; arrays that were given out stay valid."""
+        """Close the database, and the maps of rows that were not given out; those that were stay valid."""
+        self._current = None
         self.database.close()
 
     @property

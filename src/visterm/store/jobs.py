@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from visterm.core.jsonlines import json_text
-from visterm.core.writing import is_alive
+from visterm.core.system import is_alive
 from visterm.store.database import Table, as_text, now
 
 COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"

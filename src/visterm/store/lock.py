@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from visterm.core.errors import InUseError
-from visterm.core.jsonlines import json_text
-from visterm.store.database import now
+from visterm.core.locks import locked
 
 
 @dataclass(eq=False)
@@ -29,7 +24,7 @@ class WriterLock:
     _thread: Any = field(default_factory=threading.RLock, init=False)
     _depth: int = field(default=0, init=False)
     _holder: int | None = field(default=None, init=False)
-    _descriptor: int = field(default=-1, init=False)
+    _lock: ExitStack = field(default_factory=ExitStack, init=False)
 
     @property
     def is_mine(self) -> bool:
@@ -44,7 +39,7 @@ class WriterLock:
         """
         with self._thread:
             if self._depth == 0 and self.path is not None:
-                self._descriptor = _locked(self.path)
+                self._lock.enter_context(locked(self.path, self._refusal))
             self._depth += 1
             self._holder = threading.get_ident()
             try:
@@ -53,33 +48,11 @@ class WriterLock:
                 self._depth -= 1
                 if self._depth == 0:
                     self._holder = None
-                    if self.path is not None:
-                        os.close(self._descriptor)
+                    self._lock.close()
 
-
-def _locked(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now()}
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json_text(holder).encode(), 0)
-    except BlockingIOError as error:
-        who = _holder(os.pread(descriptor, 4096, 0))
-        os.close(descriptor)
-        raise InUseError(
-            f"{path.parent} is in use by {who}, which is writing rows into it. Wait until it is done; searches and "
-            "feedback go on meanwhile."
-        ) from error
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _holder(text: bytes) -> str:
-    try:
-        facts = json.loads(text)
-        return f"process {facts['pid']} on {facts['host']} since {facts['since']}"
-    except (ValueError, KeyError, TypeError):  # it has just taken the lock and not written its name yet
-        return "another process"
+    def _refusal(self, holder: str) -> InUseError:
+        assert self.path is not None
+        return InUseError(
+            f"{self.path.parent} is in use by {holder}, which is writing rows into it. Wait until it is done; searches "
+            "and feedback go on meanwhile."
+        )

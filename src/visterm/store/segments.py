@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -218,7 +219,8 @@ class SegmentFolder(Segment):
         for name, count in sizes.items():
             size = count * np.dtype(TYPES[name]).itemsize
             if (self.folder / name).stat().st_size > size:
-                os.truncate(self.folder / name, size)
+                with suppress(PermissionError):  # Windows shortens no file that is mapped; what is beyond is never read
+                    os.truncate(self.folder / name, size)
 
     def _n_values(self, n_rows: int) -> int:
         n_values = int(self._map(INDPTR, n_rows + 1)[-1])
@@ -232,9 +234,9 @@ class SegmentFolder(Segment):
         with writing(self.folder), (self.folder / name).open("r+b") as file:
             file.seek(place * np.dtype(TYPES[name]).itemsize)
             file.write(data)
-            file.truncate()
             file.flush()
             os.fsync(file.fileno())
+        self._shorten({name: place + values.size})
 
     def _map(self, name: str, count: int) -> NDArray[Any]:
         path = self.folder / name

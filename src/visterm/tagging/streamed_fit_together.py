@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Listener
 from typing import Any, NamedTuple
 
 from visterm.core.errors import UserError
@@ -222,8 +222,9 @@ def _serve(connection: Any, place: MeetingPlace) -> None:
         connection.close()
 
 
-def _at_once(connection: Connection) -> Connection:
+def _at_once(connection: Any) -> Any:
     """Send the end of a message without waiting for its beginning to be acknowledged, which takes 40 ms."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as same:
-        same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    same = socket.socket(fileno=connection.fileno())
+    same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    same.detach()
     return connection

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import resource
 import time
 from collections.abc import Callable
 from typing import Any
 
+from visterm.core.system import limit_of
 from visterm.web.figures import Figures, Number
 
 HEADER_SECONDS = 10.0  # Seconds in which the headers of a request must arrive
@@ -144,8 +144,8 @@ class Connection(asyncio.Protocol):
 
 def most_connections() -> int:
     """Return the number of connections that leaves room for the files that the service needs."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
+    files = limit_of("RLIMIT_NOFILE")
+    if files is None:
         return MOST
     return max(FEWEST, min(MOST, files - max(RESERVE, files // 4)))
 
@@ -155,8 +155,8 @@ def accepted_at_once() -> int:
 
     With more, files could run out, and then nothing is accepted for a second.
     """
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    spare = MOST if files == resource.RLIM_INFINITY else files - most_connections()
+    files = limit_of("RLIMIT_NOFILE")
+    spare = MOST if files is None else files - most_connections()
     return min(MOST, max(FEWEST, spare // 2))
 
 

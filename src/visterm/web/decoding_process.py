@@ -7,13 +7,14 @@ to standard output until its input ends, also while it decodes, so that it never
 from __future__ import annotations
 
 import os
-import resource
 import struct
 import sys
 import threading
 from io import BytesIO
 from queue import SimpleQueue
 from typing import IO
+
+from visterm.core.system import limit_this_process
 
 REQUEST = struct.Struct(">cIQ")
 """The kind of request, the longest side (0: unchanged), and the number of bytes that follow."""
@@ -24,19 +25,6 @@ PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"
 
 QUALITY = 82
 MOST_FILES = 64
-
-
-def limit(memory_bytes: int) -> None:
-    """Limit the memory of this process, and forbid core files and files of its own."""
-    for kind, most in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, MOST_FILES),
-    ):
-        _, hard = resource.getrlimit(kind)
-        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (allowed, allowed))
 
 
 def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, bytes]:
@@ -92,7 +80,8 @@ def main() -> None:
     memory_bytes, max_pixels = map(int, sys.argv[1:3])
     Image.init()
     Image.MAX_IMAGE_PIXELS = max_pixels
-    limit(memory_bytes)
+    # no core files either, and no files of its own
+    limit_this_process(RLIMIT_AS=memory_bytes, RLIMIT_CORE=0, RLIMIT_FSIZE=0, RLIMIT_NOFILE=MOST_FILES)
     requests: SimpleQueue[tuple[bytes, int, bytes]] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     answers = sys.stdout.buffer

@@ -49,7 +49,7 @@ class Figures:
 
     def __init__(self, n_rows: int = 1, row: int = 0, file: int | None = None) -> None:
         if file is not None and os.fstat(file).st_size == 0:
-            os.pwrite(file, bytes(8 * ROW * n_rows), 0)
+            os.write(file, bytes(8 * ROW * n_rows))
         shared: Any = bytearray(8 * ROW) if file is None else mmap.mmap(file, 8 * ROW * n_rows)
         self._numbers = memoryview(shared).cast("q")
         self._row = row

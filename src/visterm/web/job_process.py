@@ -55,7 +55,8 @@ def main() -> int:
     """Run the job, and return the exit status."""
     path, number, kind, *rest = sys.argv[1:]
     end_with_standard_input()
-    os.nice(NICE)
+    if hasattr(os, "nice"):
+        os.nice(NICE)
     job_id = int(number)
     try:
         run = rest[0] if kind == USE_RUN else None

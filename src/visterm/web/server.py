@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import sys
 import time
@@ -53,7 +52,7 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=accepted_at_once())
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        why = (error.strerror or str(error)).partition(" (while")[0]
         raise UserError(
             f"Cannot listen on {address_of(host, port)}: {why}. Choose another port (--port 0: any free one) or an "
             "address of this machine (--host)."
@@ -125,6 +124,7 @@ class Server(uvicorn.Server):
         """Take a connection from the supervisor, or hear of news; stop if the supervisor has gone."""
         loop = asyncio.get_running_loop()
         state: Any = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        assert hasattr(socket, "recv_fds")  # else there is no supervisor
         letter, descriptors, *_ = socket.recv_fds(channel, 1, 1)
         for descriptor in descriptors:
             self._n_taken.own += 1

@@ -41,9 +41,14 @@ LONGEST_PAUSE = 5.0
 SHARED_MEMORY = "/dev/shm"
 
 
+def shares_connections() -> bool:
+    """Return whether one process can hand connections to another on this system; Windows can't."""
+    return hasattr(socket, "send_fds")
+
+
 def default_workers(catalogue: str | os.PathLike[str]) -> int:
     """Return how many processes answer if nobody says: one for each core, up to 4, as half of the memory allows."""
-    if not hasattr(socket, "send_fds"):
+    if not shares_connections():
         return 1
     runs = (Path(catalogue) / RUNS).glob("*")
     largest = max((sum(file.stat().st_size for file in run.iterdir()) for run in runs), default=0)
@@ -224,6 +229,7 @@ class _Worker:
         """Send a connection, or news; return whether there was room."""
         try:
             assert self._channel is not None
+            assert hasattr(socket, "send_fds")
             socket.send_fds(self._channel, [b"c" if descriptors else b"n"], descriptors)
         except (OSError, AssertionError):  # it has ended, or takes nothing
             return False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from visterm.core.errors import UserError
+from visterm.core.system import memory_bytes
 
 SHARE = 0.5  # Of the machine's memory, taken where nothing is said
 COPIES = 3
@@ -52,7 +52,7 @@ def plan_memory(n_images: int, feature_bytes: int, memory: int | None) -> Plan:
 
 def machine_memory() -> int:
     """Return the bytes of memory that this process may use: the machine's, or what its control group leaves of them."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = memory_bytes()
     for name in _LIMITS:
         file = Path(name)
         text = file.read_text(encoding="ascii").strip() if file.is_file() else "max"

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from visterm.core.errors import UserError
+from visterm.core.errors import StorageError, UserError
 from visterm.core.jsonlines import json_text
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
@@ -75,7 +75,7 @@ def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool)
             if copy:
                 shutil.copyfile(item.path, folder / place)
             else:
-                (folder / place).symlink_to(item.path.absolute())
+                _link(folder / place, item.path.absolute())
             entry = {
                 "file_name": place,
                 "name": item.name or str(item.path),
@@ -84,6 +84,16 @@ def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool)
                 "confidence": [mark.confidence for mark in predicted if mark.confidence is not None],
             }
             lines.write(json_text(entry) + "\n")
+
+
+def _link(link: Path, photo: Path) -> None:
+    """Link to a photo. Raises StorageError where the system makes no links, as Windows may not."""
+    try:
+        link.symlink_to(photo)
+    except OSError as error:
+        raise StorageError(
+            f"{link} cannot be made, a link to {photo}: {error.strerror or error}. Copy the photos instead of linking."
+        ) from error
 
 
 def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) -> None:

@@ -92,5 +92,5 @@ def _let_go(given: Any) -> None:
     base: Any = given
     while isinstance(base, np.ndarray):
         base = base.base
-    if isinstance(base, mmap.mmap) and hasattr(base, "madvise"):
+    if isinstance(base, mmap.mmap) and hasattr(base, "madvise") and hasattr(mmap, "MADV_DONTNEED"):
         base.madvise(mmap.MADV_DONTNEED)

@@ -1,0 +1,76 @@
+"""What each system does in its own way, or not at all: limits of a process, whether another runs, the memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from contextlib import suppress
+from typing import Any
+
+_limits: Any = None
+with suppress(ImportError):  # Windows limits no processes
+    import resource
+
+    _limits = resource
+
+_SYNCHRONIZE, _STILL_WAITING, _ACCESS_DENIED = 0x100000, 0x102, 5  # Of Windows, as its documentation names them
+
+UNKNOWN_MEMORY = 2**32  # Bytes taken for the machine's memory where no system says how much there is
+
+
+def limit_of(name: str) -> int | None:
+    """Return a limit of this process by its name, such as ``RLIMIT_NOFILE``; None where nothing is limited."""
+    if _limits is None:
+        return None
+    found: int = _limits.getrlimit(getattr(_limits, name))[0]
+    return None if found == _limits.RLIM_INFINITY else found
+
+
+def limit_this_process(**limits_by_name: int) -> None:
+    """Lower limits of this process for good, such as ``RLIMIT_AS``; on Windows, which has none, nothing changes."""
+    for name, most in limits_by_name.items() if _limits is not None else ():
+        kind = getattr(_limits, name)
+        _, hard = _limits.getrlimit(kind)
+        allowed = most if hard == _limits.RLIM_INFINITY else min(most, hard)
+        _limits.setrlimit(kind, (allowed, allowed))
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process of this machine runs; where nothing can tell, it does."""
+    if not hasattr(signal, "SIGKILL"):  # Windows, where `os.kill` ends a process whatever the signal is
+        return _is_alive_on_windows(pid)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def memory_bytes() -> int:
+    """Return the bytes of this machine's memory."""
+    if hasattr(os, "sysconf"):
+        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    windows = getattr(ctypes, "windll", None)
+    if windows is None:
+        return UNKNOWN_MEMORY
+    status = (ctypes.c_uint64 * 8)()  # MEMORYSTATUSEX: its length and the load in the first, then the memory
+    ctypes.cast(status, ctypes.POINTER(ctypes.c_uint32))[0] = ctypes.sizeof(status)
+    windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
+    return int(status[1]) or UNKNOWN_MEMORY
+
+
+def _is_alive_on_windows(pid: int) -> bool:
+    windows = getattr(ctypes, "WinDLL", None)
+    if windows is None:
+        return True
+    kernel = windows("kernel32", use_last_error=True)
+    process = kernel.OpenProcess(_SYNCHRONIZE, False, pid)
+    if not process:
+        return bool(ctypes.get_last_error() == _ACCESS_DENIED)  # type: ignore[attr-defined,unused-ignore]
+    try:
+        return bool(kernel.WaitForSingleObject(process, 0) == _STILL_WAITING)
+    finally:
+        kernel.CloseHandle(process)
