@@ -142,9 +142,10 @@ def test_markup_in_names_and_tags_is_there_as_text(client, catalogue):
     assert client.get("/tag", params={"name": MARKUP}).status_code == 200
 
 
-def test_letters_that_hide_are_visible_and_forms_send_the_tag_as_it_is(client):
+def test_letters_that_hide_are_visible_and_forms_send_the_tag_as_it_is(client, catalogue):
     sly, seen = "gpj\u2060exe\u200b", "gpj\ufffdexe\ufffd"
-    page = client.post("/image/0/tags", data={"tag": sly, "do": "give"}, headers={"x-part": "1"}).text
+    catalogue.stored.tags.give(0, [sly], "person")  # as a hostile catalogue has it: a form's own loses these letters
+    page = client.get("/image/0").text
     assert f">{seen}</a>" in page
     assert f'aria-label="Remove {seen}"' in page
     assert f'name="tag" value="{sly}"' in page

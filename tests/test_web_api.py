@@ -621,7 +621,7 @@ def test_figures_are_in_the_form_that_prometheus_reads(service):
     }
     assert families["visterm_info"].samples[0].labels == {"version": VERSION}
     kinds = [sample.labels["kind"] for sample in families["visterm_refused"].samples]
-    assert kinds == ["body", "search", "browse", "write", "annotate", "decode", "decode uploads"]
+    assert kinds == ["body", "search", "browse", "write", "annotate", "fetch", "decode", "decode uploads"]
     assert [sample.labels["kind"] for sample in families["visterm_waiting"].samples] == kinds[1:]
 
 
