@@ -72,7 +72,8 @@ def importing(name, globals=None, locals=None, fromlist=(), level=0):  # as Pyth
 
 def in_use(path, *, mapped_only=False):
     """Return whether this process has a file, or one in a folder, open or mapped."""
-    path = os.path.realpath(path)
+    folder, name = os.path.split(os.path.abspath(path))
+    path = os.path.join(os.path.realpath(folder), name)  # a link is removed, not what it leads to
     with real_open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         used = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if line.count(" ") and "/" in line}
     for number in () if mapped_only else os.listdir("/proc/self/fd"):

@@ -233,6 +233,7 @@ class StoredCatalogue(SearchedCatalogue):
         Returns whether there was anything to do.
         """
         with self.writing():
+            self._current = None  # Windows removes no file that is mapped
             return self._rows.compact(least)
 
     def index_is_due(self) -> bool:
