@@ -355,6 +355,30 @@ def test_undo_puts_the_original_back_in_place_of_what_was_embedded(exiftool, nam
     assert (image.read_bytes(), image.stat().st_mtime_ns) == (same, date)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        packet("beach") + b"\0\0\0",
+        b"\xef\xbb\xbf" + packet("beach"),
+        ("\ufeff" + packet("beach").decode()).encode("utf-16-le"),
+        b'<?xml version="1.0" encoding="ISO-8859-1"?>' + packet("beach"),
+        b"<!-- of a program -->" + packet("beach") + b"<!-- end -->",
+        packet("beach").partition(b">")[2].removesuffix(b"</x:xmpmeta>"),
+    ],
+    ids=["padded", "mark", "utf-16", "declared", "comments", "bare"],
+)
+def test_xmp_that_is_no_packet_in_utf_8_is_written_once_and_taken_back_to_the_byte(exiftool, odd, tmp_path):
+    image = set_iptc(photo(tmp_path / "1.jpg", xmp=odd), "fog")
+    same = image.read_bytes()
+    item = ExportItem(image, ("beach",), (SEA,))
+    assert [mark.tag for mark in export(item, to="embed")[0].added] == ["fog", "sea"]
+    assert exiftool(image, "-XMP-dc:Subject")["Subject"] == ["beach", "fog", "sea"]
+    assert sorted(Sidecars().keywords(image).of_people) == ["beach", "fog"]
+    assert export(item, to="embed") == []
+    assert len(undo(image, to="embed")) == 1
+    assert image.read_bytes() == same
+
+
 def test_undo_keeps_the_original_of_a_photo_that_another_program_has_changed_since(exiftool, tmp_path):
     image = photo(tmp_path / "1.jpg")
     same = image.read_bytes()

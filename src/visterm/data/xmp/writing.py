@@ -48,7 +48,8 @@ _EMPTY = (
     "</x:xmpmeta>\n"
 )
 SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()  # A new file, before anything is in it
-PACKET = f'<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n{_EMPTY}<?xpacket end="w"?>'.encode()
+_BEGIN, _END = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n', '<?xpacket end="w"?>'
+PACKET = f"{_BEGIN}{_EMPTY}{_END}".encode()
 """New metadata inside of an image."""
 
 _NAMES = {
@@ -61,6 +62,8 @@ _NAMES = {
 
 _KIND = {name: "Seq" if name == TAGS_LIST else "Bag" for name in _NAMES}  # digiKam's own is in order
 
+_WHOLE = re.compile(rb"""<\?xpacket .*<\?xpacket end=["'][rw]["']\s*\?>""", re.DOTALL)
+_FRAME = re.compile(rb"<\?x(?:packet|ml)\s.*?\?>\s*", re.DOTALL)
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -121,6 +124,16 @@ def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | No
     copies = there.copies if all(tag_key(mark.tag) in keys for mark in there.marks) else ()
     content = _removed(document, keys, copies=copies)
     return None if content.replace(b'end="r"', b'end="w"') in (SIDECAR, PACKET) else content
+
+
+def as_packet(content: bytes, where: str) -> bytes:
+    """Return the XMP inside of an image as a packet in UTF-8, which is all that exiftool writes there.
+
+    Some programs leave out what stands around it, or write it in another encoding, or with padding. Raises DataError
+    if it cannot be understood.
+    """
+    text = Document(content, where, is_read_only=True).text.strip()
+    return text if _WHOLE.fullmatch(text) else _BEGIN.encode() + _FRAME.sub(b"", text) + f"\n{_END}".encode()
 
 
 def check_writable(mark: Mark) -> None:

@@ -20,7 +20,7 @@ from visterm.data.file_kinds import DNG, suffix_of
 from visterm.data.raw import is_raw
 from visterm.data.sidecars import FOUND, Sidecars, check_stays_inside, content_of, read_sidecar, replace_file
 from visterm.data.xmp.keywords import GIVEN, Keywords, Mark, read_keywords
-from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, check_writable, remove_tags
+from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, as_packet, check_writable, remove_tags
 from visterm.library.export.items import Change, ExportItem
 
 EXTENDED = b"HasExtendedXMP"
@@ -257,13 +257,14 @@ class EmbeddedTarget:
         self._exiftool.close()
 
     def _read(self, image: Path) -> bytes | None:
+        """Return the XMP of an image as exiftool writes it back; None where it has none."""
         packet = self._exiftool.read_packet(image)
         if packet is not None and EXTENDED in packet:
             raise DataError(
                 f"{image} has XMP in several pieces (extended XMP), which cannot be written back whole. Write an XMP "
                 "file beside it: --to xmp."
             )
-        return packet
+        return as_packet(packet, str(image)) if packet else None
 
     def _for_iptc(self, item: ExportItem, wanted: Sequence[Mark], inside: Keywords) -> list[str]:
         """Return the tags that IPTC keywords lack: where an image has IPTC, or all are to have it.
@@ -305,7 +306,7 @@ class EmbeddedTarget:
             return
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(shutil.copyfile(backup, Path(folder) / f"copy{image.suffix}"))
-            same = _bare(self._exiftool.read_packet(copy)) == _bare(new.content)
+            same = _bare(self._read(copy)) == _bare(new.content)
             self._write(copy, written, new.in_iptc, ())
             self._write(copy, new.content, (), new.in_iptc)
             same = same and filecmp.cmp(copy, image, shallow=False)
