@@ -231,21 +231,21 @@ def as_known(vocabulary: Vocabulary, tag: str) -> str:
 
 
 def all_spelled(
-    vocabulary: Vocabulary, tags: Iterable[str], stored: StoredCatalogue | None = None, image: str = "an image"
+    vocabulary: Vocabulary, tags: Iterable[str], stored: StoredCatalogue | None = None, most: float = MOST_TAGS
 ) -> list[str]:
     """Return the tags of one image as `spelled` spells them, each once.
 
-    Raises UserError if `tags` is one text, has more than `MOST_TAGS` tags, or one that `spelled` refuses.
+    Raises UserError if `tags` is one text, has more than `most` tags, or one that `spelled` refuses.
     """
     if isinstance(tags, str):
         raise UserError(f"tags is the text {tags[:MOST_LETTERS]!r}; expected a list of tags.")
     names: dict[str, None] = {}
     for tag in tags:
         names[spelled(vocabulary, tag, stored)] = None
-        if len(names) > MOST_TAGS:
+        if len(names) > most:
             raise UserError(
-                f"There are more than {MOST_TAGS} tags for {image}; at most {MOST_TAGS} are accepted at once. Leave "
-                "out those that say least."
+                f"There are more than {most} tags for an image; at most {most} are accepted at once. Leave out those "
+                "that say least."
             )
     return list(names)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -185,16 +186,16 @@ class RowWriter:
     def spelled(self, photos: Listed) -> Listed:
         """Return photos with their tags as the run spells them, each once; empty ones are left out.
 
-        Tags that came with those above them are called as the run's tree calls the ones of that place. Raises UserError
-        if a photo has too many tags, or one that no catalogue takes.
+        Tags that came with those above them are called as the run's tree calls the ones of that place. However many
+        keywords a file has, it stops no others. Raises UserError if a photo has a tag that no catalogue takes.
         """
         vocabulary = self._tagger.vocabulary
         paths = TagTree(photos.tree).paths().items() if self._tagger.tree is not None else ()
         called = {tag_key(name): path for path, name in paths if path in vocabulary}
         tags = []
-        for name, given in zip(photos.names, photos.tags, strict=True):
+        for given in photos.tags:
             texts = None if given is None else [called.get(tag_key(tag), tag) for tag in filter(clean_tag, given)]
-            tags.append(None if texts is None else all_spelled(vocabulary, texts, image=name))
+            tags.append(None if texts is None else all_spelled(vocabulary, texts, most=math.inf))
         return replace(photos, tags=tags)
 
     def _records(self, photos: Listed, places: Sequence[int]) -> list[Record | Skipped]:
