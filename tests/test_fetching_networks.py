@@ -25,7 +25,7 @@ from command_line import visterm
 from fakes.hub import running_hub
 from small_disks import small_disk
 from tiny_networks import colour_network
-from visterm.core.errors import StorageError
+from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders.hub import fetch_network
@@ -381,6 +381,16 @@ def test_a_hub_that_lies_later_writes_nothing_outside_the_cache(hub, cache, file
     now = {path for path in tmp_path.parent.rglob("*") if cache not in path.parents}
     assert {path.name for path in now - before} <= {"cache", lock_file().name}
     assert all(path.resolve().is_relative_to(cache) for path in left(cache))
+
+
+@pytest.mark.parametrize("said", ["20", "-5", ""])
+def test_a_body_that_goes_on_beyond_its_size_is_given_up_and_nothing_of_it_is_kept(hub, cache, files, monkeypatch, said):
+    monkeypatch.setattr("visterm.encoders.hub.MOST_UNSAID", 1000)
+    hub.repository("tests/tiny", files)
+    hub.lies = {"X-Linked-Size": said, "ETag": f'"{"c" * 40}"', "X-Linked-ETag": f'"{"c" * 40}"'}
+    with pytest.raises(CorruptFileError, match=r"visual/model\.onnx of tests/tiny has more than the \S+ bytes"):
+        fetch_network(network_named("tiny"))
+    assert not any(path.stat().st_size for path in left(cache))
 
 
 @pytest.mark.parametrize("name", ["../x.onnx", "/x.onnx", "a/../x.onnx", "..\\x.onnx", "C:x.onnx", "a//x.onnx", "x/.."])

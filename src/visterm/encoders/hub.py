@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from visterm.core.errors import (
     UserError,
     VistermError,
 )
+from visterm.core.files import MB
 from visterm.core.jsonlines import json_text
 from visterm.core.persist import file_hash
 from visterm.core.progress import Say, silent
@@ -35,6 +37,7 @@ from visterm.encoders.networks import (
 )
 
 HUB_SAYS: Final = "is what the hub says"
+MOST_UNSAID: Final = 64 * MB  # Of a file whose size the hub leaves out: those that git itself keeps are smaller
 _COMMIT: Final = re.compile("[0-9a-f]{40}")
 _ETAG: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 of git, SHA-256 of large files
 _INSIDE: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^/\\:\0]+)*")
@@ -144,11 +147,12 @@ def fetch_file(
         shared = blob if blob.exists() else None  # another program may have fetched it, and use it
         part = shared or blob.with_name(f"{etag}.incomplete")
         if shared is None:
-            with part.open("ab") as stream:
+            most = MOST_UNSAID if stated.size is None else stated.size
+            with _Bounded(part.open("ab", buffering=0), file, most) as stream:
+                if stream.tell() > most:
+                    stream.truncate(0)
                 if stated.size is not None:
-                    if stream.tell() > stated.size:
-                        stream.truncate(0)
-                    check_space(blob.parent, stated.size - stream.tell())
+                    check_space(blob.parent, most - stream.tell())
                 http_get(
                     hf_hub_url(repository, name, revision=commit),
                     stream,
@@ -168,6 +172,21 @@ def fetch_file(
         os.replace(part, blob)
         _link(blob, path)
     return Fetched(path, commit, sha256)
+
+
+class _Bounded(BufferedWriter):
+    """A file that takes no more bytes than its server said: a body may be without end, or packed."""
+
+    def __init__(self, raw: FileIO, what: str, most: int) -> None:
+        super().__init__(raw)
+        self._what, self._most = what, most
+
+    def write(self, content: Any) -> int:
+        """Write some bytes. Raises CorruptFileError, and empties the file, if they are too many."""
+        if self.tell() + len(content) > self._most:
+            self.truncate(0)
+            raise CorruptFileError(f"{self._what} has more than the {self._most:,} bytes that were expected. It was not kept.")
+        return super().write(content)
 
 
 def _link(blob: Path, path: Path) -> None:
