@@ -283,6 +283,14 @@ def test_tables_keep_tags_of_people_and_predictions_apart(tmp_path):
     assert [r.tags for r in find_tags(tmp_path / "tags.csv", tmp_path).records] == [["sky", "Ann"], ["salt, pepper"]]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_table_names_files_with_line_ends_so_that_it_is_read_again(end, tmp_path):
+    image = photo(tmp_path / f"a{end}b.jpg")
+    text = table_of([ExportItem(image, ("sky",), (), name=image.name)], "csv")
+    (tmp_path / "tags.csv").write_bytes(text.encode())
+    assert [(r.image, r.tags) for r in find_tags(tmp_path / "tags.csv", tmp_path).records] == [(image.name, ["sky"])]
+
+
 @pytest.fixture(scope="module")
 def exiftool():
     if shutil.which("exiftool") is None:

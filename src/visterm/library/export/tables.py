@@ -32,9 +32,8 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, gu
     if to not in TABLES:
         raise UserError(f"'{to}' is no table; expected {' or '.join(TABLES)}.")
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
     if to == CSV:
-        writer.writerow(COLUMNS)
+        text.write(_row(COLUMNS))
     for item in items:
         given, predicted = given_and_predicted(item, run)
         name = item.name or str(item.path)
@@ -49,7 +48,7 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, gu
         confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
         tags = [_cell([mark.tag for mark in marks]) for marks in (given, predicted)]
         cells = [name, *tags, ";".join(confidences)]
-        writer.writerow(map(guarded, cells) if guard else cells)
+        text.write(_row(map(guarded, cells) if guard else cells))
     return text.getvalue()
 
 
@@ -66,6 +65,13 @@ def given_and_predicted(item: ExportItem, run: str | None = None) -> tuple[list[
     """Part the tags to write into those of people and predictions."""
     wanted = item.wanted(run, Parents())
     return [m for m in wanted if m.source == GIVEN], [m for m in wanted if m.source != GIVEN]
+
+
+def _row(cells: Iterable[str]) -> str:
+    """Return a line of CSV, with quotes around cells that have a line end of any kind: names of files may."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(cells)  # before Python 3.13, it quotes only what ends its lines
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(tags: list[str]) -> str:
