@@ -66,6 +66,19 @@ def test_a_catalogue_keeps_the_photos_of_a_closed_folder_and_takes_it_up_when_it
     assert (done.gone, done.kept, done.skipped, catalogue.skipped) == (1, 10, [], [])
 
 
+def test_a_closed_folder_is_counted_once_and_its_photos_are_not_said_to_be_gone(run, photos, closed, monkeypatch):
+    monkeypatch.chdir(photos.parent)
+    for path in (photos / "000.png", closed / "0.png"):
+        path.with_name(f"{path.name}.xmp").write_text(XMP)
+    index = ("index", run, "photos", "--tags", "xmp", "-o", "catalogue")
+    assert visterm(*index).exit_code == 0
+    close(monkeypatch, closed)
+    again = visterm(*index)
+    assert (again.exit_code, "Skipped 1 folder (1 folder that cannot be listed)" in again.output) == (3, True)
+    exported = visterm("export", "catalogue", "-k", "1", "--dry-run")
+    assert "Skipped lost+found/0.png: no permission" in exported.output
+
+
 def test_commands_go_on_without_a_closed_folder_name_it_and_end_with_3(run, photos, closed, tmp_path, monkeypatch):
     tags = write_tags(tmp_path / "tags.csv", {f"{number:03d}.png": ["sea"] for number in range(8)})
     settings = [word for name, value in ENCODER.items() for word in ("--encoder-set", f"{name}={json.dumps(value)}")]

@@ -248,6 +248,13 @@ def test_a_catalogue_warns_of_photos_that_it_could_not_read_and_refuses_if_that_
         visterm.Catalogue(tagger).add(["a.jpg", "b.jpg"])
 
 
+def test_a_name_that_no_file_can_have_stops_no_other_photo_and_a_number_is_no_image(photos, tagger):
+    with pytest.warns(UserWarning, match="Skipped 1 photo, such as a\\0b.jpg: "):
+        assert len(visterm.Catalogue(tagger).add([photos[0][0], "a\0b.jpg"])) == 1
+    with pytest.raises(DataError, match=r"An image is a path, a Pillow image .*, not int"):
+        visterm.Catalogue(tagger).add(pd.DataFrame({"file_name": [1, 2]}))
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_tagged_photos_and_figures_are_frames_of_the_library_asked_for(library, frame, tagger):
     tags = tagger.annotate(frame, k=2).to_frame(library)

@@ -74,7 +74,7 @@ def file_state(path: str) -> tuple[int, int] | None:
         return remote.state()
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # no file has a NUL in its name
         return None
     return status.st_size, status.st_mtime_ns
 

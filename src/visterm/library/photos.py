@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from visterm.core.errors import CorruptFileError, DataError, UserError
 from visterm.core.remote import as_path, is_remote, real_path
@@ -119,7 +118,7 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
             names, items = [*names, *videos], [*items, *videos]
             given += _tags_beside(videos, remarks) if corpus.source in (KEYWORDS, "auto") else [None] * len(videos)
     named_in = root if corpus.folder is None else real_path(corpus.folder)
-    left_out = tuple({item.image: item for item in (*unsearched.closed, *corpus.skipped)}.values())
+    left_out = tuple({os.path.realpath(item.image): item for item in (*unsearched.closed, *corpus.skipped)}.values())
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
         return Listed(
@@ -133,10 +132,13 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
 
 
 def _with_arrays(items: Sequence[Any]) -> Sequence[Any]:
-    """Return images with arrays in place of those that Pillow has opened: a catalogue compares their content."""
-    if not any(isinstance(item, Image.Image) for item in items):
+    """Return images with arrays in place of those that Pillow has opened: a catalogue compares their content.
+
+    Raises DataError if one is no image, such as a number.
+    """
+    if all(isinstance(item, str | os.PathLike) for item in items):
         return items
-    return [read_image(item) if isinstance(item, Image.Image) else item for item in items]
+    return [item if isinstance(item, str | os.PathLike | np.ndarray) else read_image(item) for item in items]
 
 
 def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:

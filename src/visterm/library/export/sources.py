@@ -17,6 +17,7 @@ from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import tag_key
+from visterm.data.contents import is_there
 from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.data.sidecars import Sidecars
 from visterm.library.catalogue import Catalogue
@@ -29,7 +30,7 @@ from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
 MOST_SCORES = 2**22  # Scores held at a time
-GONE = "no such file"
+GONE, CLOSED = "no such file", "no permission"
 
 
 class Limits(NamedTuple):
@@ -138,7 +139,7 @@ class CatalogueSource:
                 for image, scores in zip(images, _best_scores(tagger, stored, some), strict=True):
                     progress.advance()
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
-                        yield Skipped(image.name, GONE)
+                        yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)
                         continue
                     given, denied = held.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # what is not there is nothing under it either, unless a person said so
