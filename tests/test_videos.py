@@ -415,7 +415,8 @@ def test_an_older_catalogue_takes_videos_when_it_is_opened(tmp_path):
 
 
 def test_a_catalogue_in_memory_takes_photos_only(run, photos):
-    made = Catalogue(Tagger.load(run, n_jobs=1)).add(photos)
+    with pytest.warns(UserWarning, match="Skipped 2 photos"):
+        made = Catalogue(Tagger.load(run, n_jobs=1)).add(photos)
     assert len(made) == 4
     assert {item.reason for item in made.skipped} == {NEEDS_FOLDER}
 

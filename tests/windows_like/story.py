@@ -104,7 +104,7 @@ def tell(folder: Path) -> None:
     shutil.rmtree(copy)
     tagger = Tagger.load(run)
     assert tagger.learned_images.count(["08.jpg"]) == 1
-    tagger.save(run)
+    tagger.save(run, overwrite=True)
 
 
 if __name__ == "__main__":

@@ -105,10 +105,13 @@ class FeatureFolder:
             finally:
                 begun = {file.name for file in self.path.iterdir()} - {self.unfinished.name, *_LOCKS}
                 if not begun or persist.MANIFEST in begun:  # else the empty folder says whose the rest is
-                    with suppress(OSError):  # nothing was begun: leave no empty folders, where the system lets them go
+                    with suppress(OSError):
                         self.unfinished.rmdir()
-                        for name in () if begun else _LOCKS:
-                            (self.path / name).unlink()
+                for name in _LOCKS:  # last: from here on another process may write
+                    with suppress(OSError):  # Windows keeps a file that is locked
+                        (self.path / name).unlink()
+                if not begun:
+                    with suppress(OSError):
                         self.path.rmdir()
 
     def _refusal(self, holder: str) -> StorageError:
