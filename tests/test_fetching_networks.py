@@ -384,7 +384,9 @@ def test_a_hub_that_lies_later_writes_nothing_outside_the_cache(hub, cache, file
 
 
 @pytest.mark.parametrize("said", ["20", "-5", ""])
-def test_a_body_that_goes_on_beyond_its_size_is_given_up_and_nothing_of_it_is_kept(hub, cache, files, monkeypatch, said):
+def test_a_body_that_goes_on_beyond_its_size_is_given_up_and_nothing_of_it_is_kept(
+    hub, cache, files, monkeypatch, said
+):
     monkeypatch.setattr("visterm.encoders.hub.MOST_UNSAID", 1000)
     hub.repository("tests/tiny", files)
     hub.lies = {"X-Linked-Size": said, "ETag": f'"{"c" * 40}"', "X-Linked-ETag": f'"{"c" * 40}"'}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import socket
 import threading
 from contextlib import contextmanager, suppress
+from urllib.parse import quote
 
 import pytest
 
+from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import ServiceError
-from visterm.core.web_client import MOST_AROUND, Patience, Waiting, ask
+from visterm.core.web_client import LONGEST_SHOWN, MOST_AROUND, Answer, Patience, Waiting, ask, in_short
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -127,3 +132,38 @@ def test_a_secret_that_a_server_repeats_out_of_place_is_not_shown(first):
             ask(f"http://127.0.0.1:{port}/{secret}", patience=patient, secrets=(secret,))
         assert len(lines) == 1
         assert not [text for text in (str(raised.value), str(raised.value.__cause__), *lines) if secret[:9] in text]
+
+
+SECRET = 'k3y/with+"all"\\kinds=of%signs&é'
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        SECRET,
+        json.dumps(SECRET)[1:-1],
+        "".join(f"\\u{ord(letter):04X}" for letter in SECRET),
+        SECRET.replace("/", "\\/"),
+        quote(SECRET),
+        quote(SECRET, safe="").lower(),
+        html.escape(SECRET),
+        "".join(f"&#{ord(letter)};" for letter in SECRET),
+        base64.b64encode(SECRET.encode()).decode(),
+        SECRET.upper(),
+    ],
+)
+def test_a_secret_is_not_shown_in_other_spellings_either(written):
+    for n in (0, LONGEST_SHOWN - 8, LONGEST_SHOWN):
+        answer = Answer(400, f"{'-' * n}<{written}>".encode(), secrets=(SECRET,))
+        assert answer.shown == f"{'-' * n}<(secret)>"[:LONGEST_SHOWN] + (" ..." if n + 10 > LONGEST_SHOWN else "")
+
+
+@pytest.mark.parametrize("text", ["k3y" * 20_000, "\\" * 60_000, "&#0" * 20_000, " " * 60_000])
+def test_no_text_takes_long_to_be_searched_for_a_secret(text):
+    assert "(secret)" not in in_short(text, (SECRET, "k3y" * 30 + "!"))
+
+
+def test_a_key_that_comes_back_in_escapes_is_no_value():
+    server = JsonServer("Immich", "http://host", "a-key-of-20-letters/", {})
+    answer = Answer(200, rb'{"tag": "\u0061-key-of-20-letters\/", "\ud800": ["a\/b"]}', secrets=(server.key,))
+    assert server.parsed(answer, "GET /x") == {"tag": "(secret)", "\ufffd": ["a/b"]}

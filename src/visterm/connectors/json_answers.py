@@ -16,7 +16,7 @@ MOST_BYTES = 2**25  # Of an answer: 1,000 photos of Immich with all their metada
 MOST_VALUES = 2**20  # In an answer: those photos have a tenth
 SHORTEST_KEY = 16  # Letters of a key that is masked in values, too: a short one may be a word
 YEARS = range(1970, 9000)  # Of times that are reckoned with
-_HALVES = re.compile(r"\\u[dD][89a-fA-F]")  # Surrogates as JSON writes them, in pairs or alone
+_ESCAPED = re.compile(r"\\(?:u[dD][89a-fA-F]|u00[2-7]|/)")  # Surrogates, in pairs or alone, and letters of keys
 _ALONE = re.compile("[\ud800-\udfff]")
 LONGEST_TEXT = 2**12  # Letters of a name or a tag
 
@@ -91,8 +91,9 @@ class JsonServer(NamedTuple):
             )
         try:
             text = answer.content.decode()
-            value = json.loads(masked(text, answer.secrets) if len(self.key) >= SHORTEST_KEY else text)
-            return _with_whole_letters(value) if _HALVES.search(text) else value
+            secrets = answer.secrets if len(self.key) >= SHORTEST_KEY else ()
+            value = json.loads(masked(text, secrets))
+            return _unescaped(value, secrets) if _ESCAPED.search(text) else value
         except (ValueError, RecursionError):
             raise ServiceError(
                 f"{self.program} answers {what} with what is no JSON, or half of it: {answer.shown!r}."
@@ -109,14 +110,15 @@ def clock(answer: Answer) -> datetime | None:
     return made if made.year in YEARS else None
 
 
-def _with_whole_letters(value: Any) -> Any:
-    """Return JSON with U+FFFD for lone surrogates, which no database and no terminal takes."""
+def _unescaped(value: Any, secrets: tuple[str, ...]) -> Any:
+    """Return JSON without secrets, and with U+FFFD for lone surrogates, which no database and no terminal takes."""
     if isinstance(value, str):
+        value = masked(value, secrets)
         return value if value.isascii() else _ALONE.sub("\ufffd", value)
     if isinstance(value, list):
-        return list(map(_with_whole_letters, value))
+        return [_unescaped(each, secrets) for each in value]
     if isinstance(value, dict):
-        return {_with_whole_letters(name): _with_whole_letters(each) for name, each in value.items()}
+        return {_unescaped(name, secrets): _unescaped(each, secrets) for name, each in value.items()}
     return value
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import http.client
 import io
 import re
@@ -11,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from visterm.core.errors import ServiceError, UserError
 from visterm.core.progress import Say
@@ -50,9 +52,20 @@ def masked(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
+def _spellings(letter: str) -> str:
+    """Return a pattern of the ways in which a server writes a letter: as it is, in JSON, in an address, in HTML."""
+    n, coded = ord(letter), quote(letter, safe="", errors="replace")
+    ways = (re.escape(letter), rf"\\u{n:04x}", rf"\\{{1,4}}{re.escape(letter)}", rf"&#(?:{n}|x{n:x});")
+    return f"(?:{'|'.join((*ways, coded if n > 127 else f'%{n:02x}', re.escape(html.escape(letter))))})"
+
+
 def in_short(text: str, secrets: tuple[str, ...]) -> str:
     """Return the beginning of what a server sent, in one line. Secrets go first: half of one is not recognised."""
-    text = " ".join(masked(text, secrets)[:MOST_READ].split())
+    for secret in filter(None, secrets):
+        coded = base64.b64encode(secret.encode("utf-8", "replace")).decode().rstrip("=")
+        spelled = "".join(map(_spellings, secret))
+        text = re.sub(f"{spelled}|{re.escape(coded)}=*", "(secret)", text[: 2 * MOST_READ], flags=re.IGNORECASE)
+    text = " ".join(text[:MOST_READ].split())
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
 
 

@@ -185,7 +185,9 @@ class _Bounded(BufferedWriter):
         """Write some bytes. Raises CorruptFileError, and empties the file, if they are too many."""
         if self.tell() + len(content) > self._most:
             self.truncate(0)
-            raise CorruptFileError(f"{self._what} has more than the {self._most:,} bytes that were expected. It was not kept.")
+            raise CorruptFileError(
+                f"{self._what} has more than the {self._most:,} bytes that were expected. It was not kept."
+            )
         return super().write(content)
 
 
