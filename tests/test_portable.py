@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import ntpath
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
+from types import SimpleNamespace
 from urllib.request import Request, urlopen
 
+import numpy as np
 import pytest
 
 from visterm.core.system import is_alive, memory_bytes
+from visterm.data import image_names
+from visterm.library.duplicates import keeper_by
+from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.filters import Filter
+from visterm.store.images import Record
 
 LIKE_WINDOWS = Path(__file__).parent / "windows_like"
 HERE = sys.platform == "win32"
@@ -92,12 +100,14 @@ import numpy as np
 from visterm.core import system
 folder = Path(tempfile.mkdtemp())
 (folder / "mapped").write_bytes(bytes(8))
+made = [tempfile.mkdtemp() for _ in range(2)]
 kept = np.memmap(folder / "mapped", mode="r"), (folder / "open").open("w")
 tries = {
     "unlink": lambda: (folder / "mapped").unlink(),
     "replace": lambda: os.replace(folder / "open", folder / "other"),
     "replace what is there": lambda: os.replace(__file__, folder / "open"),
     "rename a folder": lambda: folder.rename(f"{folder}2"),
+    "rename over a folder": lambda: Path(made[0]).rename(made[1]),
     "open a folder": lambda: os.open(folder, os.O_RDONLY),
 }
 for what, do in tries.items():
@@ -115,8 +125,30 @@ def test_what_plays_windows_refuses_what_windows_refuses(environment, tmp_path):
     (tmp_path / "tries.py").write_text(TRIES, "utf-8")
     done = subprocess.run([sys.executable, tmp_path / "tries.py"], env=environment, capture_output=True, text=True)
     assert done.stdout.splitlines() == [
-        "unlink", "replace", "replace what is there", "rename a folder", "open a folder", "False False None",
+        "unlink", "replace", "replace what is there", "rename a folder", "rename over a folder", "open a folder",
+        "False False None",
     ], done.stderr  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", ["C:\\photos", "C:\\photos\\a", "C:\\photos\\a\\", "a\\b", "a/b"])
+def test_a_folder_has_the_photos_of_the_folders_in_it(monkeypatch, folder):
+    monkeypatch.setattr(os, "sep", "\\")
+    monkeypatch.setattr(os.path, "dirname", ntpath.dirname)
+    stored = StoredCatalogue(Origin("run", "f00d"))
+    places = {"a/b/1.jpg": r"C:\photos\a\b\1.jpg", "x.jpg": r"C:\photos2\a\b\1.jpg"}
+    stored.add([Record(name, path, 1, 2, 3, "0") for name, path in places.items()], np.eye(2, dtype=np.float32))
+    assert stored.find(Filter(folder=folder, folder_path=folder)).tolist() == [0]
+    assert keeper_by("folder", stored.images.get_many([1, 0]), {}, folder).id == 0
+    stored.close()
+
+
+@pytest.mark.parametrize("name", [r"C:\photos\s\1.jpg", "c:/Photos/s/1.jpg", r"C:\photos\t\..\s\1.jpg", r"s\1.jpg"])
+def test_a_table_names_photos_with_their_drive(monkeypatch, name):
+    monkeypatch.setattr(image_names, "Path", PureWindowsPath)
+    monkeypatch.setattr(image_names, "os", SimpleNamespace(path=ntpath, sep="\\"))
+    photos = [PureWindowsPath(rf"C:\photos\{folder}\1.jpg") for folder in "st"]
+    names = image_names.ImageNames(PureWindowsPath(r"C:\photos"), photos)
+    assert [match and match.path for match in names.match([name, r"D:\photos\t\2.jpg"])] == [photos[0], None]
 
 
 def test_a_process_that_has_ended_is_known_to_have_ended():

@@ -2,9 +2,9 @@
 
 What visterm's modules import as `os`, `signal`, `socket`, `mmap` and `time` lacks the names that are not on Windows
 (those that typeshed has on other systems only), and modules such as `fcntl` and `resource` are not there for them.
-Python's own modules and other packages keep what they need. For all of them a folder can't be opened, a file or a
-folder can't be renamed, replaced or removed while this process has the file, or one in the folder, open or mapped, and
-a mapped file can't be shortened.
+Python's own modules and other packages keep what they need. For all of them a folder can't be opened or replaced, a
+file or a folder can't be renamed, replaced or removed while this process has the file, or one in the folder, open or
+mapped, and a mapped file can't be shortened.
 
 Not played: what other processes have open, files that compiled libraries rename or remove, names without capitals,
 ``\\`` between folders, line ends, and a temporary file that can't be opened a second time. `sys.platform` stays that of
@@ -94,6 +94,8 @@ def refuses(name, *, mapped_only=False):
                 raise PermissionError(
                     13, "The process cannot access the file because it is being used", os.fspath(each)
                 )
+        if name in ("rename", "replace") and os.path.isdir(others[0]):
+            raise PermissionError(13, "Access is denied", os.fspath(others[0]))
         return real(path, *others, **settings)
 
     setattr(os, name, checked)

@@ -99,6 +99,8 @@ def _make(
             catalogue.save(made)
             database.close()
             os.rename(work / PREVIEWS, made / PREVIEWS)
+        if out.is_dir():  # an empty one, which Windows does not replace
+            out.rmdir()
         os.rename(made, out)
     shutil.rmtree(work)
 

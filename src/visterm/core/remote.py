@@ -65,6 +65,12 @@ def real_path(path: str | os.PathLike[str]) -> str:
     return str(remote) if remote is not None else os.path.realpath(path)
 
 
+def start_of_paths(folder: str) -> str:
+    """Return what the paths in full of all that lies in a folder begin with."""
+    separator = "/" if is_remote(folder) else os.sep
+    return folder.rstrip(separator) + separator
+
+
 class RemotePath(os.PathLike[str]):
     """An object, or all objects below a name, in an object store: ``s3://bucket/photos``.
 

@@ -85,9 +85,9 @@ class ImageNames:
         return fits[0] if fits else None
 
     def _inside(self, name: str) -> str:
-        if PurePosixPath(name).is_absolute():
-            path = os.path.relpath(name, self._folder.absolute())
-            return name if path.startswith("..") else path.replace(os.sep, "/")
+        if name.startswith("/") or os.path.isabs(name):
+            path, folder = Path(os.path.abspath(name)), os.path.abspath(self._folder)
+            return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else name
         return os.path.normpath(name).replace(os.sep, "/")
 
 

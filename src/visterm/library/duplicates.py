@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from visterm.core.errors import UserError
 from visterm.core.object_stores import check_named
 from visterm.core.progress import SILENT, Progress, reported
-from visterm.core.remote import is_remote
+from visterm.core.remote import is_remote, start_of_paths
 from visterm.core.types import Skipped
 from visterm.data.file_kinds import is_video
 from visterm.data.images import decode_images
@@ -158,8 +159,10 @@ def keeper_by(
     or as names begin with it; None if none is there. Raises UserError if there is no such rule.
     """
     if rule == "folder":
-        inside = folder.rstrip("/") + "/"
-        return next((one for one in images if f"{one.folder}/".startswith(inside) or one.name.startswith(inside)), None)
+        inside, named = start_of_paths(folder), folder.replace(os.sep, "/").rstrip("/") + "/"
+        return next(
+            (one for one in images if start_of_paths(one.folder).startswith(inside) or one.name.startswith(named)), None
+        )
     orders: dict[str, Callable[[ImageRecord], Any]] = {
         "largest": lambda one: (-one.width * one.height, -one.n_bytes),
         "oldest": lambda one: (one.taken or "9999", one.mtime_ns),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visterm.core.remote import is_remote
+from visterm.core.remote import is_remote, start_of_paths
 from visterm.core.threads import Team, resolve_jobs
 from visterm.data.contents import content_hash, file_states, is_there
 from visterm.store.catalogue import StoredCatalogue
@@ -133,12 +133,6 @@ def full_paths(items: Sequence[Any], *, follow_files: bool = True) -> list[str |
 def is_inside(path: str, root: str) -> bool:
     """Return whether a path in full lies in a folder."""
     return path.startswith(start_of_paths(root))
-
-
-def start_of_paths(folder: str) -> str:
-    """Return what the paths in full of all that lies in a folder begin with."""
-    separator = "/" if is_remote(folder) else os.sep
-    return folder.rstrip(separator) + separator
 
 
 class _Hashes:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from visterm.core.errors import CorruptFileError, DataError, UserError
-from visterm.core.remote import as_path, is_remote, real_path
+from visterm.core.remote import as_path, is_remote, real_path, start_of_paths
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
@@ -27,7 +27,7 @@ from visterm.data.tag_files import KEYWORDS
 from visterm.data.tag_formats.record import refused_remarks, usable_keywords
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows, with_tags
-from visterm.library.files import full_paths, is_inside, start_of_paths
+from visterm.library.files import full_paths, is_inside
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.database import as_text
 

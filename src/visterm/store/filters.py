@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
-from visterm.core.remote import in_full
+from visterm.core.remote import in_full, start_of_paths
 from visterm.core.vocabulary import tag_key
 from visterm.store.database import Database, as_text
 from visterm.store.held import WITHOUT_TREE, Stands
@@ -135,8 +135,8 @@ def conditions_of(among: Filter, stands: Stands = WITHOUT_TREE) -> tuple[list[st
         add(f"NOT {REJECTED}", keys(tag, among.named if tag in among.named else among.spellings))
     if among.folder is not None:
         folder = among.folder_path or os.fspath(in_full(among.folder))
-        inside, text = folder.rstrip("/") + "/", "CAST(? AS TEXT)"
-        named = os.path.normpath(among.folder) + "/"  # no name begins with "./", "../" or "/"
+        inside, text = start_of_paths(folder), "CAST(? AS TEXT)"
+        named = os.path.normpath(among.folder).replace(os.sep, "/") + "/"  # no name begins with "./", "../" or "/"
         add(
             f"(folder = {text} OR substr(folder, 1, length({text})) = {text} "
             f"OR substr(name, 1, length({text})) = {text})",

@@ -155,7 +155,7 @@ class _Process:
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
-            with suppress(BrokenPipeError):  # from what was being written when it died
+            with suppress(OSError):  # from what was being written when it died
                 if stream is not None:
                     stream.close()
 
@@ -168,7 +168,7 @@ def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -
         process.stdin.write(header)
         process.stdin.write(content)
         process.stdin.flush()
-    except (BrokenPipeError, ValueError):  # it died, or `kill` has closed the pipe
+    except (OSError, ValueError):  # it died, which Windows calls an invalid argument, or `kill` has closed the pipe
         return None
     answer = read_exactly(process.stdout, ANSWER.size)
     if answer is None:
