@@ -131,6 +131,13 @@ def test_each_image_has_the_row_that_the_encoder_gives_it_and_the_hash_of_its_fi
     assert all(rows[name]["sha256"] == file_hash(photos / name) for name in names)
 
 
+@pytest.mark.parametrize("name", ["s3:", "file:", "memory:x"])
+def test_features_lie_in_a_folder_whose_name_looks_like_an_address(name, encode, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert encode(name).rows == encode(name).reused == N
+    assert Features(name).encoder.transform([photos / "01.png"]).shape[0] == 1
+
+
 def test_rows_are_read_without_the_encoder(encode, photos, tmp_path, monkeypatch):
     encode(tmp_path / "F")
     monkeypatch.setattr(FeatureFolder, "load_encoder", None)

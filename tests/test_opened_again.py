@@ -205,3 +205,25 @@ def test_a_catalogue_goes_over_to_no_run_that_is_damaged_where_it_keeps_it(catal
     Catalogue.load(catalogue).use(Tagger.load(catalogue.with_name("run")))  # the same run, whole elsewhere
     assert model.read_bytes() == content
     still_works(catalogue, first)
+
+
+def test_where_the_current_run_is_damaged_each_command_names_the_way_back_and_where_an_earlier_one_is_check_sees_it(
+    catalogue,
+):
+    opened = Catalogue.load(catalogue)
+    first = opened.stored.origin.fingerprint
+    second = opened.learn(full=True, use_even_if_worse=True).run
+    opened.stored.close()
+    file = catalogue / "runs" / second / "model.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 64]))
+    for line in ("search {} red", "index {} photos", "tags {}", "info {}", "info {} --check"):
+        code, _, err = visterm(line.format(catalogue), catalogue.parent)
+        assert (code, f"Or go back to the run before: visterm go-back {catalogue}" in err) == (2, True), err
+    assert visterm(f"go-back {catalogue}", catalogue.parent)[0] == 0
+    code, _, err = visterm(f"info {catalogue} --check", catalogue.parent)
+    assert (code, f"runs/{second}/model.safetensors was changed" in err) == (2, True)
+    assert "visterm go-back" not in err
+    shutil.rmtree(file.parent)
+    assert visterm(f"info {catalogue} --check", catalogue.parent)[0] == 0
+    assert Catalogue.load(catalogue).stored.origin.fingerprint == first

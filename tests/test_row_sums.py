@@ -109,7 +109,7 @@ def test_the_command_checks_says_what_has_no_checksum_and_names_what_is_damaged(
     tiny = make_tiny_catalogue(tmp_path)
     done = run_command(["info", tiny.folder, "--check"])
     assert (
-        "checked: no damage: the rows and the run are unchanged, all features can be read, and the database is sound"
+        "checked: no damage: the rows and the runs are unchanged, all features can be read, and the database is sound"
         in done.stdout
     )
     stored = StoredCatalogue.open(tiny.folder)
@@ -118,7 +118,7 @@ def test_the_command_checks_says_what_has_no_checksum_and_names_what_is_damaged(
     stored.close()
     assert "24 rows have no checksum" in run_command(["info", tiny.folder, "--check"]).stdout
     assert run_command(["index", tiny.folder, tiny.photos]).returncode == 0
-    assert "the rows and the run are unchanged" in run_command(["info", tiny.folder, "--check"]).stdout
+    assert "the rows and the runs are unchanged" in run_command(["info", tiny.folder, "--check"]).stdout
     flip(path, 5)
     done = run_command(["info", tiny.folder, "--check"])
     assert done.returncode == 2

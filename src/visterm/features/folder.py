@@ -24,7 +24,7 @@ from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
 from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
 from visterm.core.learned import Listed, Record, Sizes, Text, Whole
 from visterm.core.locks import holder_note, locked
-from visterm.core.remote import as_path
+from visterm.core.remote import as_path, in_full
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.writing import sync, write_whole, writing
@@ -208,7 +208,7 @@ class FeatureFolder:
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Keep the fitted encoder, with what was requested."""
-        with persist.new_folder(self.path / ENCODER, ENCODER) as folder:
+        with persist.new_folder(in_full(self.path / ENCODER), ENCODER) as folder:
             persist.save_estimator(encoder, ENCODERS, folder, ENCODER)
             persist.write_json(folder / ASKED, first._asdict())
 

@@ -106,7 +106,8 @@ class Catalogue(Searchable):
             catalogue.tagger = catalogue._own_run(run) if isinstance(run, str) else run
             catalogue._fingerprint = origin.fingerprint
             return catalogue
-        catalogue.tagger = tagger = open_run(Tagger, stored.run_folder, n_jobs)
+        with earlier.naming_earlier(stored):
+            catalogue.tagger = tagger = open_run(Tagger, stored.run_folder, n_jobs)
         catalogue._fingerprint = tagger.fingerprint
         if catalogue._fingerprint != origin.fingerprint:
             raise EncoderMismatchError(

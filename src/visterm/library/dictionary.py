@@ -12,6 +12,7 @@ from visterm.core.errors import UserError
 from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.library.catalogue import Catalogue
+from visterm.library.earlier_runs import naming_earlier
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.tagging.run_files import check_opens, open_run
@@ -27,7 +28,9 @@ def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) 
     Raises StorageError if neither is at `path`, or it was damaged.
     """
     if folder_kind(path) == CATALOGUE:
-        return open_run(Tagger, StoredCatalogue.open(path).run_folder, n_jobs, whole=True)
+        stored = StoredCatalogue.open(path)
+        with naming_earlier(stored):
+            return open_run(Tagger, stored.run_folder, n_jobs, whole=True)
     return Tagger.load(path, n_jobs=n_jobs)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import StorageError, UserError
@@ -53,6 +54,17 @@ def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
     known = {run.fingerprint: run for run in known_runs(stored)}
     found = dict.fromkeys(reversed(_steps(stored).before))
     return [known[run] for run in found if run in known and not known[run].current]
+
+
+@contextmanager
+def naming_earlier(stored: StoredCatalogue) -> Iterator[None]:
+    """Name, where the current run cannot be opened, the command that goes back to the one before."""
+    try:
+        yield
+    except StorageError as error:
+        if not earlier_runs(stored):
+            raise
+        raise type(error)(f"{error} Or go back to the run before: visterm go-back {stored.folder}") from error
 
 
 def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:

@@ -17,6 +17,7 @@ from visterm.features.contents import FEATURES, is_features
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
 from visterm.library.comparison import Comparison
+from visterm.library.earlier_runs import known_runs, naming_earlier
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE
 from visterm.library.union import UNION, CatalogueUnion
@@ -61,7 +62,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
     stored = StoredCatalogue.open(path)
-    run = _run_facts(open_folder(stored.run_folder, "run"))
+    with naming_earlier(stored):
+        run = _run_facts(open_folder(stored.run_folder, "run"))
     return {"kind": kind} | catalogue_facts(stored) | {"run": run}
 
 
@@ -80,15 +82,18 @@ def check(path: str | os.PathLike[str]) -> str:
     n_missing = stored.check()
     for (fingerprint,) in stored.database.rows("SELECT DISTINCT encoder_fingerprint FROM features"):
         CatalogueFeatures(stored, fingerprint).check()
-    open_folder(stored.run_folder, "run")
+    for run in known_runs(stored):
+        folder = stored.run_folder.with_name(run.fingerprint)
+        if run.current or folder.exists():  # the files of earlier ones may be taken away
+            open_folder(folder, "run")
     if n_missing == 0:
         return (
-            "no damage: the rows and the run are unchanged, all features can be read, and the database is sound "
+            "no damage: the rows and the runs are unchanged, all features can be read, and the database is sound "
             "as SQLite checks it. Not checked: single values of the database that no index has (sizes, dates, "
             "scores), and seconds of training (model.times.json)"
         )
     return (
-        f"the run is unchanged, all features can be read and the database is sound, but {n_missing:,} rows have "
+        f"the runs are unchanged, all features can be read and the database is sound, but {n_missing:,} rows have "
         f"no checksum, as an earlier visterm wrote them. They get one with the next visterm index {path} PHOTOS"
     )
 
