@@ -207,6 +207,16 @@ def test_a_catalogue_goes_over_to_no_run_that_is_damaged_where_it_keeps_it(catal
     still_works(catalogue, first)
 
 
+@pytest.mark.parametrize("damage", [lambda run: (run / "model.safetensors").unlink(), shutil.rmtree])
+def test_a_catalogue_is_indexed_with_its_own_run_again_where_its_copy_is_damaged(catalogue, damage):
+    (copy,) = (catalogue / "runs").iterdir()
+    damage(copy)
+    photos = catalogue.with_name("photos")
+    code, _, err = visterm(f"index {catalogue.with_name('run')} {photos} -o {catalogue}", catalogue.parent)
+    assert (code, "24 unchanged" in err) == (0, True), err
+    still_works(catalogue, copy.name)
+
+
 def test_where_the_current_run_is_damaged_each_command_names_the_way_back_and_where_an_earlier_one_is_check_sees_it(
     catalogue,
 ):

@@ -42,6 +42,7 @@ def adopt(
     with CatalogueJob(stored, kind, job_id) as job, stored.writing():
         before = stored.origin.fingerprint
         if before == tagger.fingerprint:
+            keep_run(tagger, stored)  # the copy here may be damaged
             return Filled(0, 0)
         forget_unfinished(stored)
         run_id = keep_run(tagger, stored)
