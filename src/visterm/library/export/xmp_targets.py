@@ -264,7 +264,7 @@ class EmbeddedTarget:
                 f"{image} has XMP in several pieces (extended XMP), which cannot be written back whole. Write an XMP "
                 "file beside it: --to xmp."
             )
-        return as_packet(packet, str(image)) if packet else None
+        return as_packet(packet, f"the XMP in {image}") if packet else None
 
     def _for_iptc(self, item: ExportItem, wanted: Sequence[Mark], inside: Keywords) -> list[str]:
         """Return the tags that IPTC keywords lack: where an image has IPTC, or all are to have it.
