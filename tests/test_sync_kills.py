@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import random
 import shutil
 
@@ -109,6 +110,18 @@ def test_connect_goes_on_where_it_was_killed(tmp_path, seed):
     assert len(connected(tmp_path / "catalogue", library)) == N_PHOTOS
     assert [path.name for path in tmp_path.iterdir()] == ["catalogue"]
     assert library.asked.count("preview") < 2 * N_PHOTOS
+
+
+def test_connect_writes_into_an_empty_folder_also_where_the_system_replaces_none(tmp_path, monkeypatch):
+    rename = os.rename
+
+    def as_on_windows(old, new):
+        assert not os.path.exists(new)
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", as_on_windows)
+    (tmp_path / "catalogue").mkdir()
+    assert len(connected(tmp_path / "catalogue", full_library())) == N_PHOTOS
 
 
 @pytest.fixture(scope="module")
