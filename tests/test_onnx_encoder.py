@@ -17,7 +17,7 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_network import OnnxNetwork
-from visterm.encoders.pooling import channels_last
+from visterm.encoders.pooling import channels_last, pooled
 from visterm.encoders.preparation import IMAGENET_MEAN, IMAGENET_STD
 
 PLAIN = {"root": False, "centre": False, "normalise": False}
@@ -218,6 +218,12 @@ def test_outputs_that_make_no_row_are_refused(tmp_path, output, words):
     path = colour_network(tmp_path / "net.onnx", outputs=("features", output))
     with pytest.raises(DataError, match=words):
         Onnx(path=path, output=output).fit([picture(RED)])
+
+
+@pytest.mark.parametrize("shape", [(1, 0), (1, 0, 3), (1, 3, 0), (1, 0, 2, 2)])
+def test_outputs_without_a_number_are_refused(shape):
+    with pytest.raises(DataError, match=r"The output 'y' has the shape \(1, .*Choose another output"):
+        pooled(np.zeros(shape, np.float32), 1, "The output 'y'")
 
 
 def size_of(encoder):

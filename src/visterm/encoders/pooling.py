@@ -30,7 +30,7 @@ def pooled(
     None is "mean". Raises UserError if the output has no tokens to take the class token of; DataError, with `what` as
     the output's name, if it is not finite, or has another shape.
     """
-    if out.ndim not in (2, 3, 4) or out.shape[0] != n_pictures:
+    if out.ndim not in (2, 3, 4) or out.shape[0] != n_pictures or not out.size:
         raise DataError(
             f"{what} has the shape {out.shape} for {n_pictures} images; expected (images, features), "
             "(images, tokens, features), or maps. Choose another output."
