@@ -200,11 +200,14 @@ class Immich(Encoder):
             self._answered = time.monotonic()
         try:
             vector = json.loads(answer.content)["clip"]
-            row = np.asarray(json.loads(vector) if isinstance(vector, str) else vector, np.float32)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            with np.errstate(over="ignore"):
+                row = np.asarray(json.loads(vector) if isinstance(vector, str) else vector, np.float32)
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise ServiceError(f"{server} answers with no vector ({answer.shown[:80]}). {_WHICH}") from error
         if row.ndim != 1 or not 0 < len(row) <= MOST_WIDTH:
             raise ServiceError(f"{server} answers with an array of shape {row.shape}; expected a vector. {_WHICH}")
+        if not np.isfinite(row).all():
+            raise ServiceError(f"{server} answers with a vector that holds NaN or infinity. {_WHICH}")
         return row
 
     def _refused(self, server: str, answer: Answer) -> str:
