@@ -8,6 +8,7 @@ from fakes.immich import KEY, FakeImmich
 from fakes.served import changed
 from visterm.connectors.contract import Pair
 from visterm.connectors.immich import Immich
+from visterm.connectors.immich_search import Place, Search
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Patience
 
@@ -206,3 +207,8 @@ def test_what_was_written_to_new_photos_is_not_looked_for_among_all():
         fake.photos[new[3]].taken -= 10 * 365 * 86_400
         for other in (library, connected(fake)):
             assert other.there(pairs) == {pair[:2] for pair in pairs}
+
+
+def test_a_cursor_that_is_remembered_of_a_newer_server_is_no_page_of_an_older_one():
+    assert "page" not in Search().flat(Place("2026-01-01T00:00:00.000Z", "cursor"))
+    assert Search().flat(Place("2026-01-01T00:00:00.000Z", "2"))["page"] == 2

@@ -157,9 +157,6 @@ def test_pauses_double(server, photos, sleeps):
         ('{"clip": ["a"]}', "answers with no vector"),
         ('{"faces": []}', "answers with no vector"),
         (f'{{"clip": [1{"0" * 400}]}}', "answers with no vector"),
-        ('{"clip": [1, NaN]}', "holds NaN or infinity"),
-        ('{"clip": "[1e39, 1]"}', "holds NaN or infinity"),
-        ('{"clip": ["1", null]}', "holds NaN or infinity"),
         ("<html>", "answers with no vector"),
         ("[" * 900_000, "answers with no vector"),
         ("[" * 2**21, r"more than 1,048,576 bytes"),
@@ -180,6 +177,16 @@ def test_a_photo_whose_vector_is_not_finite_is_left_out(server, encoder, photos,
     found = encoder.set_params(at_once=1).encode(files)
     assert found.kept.tolist() == [1, 2, 3, 4, 5]
     assert "no finite features" in found.skipped[0].reason
+
+
+@pytest.mark.parametrize("content", ['{"clip": [1, NaN]}', '{"clip": "[1e39, 1]"}', '{"clip": ["1", null]}'])
+def test_a_text_whose_vector_is_not_finite_is_the_servers_fault_and_so_is_the_first_picture(
+    server, encoder, photos, content
+):
+    for ask in (lambda: encoder.text_rows(["red"]), lambda: encoder.fit(photos)):
+        server.faults = [json_answer(content)]
+        with pytest.raises(ServiceError, match="answers with a vector that holds NaN or infinity"):
+            ask()
 
 
 def test_a_model_that_the_server_replaced_by_another_is_an_error(server, encoder, photos):

@@ -51,7 +51,7 @@ class Search:
             body["tagIds"] = list(self.tags) or None
         if place.taken:
             body["takenAfter"] = place.taken
-        if place.token:
+        if re.fullmatch("[0-9]{1,9}", place.token):  # not the cursor of a server that was newer then
             body["page"] = int(place.token)
         return body
 
