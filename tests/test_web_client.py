@@ -160,7 +160,7 @@ def test_a_secret_is_not_shown_in_other_spellings_either(written):
 
 @pytest.mark.parametrize("text", ["k3y" * 20_000, "\\" * 60_000, "&#0" * 20_000, " " * 60_000])
 def test_no_text_takes_long_to_be_searched_for_a_secret(text):
-    assert "(secret)" not in in_short(text, (SECRET, "k3y" * 30 + "!"))
+    assert "(secret)" not in in_short(text, (SECRET, "k3y" * 30 + "!", "\\" * 30 + "!", "&#" * 30 + "!"))
 
 
 def test_a_key_that_comes_back_in_escapes_is_no_value():

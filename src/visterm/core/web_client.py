@@ -53,10 +53,15 @@ def masked(text: str, secrets: tuple[str, ...]) -> str:
 
 
 def _spellings(letter: str) -> str:
-    """Return a pattern of the ways in which a server writes a letter: as it is, in JSON, in an address, in HTML."""
-    n, coded = ord(letter), quote(letter, safe="", errors="replace")
-    ways = (re.escape(letter), rf"\\u{n:04x}", rf"\\{{1,4}}{re.escape(letter)}", rf"&#(?:{n}|x{n:x});")
-    return f"(?:{'|'.join((*ways, coded if n > 127 else f'%{n:02x}', re.escape(html.escape(letter))))})"
+    """Return a pattern of the ways in which a server writes a letter: as it is, in JSON, in an address, in HTML.
+
+    No two of them begin with the same whole way: a search would try all their combinations.
+    """
+    n, plain, coded = ord(letter), re.escape(letter), quote(letter, safe="", errors="replace")
+    escaped = () if letter == "\\" else (rf"\\{{1,4}}{plain}",)  # the next letter takes the second of two
+    named = re.escape(html.escape(letter))
+    ways = (plain, rf"\\u{n:04x}", rf"&#(?:{n}|x{n:x});", coded if n > 127 else f"%{n:02x}", named, *escaped)
+    return f"(?:{'|'.join(dict.fromkeys(ways))})"
 
 
 def in_short(text: str, secrets: tuple[str, ...]) -> str:
