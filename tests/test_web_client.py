@@ -6,7 +6,9 @@ import base64
 import html
 import json
 import socket
+import ssl
 import threading
+import time
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
@@ -84,6 +86,16 @@ def test_a_handshake_that_drips_ends_with_its_time():
         with pytest.raises(ServiceError, match=r"gives no answer: .*timed out"):
             ask(f"https://127.0.0.1:{port}/", patience=patience(0.3))
         assert broke.wait(60)
+
+
+def test_a_connection_is_closed_where_its_time_ends_before_the_handshake(monkeypatch):
+    context = ssl.create_default_context()
+    monkeypatch.setattr(ssl, "create_default_context", lambda: time.sleep(0.4) or context)
+    with endless(b"", b"a", pause=0.01, reads=False) as (port, broke):
+        with pytest.raises(ServiceError, match=r"gives no answer: .*timed out") as raised:
+            ask(f"https://127.0.0.1:{port}/", patience=patience(0.3))
+        assert broke.wait(60)
+    assert raised.value.__cause__ is not None  # which holds what was open
 
 
 def test_a_server_that_takes_no_request_ends_with_its_time():

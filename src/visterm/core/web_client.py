@@ -224,11 +224,13 @@ def _connected(parts: SplitResult, until: float) -> tuple[http.client.HTTPConnec
             continue
         if not secure:
             return http.client.HTTPConnection(host, port), sock
-        context = ssl.create_default_context()
-        return (
-            http.client.HTTPSConnection(host, port, context=context),
-            context.wrap_socket(_in_time(sock, until), server_hostname=host),
-        )
+        try:
+            context = ssl.create_default_context()  # which reads a file, for long on a busy machine
+            wrapped = context.wrap_socket(_in_time(sock, until), server_hostname=host)
+        except BaseException:
+            sock.close()
+            raise
+        return http.client.HTTPSConnection(host, port, context=context), wrapped
     raise refused
 
 
