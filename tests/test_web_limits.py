@@ -21,7 +21,7 @@ from visterm.web import decoding
 from visterm.web.app import create_app
 from visterm.web.body_limit import MEDIUM, MOST_VALUES, SMALL
 from visterm.web.decoding import DIED
-from visterm.web.decoding_process import PIXELS_OF_BYTES, REQUEST
+from visterm.web.decoding_process import PIXELS_OF_BYTES, READY, REQUEST
 from visterm.web.errors import Refused
 from visterm.web.service import Bounds
 from visterm.web.work import Work
@@ -275,6 +275,27 @@ def test_a_picture_that_was_sent_has_less_time_than_those_of_the_catalogue(tiny,
         answer = service.post(f"{API}/annotate", content=b"slow", headers={"content-type": "image/png"})
         assert DIED in refusal(answer, 422)["message"]
         assert service.get(f"{API}/images/5/thumbnail").status_code == 200
+
+
+def test_the_time_of_a_picture_begins_when_the_process_that_decodes_it_has_started(tiny, monkeypatch):
+    steps, read_exactly = [], decoding.read_exactly
+
+    def read(stream, n_bytes):
+        content = read_exactly(stream, n_bytes)
+        steps.append(content)
+        return content
+
+    class Timer(threading.Timer):
+        def start(self):
+            steps.append("time begins")
+            super().start()
+
+    monkeypatch.setattr(decoding, "read_exactly", read)
+    monkeypatch.setattr(decoding.threading, "Timer", Timer)
+    decoders = decoding.Decoders(1, 4, memory_bytes=2**31, max_pixels=10**6, seconds=600)
+    with closing(decoders):
+        assert asyncio.run(decoders.pixels((tiny.photos / "05.jpg").read_bytes(), None)).ndim == 3
+    assert steps[:2] == [READY, "time begins"]
 
 
 def test_what_was_indexed_is_shown_however_small_pictures_have_to_be_that_are_sent(tiny):

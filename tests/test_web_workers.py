@@ -27,7 +27,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.web import workers
 from visterm.web.body_limit import Bodies
-from visterm.web.decoding_process import PIXELS_OF_BYTES, REQUEST
+from visterm.web.decoding_process import PIXELS_OF_BYTES, READY, REQUEST
 from visterm.web.errors import Refused
 from visterm.web.figures import Figures
 from visterm.web.server import _Seldom
@@ -195,7 +195,7 @@ def test_a_decoder_ends_at_once_also_while_it_decodes():
     decoder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     decoder.stdin.write(REQUEST.pack(PIXELS_OF_BYTES, 0, 1) + b"x")
     decoder.stdin.flush()
-    assert decoder.stdout.readline() == b"begins\n"
+    assert decoder.stdout.readline() == READY + b"begins\n"
     assert ends_with_its_input(decoder) == 0
 
 

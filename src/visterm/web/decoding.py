@@ -25,6 +25,7 @@ from visterm.web.decoding_process import (
     PIXELS,
     PIXELS_OF_BYTES,
     PIXELS_OF_FILE,
+    READY,
     REQUEST,
     read_exactly,
 )
@@ -121,7 +122,10 @@ class _Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, kind: bytes, side: int, content: bytes, seconds: float) -> tuple[bytes, Decoded] | None:
-        """Return the answer of the process; None if it died or was killed because its time was over."""
+        """Return the answer of the process; None if it died or was killed because its time was over.
+
+        The time begins once the process has started: how long that takes says nothing about the picture.
+        """
         if self._process is not None and self._process.poll() is not None:
             self.kill()
         if self._process is None:
@@ -133,6 +137,8 @@ class _Process:
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, **one_thread},
             )
+            assert self._process.stdout is not None
+            read_exactly(self._process.stdout, len(READY))
         process = self._process
         killer = threading.Timer(seconds, process.kill)
         killer.start()

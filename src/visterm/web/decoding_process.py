@@ -19,6 +19,7 @@ from visterm.core.system import limit_this_process
 REQUEST = struct.Struct(">cIQ")
 """The kind of request, the longest side (0: unchanged), and the number of bytes that follow."""
 
+READY = b"r"  # Sent once, before all answers: a busy machine may take long to start a process
 ANSWER = struct.Struct(">cIIQ")  # The outcome, height, width, and the number of bytes that follow
 PIXELS_OF_BYTES, PIXELS_OF_FILE, JPEG_OF_FILE, JPEG_OF_BYTES = b"b", b"f", b"j", b"k"
 PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"
@@ -85,6 +86,8 @@ def main() -> None:
     requests: SimpleQueue[tuple[bytes, int, bytes]] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     answers = sys.stdout.buffer
+    answers.write(READY)
+    answers.flush()
     while True:
         outcome, height, width, found = answer(*requests.get())
         answers.write(ANSWER.pack(outcome, height, width, len(found)))
