@@ -36,7 +36,7 @@ def made(tmp_path_factory):
 
 @contextmanager
 def as_others():
-    """Give up root's right to write whatever the permissions say; only this thread's."""
+    """Drop root's right to write where permissions forbid it, for this thread only."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         yield
         return
