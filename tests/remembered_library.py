@@ -16,7 +16,7 @@ from PIL import Image
 
 from tiny_catalogues import COLOURS, ENCODER
 from visterm.connectors.connect import connect
-from visterm.connectors.contract import Page, Pair, Refused, RemotePhoto
+from visterm.connectors.contract import Page, Pair, Recent, Refused, RemotePhoto
 from visterm.connectors.sync import Settings
 from visterm.core.errors import DataError
 from visterm.library.catalogue import Catalogue
@@ -45,10 +45,12 @@ class RememberedLibrary:
     kind: ClassVar[str] = "immich"
     title: ClassVar[str] = "Immich"
     nested: ClassVar[bool] = True
+    queued: ClassVar[bool] = False
     key_variable: ClassVar[str] = "IMMICH_API_KEY"
 
     def __init__(self, address: str = "http://nas:2283") -> None:
         self.address = address
+        self.pause: Callable[[float], object] = lambda seconds: None
         self.photos: dict[str, Photo] = {}
         self.writes: list[tuple[str, str, str]] = []  # Pairs that were new, and pairs that were taken
         self.asked: list[str] = []
@@ -124,6 +126,9 @@ class RememberedLibrary:
             for pair in pairs
             if pair.photo in self.photos and pair.tag in self.photos[pair.photo].tags
         }
+
+    def recent(self, since: str = "") -> Recent:
+        return Recent(since, {})
 
     def add(self, pairs: Collection[Pair]) -> list[Refused]:
         refused = []

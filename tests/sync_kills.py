@@ -10,7 +10,6 @@ is lost, and undo leaves what was there before.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import multiprocessing
 import os
@@ -31,13 +30,16 @@ from fakes.immich import KEY, FakeImmich
 from remembered_library import N_PHOTOS, N_TAGGED, REQUEST, colour_of, picture, tags_of
 from visterm.connectors import keys
 from visterm.connectors.connect import connect
+from visterm.connectors.contract import RETRIES
 from visterm.connectors.immich import Immich
-from visterm.connectors.sync import Settings, connection_of, library_of, sync, undo
+from visterm.connectors.sync import Settings, connection_of, sync, undo
 from visterm.core.errors import ServiceError
+from visterm.core.web_client import Patience
 from visterm.library.catalogue import Catalogue
 from visterm.store.connected import WRITTEN
 
 SETTINGS = Settings(precision=0.6)
+BETWEEN = 900.0  # Seconds between two rounds, by the server's clock
 LONGEST = 600.0  # Seconds that a round may take on a busy machine before something is wrong
 UNREACHED = 3  # The exit code of a client that gave up
 KINDS = ("client at a request", "client after an answer", "client at a moment", "server", "answer cut")
@@ -48,16 +50,21 @@ SLOW_TO_IMPORT = (
     "pyarrow.parquet", "visterm.kernels.histograms", "visterm.kernels.word_groups", "visterm.kernels.texture",
 )  # fmt: skip
 """What a process would else import in the middle of a round: a second on a quiet machine."""
-STATE = ("photos", "tags", "jobs", "writes", "_random", "_last")
+SECONDS = 1.0  # By the server's clock, of each request
 
 
 def one_round(folder: str) -> None:
     """Do a round, in a process of its own."""
     catalogue = Catalogue.load(folder, n_jobs=1)
     try:
-        sync(catalogue, library_of(connection_of(catalogue)), SETTINGS)
+        sync(catalogue, client(connection_of(catalogue).address), SETTINGS)
     except ServiceError:
         sys.exit(UNREACHED)
+
+
+def client(address: str) -> Immich:
+    """Return a client that waits a moment for what takes the server seconds: by its clock a request takes some."""
+    return Immich(address, KEY, Patience(retries=RETRIES, pause=lambda seconds: time.sleep(0.01)))
 
 
 class Kills:
@@ -72,7 +79,9 @@ class Kills:
             tags = tuple(tags_of(number)) if number < N_TAGGED else ()
             fake.add_photo(f"p{number:03d}.jpg", picture(colour_of(number), number), tags)
         connect(folder / "connected", Immich(fake.url, KEY), key_file=folder / "key", run=None, request=REQUEST)
-        self._before = self._kept()
+        fake.per_request = SECONDS
+        fake.finish_jobs()
+        self._before = fake.kept()
         shutil.copytree(folder / "connected", folder / "calm")
         self._run(len, "")  # starts the server of processes
         self._changes = {"nothing": lambda: None, "people": self._people}
@@ -80,7 +89,7 @@ class Kills:
         for name, change in self._changes.items():
             change()
             began = time.monotonic()
-            self._run(one_round, str(folder / "calm"))
+            self._calm_round(folder / "calm")
             self.seconds[name] = time.monotonic() - began
         self.state = fake.state()
         self.people = {
@@ -90,22 +99,32 @@ class Kills:
     def seed(self, seed: int) -> None:
         """Disturb both rounds by a seed, and check what came of it. Raises AssertionError."""
         rng, fake, catalogue = random.Random(seed), self.fake, self.folder / f"seed{seed}"
-        self._put_back()
+        fake.put_back(self._before, seed)
         shutil.copytree(self.folder / "connected", catalogue)
         for name, change in self._changes.items():
             change()
             for _ in range(rng.randrange(1, 4)):
                 self._disturbed_round(catalogue, rng, self.seconds[name])
-            self._run(one_round, str(catalogue))
+                fake.finish_jobs()
+                fake.advance(BETWEEN)
+            self._calm_round(catalogue)
         assert fake.state() == self.state
         assert max(Counter(fake.writes).values()) == 1, "a pair was written or taken twice"
         opened = Catalogue.load(catalogue, n_jobs=1)
         ours = {(pair.name, pair.text) for pair in opened.stored.connected.pairs(WRITTEN)}
         assert ours == {(name, tag) for name, tags in self.state.items() for tag in tags} - self.people
-        undo(opened, library_of(connection_of(opened)))
+        undone = undo(opened, client(fake.url))
+        fake.finish_jobs()
+        assert (undone.refused, undone.waiting) == (0, 0), undone.reasons
         assert {(name, tag) for name, tags in fake.state().items() for tag in tags} == self.people
         opened.stored.close()
         shutil.rmtree(catalogue)
+
+    def _calm_round(self, catalogue: Path) -> None:
+        self.fake.advance(BETWEEN)
+        self._run(one_round, str(catalogue))
+        self.fake.finish_jobs()
+        self.fake.advance(BETWEEN)
 
     def _people(self) -> None:
         """Let people tag and take off tags, one of ours too, throw a photo away and bring new ones."""
@@ -115,6 +134,7 @@ class Kills:
         self.fake.person_tags(by_name["p155.jpg"], "été/mer")
         name, tag = min((name, tag) for name, tags in self.fake.state().items() for tag in tags if "visterm/" in tag)
         self.fake.person_untags(by_name[name], tag)
+        self.fake.finish_jobs()
         self.fake.trash(by_name["p010.jpg"])
         for number in range(6):
             photo = self.fake.add_photo(f"new{number}.jpg", picture("red", 900 + number))
@@ -178,15 +198,6 @@ class Kills:
         process.start()
         process.join(LONGEST)
         assert process.exitcode == 0, f"a calm round ends with {process.exitcode}"
-
-    def _kept(self) -> dict[str, Any]:
-        with self.fake.lock:
-            return {name: copy.deepcopy(getattr(self.fake, name)) for name in STATE}
-
-    def _put_back(self) -> None:
-        with self.fake.lock:
-            for name, value in self._before.items():
-                setattr(self.fake, name, copy.deepcopy(value))
 
 
 @contextmanager

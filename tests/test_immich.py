@@ -57,14 +57,25 @@ def test_finds_that_a_tag_was_deleted_though_no_photo_changed(fake):
 
 
 def test_looks_at_all_photos_once_a_day_for_changes_without_a_trace(fake):
-    """Immich cannot write the sidecars of a library that is read-only, and then tagging does not move `updatedAt`."""
-    photo = fake.add_photo("a.jpg", read_only=True)
+    photo = fake.add_photo("a.jpg", tags=("sky",))
     library = connected(fake)
     mark = read(library)[1]
-    fake.person_tags(photo, "sky")
+    fake.photos[photo].tags = {fake.tag("sea").id}
     assert read(library, mark)[0] == {}
     fake.offset += 25 * 3600
+    assert read(library, mark)[0] == {photo: {"sea"}}
+
+
+def test_a_photo_whose_file_cannot_be_written_loses_a_tag_and_comes_again(fake):
+    photo = fake.add_photo("a.jpg", tags=("sky",), read_only=True, library="00000000-0000-4000-8000-000000000001")
+    library = connected(fake)
+    mark = read(library)[1]
+    fake.person_tags(photo, "sea")
+    assert fake.tags_of(photo) == {"sky", "sea"}
+    fake.finish_jobs()
     assert read(library, mark)[0] == {photo: {"sky"}}
+    (page,) = library.changes()
+    assert [each.folder for each in page.photos] == ["00000000-0000-4000-8000-000000000001"]
 
 
 def test_looks_at_all_photos_where_the_servers_clock_was_set_back(fake):
@@ -93,8 +104,9 @@ def test_photos_that_came_just_now_are_not_ready_and_come_again(fake):
 def test_photos_without_a_preview_come_once_it_is_made(fake):
     photo = fake.add_photo("a.jpg", preview=None)
     library = connected(fake)
-    tags, mark = read(library)
-    assert tags == {}
+    (page,) = library.changes()
+    assert [(each.id, each.version) for each in page.photos] == [(photo, "")]
+    mark = page.mark
     with pytest.raises(DataError, match="no preview"):
         library.preview(photo)
     fake.edit(photo, b"\xff\xd8 a picture")
@@ -182,8 +194,10 @@ def test_few_requests_where_only_our_own_tags_moved_photos(fake):
     library = connected(fake)
     mark = read(library)[1]
     library.add([Pair(photo, f"visterm/{i % 3}") for i, photo in enumerate(photos[:40])])
+    fake.finish_jobs()
     fake.person_tags(photos[3], "thing 3")
     fake.person_tags(photos[150], "people/4")
+    fake.finish_jobs()
     before = fake.asked()
     assert read(library, mark)[0] == {photo: fake.tags_of(photo) for photo in [*photos[:40], photos[150]]}
     most = {(3, 1, 0): 41 + 3, (3, 2, 1): 12}[fake.version]  # 3.1 has no search for one of many tags

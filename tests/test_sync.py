@@ -22,7 +22,7 @@ from visterm.connectors import keys
 from visterm.connectors.connect import connect
 from visterm.connectors.sync import Settings, connection_of, library_of, sync, undo
 from visterm.core.errors import DataError, ServiceError, StorageError, UserError
-from visterm.store.connected import OFF, PLANNED
+from visterm.store.connected import OFF, WRITTEN
 
 made, opened = remembered_library.made, remembered_library.opened  # fixtures
 
@@ -300,7 +300,7 @@ def test_tags_that_the_server_loses_are_counted_and_written_again_and_are_no_rej
     library.loses = {f"p{number:03d}" for number in range(N_TAGGED, N_PHOTOS)}
     done = sync(catalogue, library, LOW)
     assert done.pushed.refused > 0
-    assert catalogue.stored.connected.count_pairs(PLANNED) == done.pushed.refused
+    assert catalogue.stored.connected.count_pairs(WRITTEN) == 0
     library.loses = set()
     assert sync(catalogue, library, LOW).pushed.written == done.pushed.refused
     assert catalogue.stored.database.value("SELECT count(*) FROM verdicts") == 0
@@ -384,11 +384,11 @@ def test_a_key_goes_only_to_a_server_that_was_named_with_it(opened, tmp_path, mo
     monkeypatch.setenv(keys.VARIABLE, str(tmp_path / "connected.json"))
     monkeypatch.setenv("IMMICH_API_KEY", "a-key")
     connection = connection_of(catalogue)
-    with pytest.raises(UserError, match=r"nobody has said so on this computer.*--url http://nas:2283"):
+    with pytest.raises(UserError, match=r"Nobody has said on this computer.*--url http://nas:2283"):
         library_of(connection)
     keys.allow(connection.address, None)
     assert library_of(connection).address == "http://nas:2283"
-    with pytest.raises(UserError, match="nobody has said so"):
+    with pytest.raises(UserError, match="Nobody has said"):
         library_of(connection._replace(key_file="/home/me/.ssh/id"))
 
 

@@ -172,6 +172,7 @@ def test_changes_since_a_mark_by_the_servers_clock(fake, offset):
     assert shown(read(library, mark)[0]) == {}
     fake.person_tags(photos[0], "boat")
     fake.person_untags(photos[1], "sky")
+    fake.finish_jobs()
     fake.edit(photos[2], b"\xff\xd8 another picture")
     new = fake.add_photo("new.jpg", tags=("sky",), age=1)
     after, mark = read(library, mark)
@@ -202,6 +203,7 @@ def test_what_changes_while_pages_are_read_comes_at_the_latest_next_time(fake):
     library = connected(fake)
     found, mark = read(library)
     fake.forget_faults()
+    fake.finish_jobs()
     found |= read(library, mark)[0]
     assert shown(found) == held(fake, photos)
 

@@ -4,31 +4,34 @@ Made from Immich's own sources (`tag.service.ts`, `tag.repository.ts`, `search.s
 `database.ts`, `metadata.service.ts`, `job.service.ts`) and checked against its OpenAPI file. What the tests rely on:
 
 * a search for a tag finds the photos of all tags under it, too; items of a search carry no tags;
-* tagging alone does not move a photo's `updatedAt`: a job that writes the sidecar does, and after it one that reads the
-  file again. `run_jobs` runs them; they run after each request unless `jobs_wait`. Photos that are read-only have none;
-* deleting a tag moves no `updatedAt` at all;
+* tags that are set are replaced some seconds later by those of the file, and only then `updatedAt` moves (see
+  `immich_jobs`, which was measured on a real server). What is set in between is lost, and what is taken comes back;
+* deleting a tag moves no `updatedAt` at all, and leaves it in the files;
 * ids in `PUT /tags/assets` that are not there, or not allowed, are dropped without a word;
-* reading a file replaces the tags of its photo by those of the file and its sidecar: a photo that was uploaded just
-  now, or is read-only, loses those that it got over the API.
+* statistics count photos without a preview, and `PUT /tags/assets` takes 45 ms a photo.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import random
+import time
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fakes.immich_jobs import PER_PHOTO, Jobs
 from fakes.immich_search import BOTH, FLAT, NEW, Photo, RefusedError, Searches, Tag, iso, owner_id
 from fakes.served import Asked, FakeServer, Reply, reply
 
 KEY = "immich-key-of-the-tests"
-PERMISSIONS = ("asset.read", "asset.view", "asset.update", "asset.statistics",
-               "tag.create", "tag.read", "tag.asset", "tag.delete", "user.read")  # fmt: skip
+KEPT = ("photos", "tags", "writes", "clock", "_random", "_last")
+PERMISSIONS = ("asset.read", "asset.view", "asset.statistics", "tag.create", "tag.read", "tag.asset", "user.read")
 
 
-class FakeImmich(Searches, FakeServer):
+class FakeImmich(Searches, Jobs, FakeServer):
     """Immich's server, of one user; its people's side is in methods of Python."""
 
     kind = "immich"
@@ -57,11 +60,14 @@ class FakeImmich(Searches, FakeServer):
         self.keys: dict[str, tuple[str, ...]] = {KEY: PERMISSIONS}
         self.photos: dict[str, Photo] = {}
         self.tags: dict[str, Tag] = {}
-        self.jobs_wait = False
-        self.jobs: list[str] = []  # Photos whose sidecars are to be written
         self.writes: list[tuple[str, str, str]] = []  # Each new pair and each one taken: "add" or "take", photo, value
         self._random = random.Random(seed)
         self._last = 0.0
+        self._set_up_jobs(time.time())
+
+    def now(self) -> float:
+        """Return the time by its clock, which requests and `advance` move."""
+        return self.clock + self.offset
 
     def forbid(self, permission: str) -> None:
         """Take a permission from the key."""
@@ -105,14 +111,21 @@ class FakeImmich(Searches, FakeServer):
     def person_tags(self, photo: str, value: str) -> None:
         """Tag a photo in the web page."""
         with self.lock:
-            self._link(photo, self.tag(value).id)
-            self._after()
+            self._endanger(photo, value)
+            if self._link(photo, self.tag(value).id):
+                self._queue_write(photo, ours=False)
 
     def person_untags(self, photo: str, value: str) -> None:
         """Take a tag off a photo in the web page."""
         with self.lock:
-            self._unlink(photo, self.tag(value).id)
-            self._after()
+            self._endanger(photo, value)
+            if self._unlink(photo, self.tag(value).id):
+                self._queue_write(photo, ours=False)
+
+    def _endanger(self, photo: str, value: str) -> None:
+        """Note that Immich itself may lose what a person does now, as a job of ours is under way."""
+        if self.unfinished_ours[photo]:
+            self.endangered.add((photo, value))
 
     def delete_tag(self, value: str) -> None:
         """Delete a tag with those under it: no photo's `updatedAt` moves."""
@@ -142,26 +155,28 @@ class FakeImmich(Searches, FakeServer):
             for tag in [each for each in self.tags if not used & self._under(each)]:
                 del self.tags[tag]
 
-    def run_jobs(self) -> None:
-        """Write the sidecars of photos that were tagged, and read the files again, which moves `updatedAt`."""
-        with self.lock:
-            jobs, self.jobs = self.jobs, []
-            for photo in jobs:
-                found = self.photos.get(photo)
-                if found is not None and not found.read_only:
-                    found.in_file = {self.tags[tag].value for tag in found.tags if tag in self.tags}
-                    self.read_file(photo)
-
     def read_file(self, photo: str) -> None:
         """Extract a photo's metadata: its tags become those of the file."""
         with self.lock:
-            found = self.photos[photo]
-            found.tags = {self.tag(value).id for value in found.in_file}
-            found.updated = self._tick()
+            self._replace(photo, self.photos[photo].in_file)
 
     def tags_of(self, photo: str) -> set[str]:
         """Return the values of a photo's tags."""
         return {self.tags[tag].value for tag in self.photos[photo].tags if tag in self.tags}
+
+    def kept(self) -> dict[str, Any]:
+        """Return a copy of what the server holds; no job may be under way."""
+        with self.lock:
+            assert not self.unfinished.total(), "jobs are under way"
+            return {name: copy.deepcopy(getattr(self, name)) for name in KEPT}
+
+    def put_back(self, before: dict[str, Any], seed: int = 0) -> None:
+        """Put what `kept` returned in place of what is there; what is drawn from then on differs by the seed."""
+        with self.lock:
+            for name, value in before.items():
+                setattr(self, name, copy.deepcopy(value))
+            self._random.seed(f"put back {seed}")
+            self._set_up_jobs(self.clock)
 
     def state(self) -> dict[str, tuple[str, ...]]:
         """Return the tags of all photos that are there, by the names of their files."""
@@ -175,8 +190,8 @@ class FakeImmich(Searches, FakeServer):
     def answer(self, asked: Asked) -> Reply:
         """Route a request as Immich does; errors are Immich's."""
         try:
+            self.advance(self.per_request)
             made = self._answer(asked)
-            self._after()
         except RefusedError as error:
             reason = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found"}[error.status]
             return reply({"message": error.message, "error": reason, "statusCode": error.status}, error.status)
@@ -184,6 +199,8 @@ class FakeImmich(Searches, FakeServer):
 
     def _answer(self, asked: Asked) -> Reply:
         route = (asked.method, *asked.path.strip("/").split("/"))
+        if route[1] != "api":
+            return Reply(406, b"<!doctype html><title>Immich</title>", "text/html")
         match route:
             case ("GET", "api", "server", "version"):
                 major, minor, patch = self.version
@@ -240,37 +257,40 @@ class FakeImmich(Searches, FakeServer):
         raise RefusedError(404, f"Cannot {asked.method} {asked.path}")
 
     def _tag_assets(self, tags: list[str], photos: list[str]) -> int:
+        """Set all pairs at once, and then queue a job for each photo that got a new one."""
         allowed = [each for each in photos if each in self.photos and not self.photos[each].partner]
-        return sum(self._link(photo, tag) for tag in tags if tag in self.tags for photo in allowed)
+        new = [photo for photo in allowed for tag in tags if tag in self.tags and self._link(photo, tag)]
+        self._queue_writes(dict.fromkeys(new))
+        return len(new)
 
     def _untag(self, tag: str, photos: list[str]) -> list[dict[str, Any]]:
         if tag not in self.tags:
             raise RefusedError(400, "Not found or no tag.asset access")
-        made: list[dict[str, Any]] = []
+        taken = {photo: photo in self.photos and self._unlink(photo, tag) for photo in photos}
+        self._queue_writes([photo for photo, done in taken.items() if done])
+        return [
+            {"id": photo, "success": done} | ({} if done else {"error": "not_found"}) for photo, done in taken.items()
+        ]
+
+    def _queue_writes(self, photos: Iterable[str]) -> None:
         for photo in photos:
-            there = photo in self.photos and tag in self.photos[photo].tags
-            made.append({"id": photo, "success": there} | ({} if there else {"error": "not_found"}))
-            if there:
-                self._unlink(photo, tag)
-        return made
+            self.advance(PER_PHOTO)
+            self._queue_write(photo, ours=True)
 
     def _link(self, photo: str, tag: str) -> bool:
-        found = self.photos[photo]
-        if tag in found.tags:
+        asset = self.photos[photo]
+        if tag in asset.tags:
             return False
-        found.tags.add(tag)
-        self.jobs.append(photo)
+        asset.tags.add(tag)
         self.writes.append(("add", photo, self.tags[tag].value))
         return True
 
-    def _unlink(self, photo: str, tag: str) -> None:
+    def _unlink(self, photo: str, tag: str) -> bool:
+        if tag not in self.photos[photo].tags:
+            return False
         self.photos[photo].tags.discard(tag)
-        self.jobs.append(photo)
         self.writes.append(("take", photo, self.tags[tag].value))
-
-    def _after(self) -> None:
-        if not self.jobs_wait:
-            self.run_jobs()
+        return True
 
     def _photo(self, photo: str, permission: str) -> Photo:
         found = self.photos.get(self._id(photo))

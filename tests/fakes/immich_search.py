@@ -33,7 +33,8 @@ class Photo:
     visibility: str = "timeline"
     type: str = "IMAGE"
     trashed: bool = False
-    read_only: bool = False
+    library: str | None = None  # Of an external library: its id
+    read_only: bool = False  # Its sidecar can't be written
     partner: bool = False  # Somebody else's: seen, but not to be changed
     picture: int = 0  # Counts edits
 
@@ -172,7 +173,8 @@ class Searches:
             "checksum": base64.b64encode(digest).decode(), "thumbhash": thumbhash, "createdAt": iso(photo.created),
             "fileCreatedAt": taken, "fileModifiedAt": taken, "localDateTime": taken, "updatedAt": iso(photo.updated),
             "isArchived": photo.visibility == "archive", "isEdited": False, "isFavorite": False, "isOffline": False,
-            "isTrashed": photo.trashed, "hasMetadata": True, "duration": None, "width": 640, "height": 480,
+            "isTrashed": photo.trashed, "libraryId": photo.library, "hasMetadata": True, "duration": None, "width": 640,
+            "height": 480,
         }  # fmt: skip
 
 

@@ -164,6 +164,9 @@ class FakeServer:
         """Return the time by its clock."""
         return time.time() + self.offset
 
+    def finish_jobs(self) -> None:
+        """Let what the server does after its answers come to an end; most do nothing then."""
+
     def fail(self, fault: Fault, times: int = 1, where: str = ".*") -> None:
         """Break the next requests whose method and path ("GET /api/tags") match."""
         self._faults.append([re.compile(where), fault, times])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
     from visterm.store.connected import Connection
 
+LEFT_BEHIND = 4  # The exit code of an undo that had to leave tags
+
 EXAMPLES = (
     ("visterm sync catalogue --dry-run", "show what would be written"),
     ("visterm sync catalogue --precision 0.8", "write it; more tags, of which more are wrong"),
@@ -90,7 +92,8 @@ def sync(
 
     One round reads new and changed photos, learns again if people changed tags, and writes predictions that are sure
     enough. People's tags are never taken away, and what people take off is not suggested again. The catalogue remembers
-    --precision, -k, --parent and --as-own for the next rounds. The exit code is 3 if photos were skipped.
+    --precision, -k, --parent and --as-own for the next rounds. The exit code is 3 if photos were skipped, and 4 if
+    --undo had to leave tags.
     """
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
@@ -107,9 +110,9 @@ def sync(
     connection = _named(opened, url, key_file)
     shown = Shown(connection.title, json=json, each=each, dry_run=dry_run)
     if undo:
-        found = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
-        shown.undone(found, catalogue)
-        return
+        undone = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
+        shown.undone(undone, catalogue)
+        raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
     before = Settings.of(connection)
     settings = before.changed(connection.kind, parent=parent, as_own=as_own, precision=precision, k=k)
     _say_settings(connection._replace(settings=settings.as_dict()), before, settings, dry_run=dry_run)
@@ -124,7 +127,7 @@ def sync(
 def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Connection:
     """Return the connection, with the address and the key file that the command names; these are kept."""
     from visterm.connectors.contract import open_library
-    from visterm.connectors.keys import allow
+    from visterm.connectors.keys import allow, check_allowed
     from visterm.connectors.sync import connection_of
 
     connection = connection_of(catalogue)
@@ -133,9 +136,10 @@ def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Conn
     if url is not None:
         connection = connection._replace(address=open_library(connection.kind, url, "").address)
     if key_file is not None:
+        if url is None:
+            check_allowed(connection.address, connection.key_file)  # a new key for a server that this user named
         connection = connection._replace(key_file=os.path.abspath(key_file))
-    if url is not None:
-        allow(connection.address, connection.key_file)
+    allow(connection.address, connection.key_file)
     catalogue.stored.connected.put(connection)
     return connection
 
@@ -164,7 +168,7 @@ class Shown:
         if done.learned:
             say(f"Learned {done.learned}")
         for reason, n in done.pushed.reasons.most_common(3):
-            say(f"Refused {count_of(n, 'tag')}: {reason}")
+            say(f"Not written or taken back, {count_of(n, 'tag')}: {reason}")
         self.changes(done.pushed)
         if self._dry_run:
             self._would(done.pushed)
@@ -177,13 +181,14 @@ class Shown:
         """Print what was taken back."""
         self.changes(found)
         for reason, n in found.reasons.most_common(3):
-            say(f"Kept {count_of(n, 'tag')} there: {reason}")
+            say(f"Left {count_of(n, 'tag')} there: {reason}. Try --undo again later.")
         if self._dry_run:
             self._would(found)
         else:
+            empty = " Its empty tags go in Immich's nightly job." if self._title == "Immich" and found.taken else ""
             say(
-                f"Took back {count_of(found.taken, 'tag')}. The next visterm sync {catalogue} would write them again: "
-                "stop the service if there is one. For fewer tags, raise --precision or set -k."
+                f"Took back {count_of(found.taken, 'tag')}.{empty} The next visterm sync {catalogue} would write them "
+                "again: stop the service if there is one. For fewer tags, raise --precision or set -k."
             )
         self.emit(found.as_dict())
 

@@ -22,7 +22,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.store.connected import Connected, Connection
 from visterm.store.database import Database, now
 from visterm.store.lock import WriterLock
-from visterm.tagging.fitting import fit_run
+from visterm.tagging.fitting import check_request, fit_run
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def connect(
     and there are no words; ServiceError if the server goes away.
     """
     check_target(out, "catalogue")
+    if run is None and folder_kind(out) != "catalogue":
+        check_request(Tagger.of(request), request)
     key = None if key_file is None else os.path.abspath(key_file)
     connection = Connection(library.kind, library.address, key, Settings().changed(library.kind).as_dict())
     work = out.absolute().with_name(f".{out.absolute().name}.connect")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar, NamedTuple, Protocol, cast
@@ -14,6 +14,7 @@ from visterm.core.wording import one_of
 
 KINDS = {"immich": "visterm.connectors.immich:Immich", "photoprism": "visterm.connectors.photoprism:PhotoPrism"}
 """The classes of connectors by the program's name. Each is made by ``Class(address, key)``, which asks nothing yet."""
+RETRIES = 6  # A minute in all: a server that starts again gives no answer for 35 seconds and more
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class RemotePhoto:
 
     id: str  # As the program names it; never used as a path here
     name: str  # Its file's name, shown to people
-    version: str  # Of the picture: another one means that the preview is to be fetched again
+    version: str  # Of the picture: another one means that the preview is to be fetched again; "": it has no preview
     tags: tuple[str, ...]  # As the program writes them, each once: those that visterm wrote, too
     rejected: tuple[str, ...] = ()
     """Of which the program remembers that they are not there; tags that visterm took back may be among them."""
@@ -31,6 +32,9 @@ class RemotePhoto:
     ready: bool = True
     """Whether it takes tags already. One that is too young, so that the program would lose them, comes again in
     `RemoteLibrary.changes` until it is ready, though nothing of it changes."""
+    folder: str = ""
+    """The part of the library that keeps all of its tags or none (in Immich an external library), or `NOT_OURS`; "": it
+    has no parts."""
 
 
 class Page(NamedTuple):
@@ -56,6 +60,13 @@ class Refused(NamedTuple):
     reason: str
 
 
+class Recent(NamedTuple):
+    """The photos that changed lately."""
+
+    since: str  # Pass it to `RemoteLibrary.recent` to ask for the same time and what came after
+    stamps: dict[str, str]  # By photo, when it changed last: opaque, and another one means that it changed again
+
+
 class RemoteLibrary(Protocol):
     """Another program's photo library.
 
@@ -71,10 +82,15 @@ class RemoteLibrary(Protocol):
     """The program's name for people: "Immich"."""
     nested: ClassVar[bool]
     """Whether a tag with slashes ("visterm/cat") lies under another one there."""
+    queued: ClassVar[bool]
+    """Whether jobs of the program replace a photo's tags some time after a request, so that a second request to the
+    same photo before that is undone. `passes` waits for them, by the stamps of `recent`."""
     key_variable: ClassVar[str]
     """The environment variable that may hold the key: "IMMICH_API_KEY"."""
     address: str
     """Of the server, without a slash at its end."""
+    pause: Callable[[float], object]
+    """Lets seconds pass: `time.sleep`."""
 
     def check(self) -> str:
         """Ask who is there, and that the key may do what is needed; return the program and its version."""
@@ -101,14 +117,24 @@ class RemoteLibrary(Protocol):
     def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
         """Return those of some pairs that the server has now, as (photo, tag), in as few requests as it can."""
 
+    def recent(self, since: str = "") -> Recent:
+        """Return the photos that changed in the last five minutes, and since `changes` was asked last.
+
+        Asked only of programs whose requests are `queued`.
+        """
+
     def add(self, pairs: Collection[Pair]) -> list[Refused]:
         """Write tags; those that are there already stay as they are. Returns what the server did not take.
 
-        Tags that the server drops without a word need not be found out: the caller asks `there` afterwards.
+        Where requests are `queued`, all tags of a photo go in one. Tags that the server drops without a word need not
+        be found out: the caller asks `there` afterwards.
         """
 
     def take(self, pairs: Collection[Pair]) -> list[Refused]:
-        """Take tags out; pairs, tags and photos that are not there are no error. Returns what the server kept."""
+        """Take tags out; pairs, tags and photos that are not there are no error. Returns what the server kept.
+
+        Where requests are `queued`, a photo has one pair at most.
+        """
 
 
 def open_library(kind: str, address: str, key: str, say: Say = silent) -> RemoteLibrary:
@@ -117,7 +143,7 @@ def open_library(kind: str, address: str, key: str, say: Say = silent) -> Remote
     `say` takes a line when the server gives no answer for some seconds. Raises UserError if there is no such connector,
     or the address is none.
     """
-    return connector_class(kind)(address, key, Patience(waiting=Waiting(say)))
+    return connector_class(kind)(address, key, Patience(retries=RETRIES, waiting=Waiting(say)))
 
 
 def connector_class(kind: str) -> Connector:
@@ -133,6 +159,7 @@ class Connector(Protocol):
 
     title: ClassVar[str]
     nested: ClassVar[bool]
+    queued: ClassVar[bool]
     key_variable: ClassVar[str]
 
     def __call__(self, address: str, key: str, patience: Patience = ..., /) -> RemoteLibrary:

@@ -87,11 +87,12 @@ class Item:
 
     id: str
     name: str
-    version: str
+    version: str  # "": without a preview, which comes after its metadata was read
     taken: str
     created: str
     owner: str
-    pictured: bool  # Whether its preview was made, which comes after its metadata was read
+    updated: str  # When it changed last: the jobs that a request queues move it, and not the request
+    library: str  # The id of an external library; "": it was uploaded
 
 
 START = Place()
@@ -171,11 +172,12 @@ def _item(record: Any) -> Item:
     return Item(
         checked_id(field(record, "id", str)),
         field(record, "originalFileName", str),
-        f"{field(record, 'checksum', str)} {hashed}",
+        "" if hashed is None else f"{field(record, 'checksum', str)} {hashed}",
         field(record, "fileCreatedAt", str),
         field(record, "createdAt", str),
         checked_id(field(record, "ownerId", str)),
-        hashed is not None,
+        field(record, "updatedAt", str),
+        optional(record, "libraryId", str) or "",
     )
 
 

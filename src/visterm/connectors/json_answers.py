@@ -68,7 +68,7 @@ class JsonServer(NamedTuple):
             return ServiceError(f"{said}. Its key is wrong or was taken back: make a new one there.")
         if answer.status == 403:
             return ServiceError(f"{said}. The key lacks a permission{f': {needs}' if needs else ''}.")
-        if answer.status == 404:
+        if answer.status in (404, 406):
             return ServiceError(f"{said}. Check the address {self.address}, and that it is {self.program}'s.")
         if 300 <= answer.status < 400:
             return ServiceError(f"{said}. Redirections are not followed: pass the address that it leads to.")

@@ -65,8 +65,8 @@ def check_allowed(address: str, key_file: str | None) -> None:
     if (address, key_file) not in _allowed(_allowed_file()):
         key = f"the key file {key_file}" if key_file else "the key in the environment"
         raise UserError(
-            f"The catalogue says that {key} belongs to {address}, and nobody has said so on this computer. If it is "
-            f"right, say it: --url {address}" + (f" --key-file {key_file}" if key_file else "")
+            f"Nobody has said on this computer that {key} may be sent to {address}. If it may, name both: "
+            f"--url {address}" + (f" --key-file {key_file}" if key_file else "")
         )
 
 

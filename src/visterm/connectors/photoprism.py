@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlencode
 
-from visterm.connectors.contract import Page, Pair, Refused
+from visterm.connectors.contract import Page, Pair, Recent, Refused
 from visterm.connectors.json_answers import JsonServer, checked, clock, field, optional
 from visterm.connectors.photoprism_photos import (
     GONE,
@@ -71,12 +71,14 @@ class PhotoPrism:
     kind: ClassVar[str] = "photoprism"
     title: ClassVar[str] = PROGRAMS["photoprism"]
     nested: ClassVar[bool] = False
+    queued: ClassVar[bool] = False
     key_variable: ClassVar[str] = "PHOTOPRISM_TOKEN"
 
     def __init__(self, address: str, key: str, patience: Patience = Patience()) -> None:  # noqa: B008
         self.address = server_address(address, "The address").removesuffix("/api/v1")
         headers = {"Authorization": f"Bearer {key}"}
         self._server = JsonServer(self.title, f"{self.address}/api/v1", key, headers, patience)
+        self.pause = patience.pause
         self._preview_token = ""
         self._hashes: OrderedDict[str, str] = OrderedDict()
 
@@ -146,6 +148,10 @@ class PhotoPrism:
         photos = self._photos({pair.photo for pair in pairs})
         labels = {pair[:2]: photos[pair.photo].label(pair.tag) for pair in pairs if pair.photo in photos}
         return {pair for pair, label in labels.items() if label is not None and label.given}
+
+    def recent(self, since: str = "") -> Recent:
+        """Return nothing: a request has changed a photo's labels once it is answered."""
+        return Recent(since, {})
 
     def add(self, pairs: Collection[Pair]) -> list[Refused]:
         """Write labels, each with its uncertainty; what somebody removed, and what a model gave, stays as it is."""

@@ -21,7 +21,7 @@ from visterm.data.program_tags import of_people
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import Listed
-from visterm.store.connected import OFF, OURS, TAKEN, WRITTEN, Connected, ConnectedPhoto, SeenPhoto
+from visterm.store.connected import LOST, OFF, OURS, TAKEN, WRITTEN, Connected, ConnectedPhoto, LoggedPair, SeenPhoto
 from visterm.store.database import as_text
 
 if TYPE_CHECKING:
@@ -74,15 +74,19 @@ def read_changes(connected: Connected, library: RemoteLibrary, progress: Progres
             progress.advance(len(page.photos))
 
 
-def find_deleted(catalogue: Catalogue, library: RemoteLibrary) -> int:
+def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> int:
     """Mark photos that are gone there, and those that are there again; return how many went.
 
-    Numbers are compared first, and ids are listed only if these differ. What is known of deleted photos stays.
+    Numbers are compared first, and ids are listed only if these differ. What is known of deleted photos stays. Photos
+    that came without a change, as a partner's do whose sharing was switched on, are read with all others.
     """
     connected = catalogue.stored.connected
     if library.count() == connected.count():
         return 0
     ids = {photo for page in library.ids() for photo in page}
+    if ids - connected.known():
+        connected.note((), "")
+        read_changes(connected, library, progress)
     with catalogue.stored.transaction():
         gone = connected.missing(ids)
         connected.mark([number for number, _ in gone], "gone")
@@ -94,12 +98,14 @@ def find_deleted(catalogue: Catalogue, library: RemoteLibrary) -> int:
 def fetch_previews(
     connected: Connected, library: RemoteLibrary, folder: Path, progress: Progress = SILENT
 ) -> list[Skipped]:
-    """Fetch the previews that are missing, a few at once; return the photos that have none, with reasons.
+    """Fetch the previews that are missing, a few at once; return the photos without one, with reasons.
 
     Raises ServiceError if the server fails at some in a row; what was fetched counts.
     """
     wanted = connected.to_fetch()
-    skipped: list[Skipped] = []
+    skipped = [
+        Skipped(photo, f"{library.title} could not make a preview of it") for photo in connected.without_preview()
+    ]
     done: list[tuple[int, str | None]] = []
     in_a_row = 0
 
@@ -169,7 +175,8 @@ def _apply(
     """Take over what people said of photos that are indexed now, in one transaction."""
     stored = catalogue.stored
     with stored.transaction():
-        logged = stored.connected.pairs(*OURS, TAKEN, photo_ids=[photo.id for photo in photos])
+        logged = stored.connected.pairs(*OURS, TAKEN, LOST, OFF, photo_ids=[photo.id for photo in photos])
+        ours_alone = stored.connected.prefixes()
         ours: dict[int, list[Any]] = {}
         for pair in logged:
             ours.setdefault(pair.photo_id, []).append(pair)
@@ -184,8 +191,7 @@ def _apply(
             if image_id is None:
                 continue  # stopped before it was its turn
             pairs, there = ours.get(photo.id, ()), set(map(tag_key, [*photo.tags, *photo.guessed]))
-            gone = [pair for pair in pairs if pair.state == WRITTEN and tag_key(pair.text) not in there]
-            stored.connected.set_state(OFF, [(photo.id, pair.text) for pair in gone])
+            gone = _vanished(stored.connected, pairs, there, ours_alone)
             taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
             no = [text for text in photo.rejected if tag_key(text) not in taken_back]
             now, before = _by_key(tags), _by_key(photo.given or ())
@@ -205,6 +211,25 @@ def _apply(
                 found.retagged += 1
                 if learn:
                     stored.connected.learn_later(stored.origin.fingerprint)
+
+
+def _vanished(
+    connected: Connected, pairs: Sequence[LoggedPair], there: set[str], prefixes: tuple[str, ...]
+) -> list[LoggedPair]:
+    """Note which of our pairs of one photo vanished or came back; return those that a person took off.
+
+    One that was not read again after it was written may have been lost by the program, and is written again, once.
+    """
+    states: dict[str, list[LoggedPair]] = {OFF: [], LOST: [], WRITTEN: []}
+    for pair in pairs:
+        is_there = tag_key(pair.text) in there
+        if pair.state == WRITTEN and not is_there:
+            states[OFF if pair.sure or pair.losses else LOST].append(pair)
+        elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_there(prefixes):
+            states[WRITTEN].append(pair)
+    for state, some in states.items():
+        connected.set_state(state, [(pair.photo_id, pair.text) for pair in some])
+    return states[OFF]
 
 
 def _by_key(tags: Iterable[str]) -> dict[str, str]:
@@ -277,7 +302,9 @@ class PeoplesTags:
 
 def _seen(photo: RemotePhoto) -> SeenPhoto:
     name = photo.name.encode("utf-8", "replace").decode()[:LONGEST_NAME] or photo.id
-    return SeenPhoto(photo.id, name, photo.version, photo.tags, photo.rejected, photo.guessed, photo.ready)
+    return SeenPhoto(
+        photo.id, name, photo.version, photo.tags, photo.rejected, photo.guessed, photo.ready, photo.folder
+    )
 
 
 def _at_once(n: int, entries: Sequence[Any], work: Callable[[Any], None]) -> Iterator[tuple[Any, Future[None]]]:

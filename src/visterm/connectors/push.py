@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.connectors.contract import Pair, Refused, RemoteLibrary, connector_class
+from visterm.connectors.contract import Pair, RemoteLibrary, connector_class
+from visterm.connectors.passes import BUSY, CHANGED, Outcome, read_again, write
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.tag_tree import own_names, path_text
 from visterm.library.export.items import ExportItem, Parents
 from visterm.library.export.sources import CatalogueSource, Limits
-from visterm.store.connected import LEAVING, OFF, OURS, PLANNED, TAKEN, WRITTEN, Connected, LoggedPair
+from visterm.store.connected import LEAVING, LOST, NOT_OURS, OFF, OURS, PLANNED, TAKEN, WRITTEN, Connected, LoggedPair
+from visterm.store.database import now
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
 
 ASKED = 5000  # Pairs that are planned, written and read again at once
-SHOWN = 3  # Reasons for which pairs were refused that are kept
+MOST_UNDONE = 5  # Times that an undo takes what came back
+TRY_AGAIN = timedelta(days=1)  # After which one photo of a folder that kept no tags is tried again
+VANISHED = "the server accepted it, and lost it when it read the photo's file again; tried again in the next round"
 
 
 class Change(NamedTuple):
@@ -49,17 +54,28 @@ class Pushed:
     taken: int = 0  # Pairs of ours that are not there any more
     refused: int = 0
     """Pairs that the server did not take, or did not keep; they are tried again the next time."""
-    reasons: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0  # Pairs that are left for the next round
+    reasons: Counter[str] = field(default_factory=Counter)  # Why pairs were refused, or are left
+    young: int = 0  # Photos that get tags in a later round, as they came just now
+    keepless: int = 0  # Photos of which the program keeps no tags
+    stalled: bool = False  # Whether the jobs of the server do not end: nothing more is sent
     changes: list[Change] = field(default_factory=list)  # All pairs that were written or taken
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in JSON."""
-        return {"written": self.written, "taken": self.taken, "refused": self.refused}
+        return {"written": self.written, "taken": self.taken, "refused": self.refused, "waiting": self.waiting}
 
-    def note_refused(self, refused: Iterable[Refused], n: int) -> None:
-        """Count pairs that the server did not take."""
-        self.refused += n
-        self.reasons.update(item.reason for item in refused)
+    def refuse(self, reasons: Iterable[str]) -> None:
+        """Count pairs that the server did not take, or did not keep."""
+        counted = Counter(reasons)
+        self.refused += counted.total()
+        self.reasons += counted
+
+    def leave(self, reason: str, n: int) -> None:
+        """Count pairs that are left for the next round."""
+        if n:
+            self.waiting += n
+            self.reasons[reason] += n
 
 
 class _Wanted(NamedTuple):
@@ -71,6 +87,17 @@ class _Wanted(NamedTuple):
     text: str
     tag: str
     confidence: float
+    folder: str
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The pair in the log."""
+        return self.photo_id, self.text
+
+    @property
+    def pair(self) -> Pair:
+        """The pair as connectors take it."""
+        return Pair(self.remote_id, self.text, self.confidence)
 
 
 def recover(connected: Connected, library: RemoteLibrary) -> None:
@@ -79,9 +106,12 @@ def recover(connected: Connected, library: RemoteLibrary) -> None:
     They were planned when they were not there: those that are there now are ours.
     """
     open_pairs = connected.pairs(PLANNED, LEAVING)
+    if open_pairs and library.queued:
+        photos = {pair.remote_id for pair in open_pairs}
+        stamps = library.recent().stamps
+        connected.set_touched({photo: stamps[photo] for photo in photos.intersection(stamps)})
     for some in _parts(open_pairs):
-        there = library.there([Pair(pair.remote_id, pair.text) for pair in some])
-        _settle(connected, some, there)
+        _settle(connected, some, library.there([_pair(pair) for pair in some]))
 
 
 def push(
@@ -103,34 +133,72 @@ def push(
     """
     connected = catalogue.stored.connected
     ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*OURS, OFF)}
-    limits = Limits(k, precision=precision)
-    wanted = {(pair.photo_id, pair.text): pair for pair in _wanted(catalogue, parent, limits, progress)}
+    limits, pushed = Limits(k, precision=precision), Pushed()
+    wanted = {pair.key: pair for pair in _wanted(catalogue, parent, limits, pushed, progress)}
+    pushed.wanted = len(wanted)
     leaving = [pair for key, pair in ours.items() if pair.state == WRITTEN and pair.here and key not in wanted]
     if not has_cutoffs(catalogue):
         leaving = _known_to_people(catalogue, leaving)
+    folders = _Folders(connected, library)
     fresh = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
+    fresh = folders.keeping(fresh, pushed)
     if dry_run:
-        changes = [*map(_taken, leaving), *map(_written, fresh)]
-        return Pushed(len(wanted), written=len(fresh), taken=len(leaving), changes=changes)
-    found = Pushed(wanted=len(wanted))
+        pushed.written, pushed.taken = len(fresh), len(leaving)
+        pushed.changes = [*map(_taken, leaving), *map(_written, fresh)]
+        return pushed
     with reported(progress, "write tags", len(leaving) + len(fresh)):
-        _take(connected, library, leaving, found, progress)
+        _take(connected, library, leaving, pushed, progress)
+        first = folders.first(fresh)
+        if first:
+            _write(catalogue, library, first, folders, pushed, progress, check=parent is None)
+            tried = {pair.key for pair in first}
+            fresh = folders.keeping([pair for pair in fresh if pair.key not in tried], pushed)
         for some in _parts(fresh):
-            _write(catalogue, library, some, found, progress, check=parent is None)
-    return found
+            _write(catalogue, library, some, folders, pushed, progress, check=parent is None)
+        _read_again(connected, library, pushed)
+    return pushed
 
 
 def take_all(
     catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT
 ) -> Pushed:
-    """Take back all pairs that the log says are ours, and no other."""
-    connected, found = catalogue.stored.connected, Pushed()
-    ours = connected.pairs(WRITTEN)
+    """Take back all pairs that the log says are ours, and no other, until nothing is left or the server keeps it.
+
+    Pairs that came back after they were taken are ours as well; of those that are written as people's own only where
+    they came back at once.
+    """
+    connected, pushed = catalogue.stored.connected, Pushed()
+    ours = _still_ours(connected, library)
     if dry_run:
         return Pushed(taken=len(ours), changes=[*map(_taken, ours)])
+    gone: dict[tuple[int, str], LoggedPair] = {}
     with reported(progress, "take tags back", len(ours)):
-        _take(connected, library, ours, found, progress)
-    return found
+        for _ in range(MOST_UNDONE):
+            if not ours or pushed.stalled:
+                break
+            pushed.refused, pushed.waiting, pushed.reasons = 0, 0, Counter()
+            gone |= {(pair.photo_id, pair.text): pair for pair in ours}
+            _take(connected, library, ours, pushed, progress, careful=False)
+            _read_again(connected, library, pushed)
+            ours = _still_ours(connected, library)
+    remaining = {(pair.photo_id, pair.text) for pair in [*ours, *connected.pairs(LEAVING)]}
+    pushed.changes = [_taken(pair) for key, pair in gone.items() if key not in remaining]
+    pushed.taken = len(pushed.changes)
+    if len(remaining) > pushed.refused + pushed.waiting:
+        pushed.leave("it came back after each try", len(remaining) - pushed.refused - pushed.waiting)
+    return pushed
+
+
+def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair]:
+    """Return the pairs of the log that are ours and there now, and note those of them that came back."""
+    ours_alone = connected.prefixes()
+    maybe = [pair for pair in connected.pairs(LOST, TAKEN, OFF) if pair.is_ours_if_there(ours_alone)]
+    for some in _parts(maybe):
+        there = library.there([_pair(pair) for pair in some])
+        connected.set_state(
+            WRITTEN, [(pair.photo_id, pair.text) for pair in some if (pair.remote_id, pair.text) in there]
+        )
+    return connected.pairs(WRITTEN)
 
 
 def _written(pair: _Wanted) -> Change:
@@ -157,8 +225,51 @@ def _known_to_people(catalogue: Catalogue, pairs: Sequence[LoggedPair]) -> list[
     return [pair for pair in pairs if (pair.image_id, tag_key(pair.tag)) in known]
 
 
-def _wanted(catalogue: Catalogue, parent: str | None, limits: Limits, progress: Progress) -> Iterator[_Wanted]:
-    """Yield the pairs that are to be there: those of ours that are there already, too."""
+class _Folders:
+    """Which parts of a library keep tags: one whose files can't be written loses them within a second.
+
+    Of a folder that was never written to one photo is tried first, and of one that keeps none one photo a day.
+    """
+
+    def __init__(self, connected: Connected, library: RemoteLibrary) -> None:
+        self._connected, self._queued = connected, library.queued
+        connection = connected.get()
+        assert connection is not None
+        self._connection, self._known = connection, dict(connection.folders)
+
+    def keeping(self, pairs: Sequence[_Wanted], pushed: Pushed) -> list[_Wanted]:
+        """Return the pairs of folders that keep tags, or are to be tried; count the photos of the others."""
+        keepless = {pair.photo_id for pair in pairs if self._keeps(pair.folder) is False}
+        pushed.keepless += len(keepless)
+        return [pair for pair in pairs if pair.photo_id not in keepless]
+
+    def first(self, pairs: Sequence[_Wanted]) -> list[_Wanted]:
+        """Return the pairs of one photo of each folder that is to be tried."""
+        photos = {pair.folder: pair.photo_id for pair in reversed(pairs) if self._keeps(pair.folder) is None}
+        return [pair for pair in pairs if photos.get(pair.folder) == pair.photo_id]
+
+    def learn(self, kept: Iterable[_Wanted], lost: Iterable[_Wanted]) -> None:
+        """Note which folders kept what was written, and which lost all of it."""
+        keeping = {pair.folder for pair in kept}
+        seen = dict.fromkeys(keeping, True) | {p.folder: False for p in lost if p.folder not in keeping}
+        self._known |= {folder: [keeps, now()] for folder, keeps in seen.items() if folder}
+        self._connected.set_folders(self._known)
+
+    def _keeps(self, folder: str) -> bool | None:
+        """Return whether a folder keeps tags; None: it is to be tried."""
+        if not folder or not self._queued:
+            return True
+        if folder not in self._known:
+            return None
+        keeps, at = self._known[folder]
+        is_due = not keeps and datetime.now(UTC) - datetime.fromisoformat(at) > TRY_AGAIN
+        return None if is_due else bool(keeps)
+
+
+def _wanted(
+    catalogue: Catalogue, parent: str | None, limits: Limits, pushed: Pushed, progress: Progress
+) -> Iterator[_Wanted]:
+    """Yield the pairs that are to be there, those of ours that are there already, too; count photos that are young."""
     stored = catalogue.stored
     spellings = {} if parent is not None else _spellings(stored.connected)
     texts = _Texts(catalogue, spellings)
@@ -175,12 +286,15 @@ def _wanted(catalogue: Catalogue, parent: str | None, limits: Limits, progress: 
             given = set(map(tag_key, photo.given or ()))
             marks = of_image[image_id].wanted(None, Parents())
             given |= texts.above([*(photo.given or ()), *(mark.tag for mark in marks)])
+            pushed.young += bool(marks) and not photo.ready and photo.folder != NOT_OURS
             for mark in marks:
                 if tag_key(mark.tag) in given:
                     continue  # a person gave it there, or it lies above another
                 text = texts.of(mark.tag) if parent is None else f"{parent}/{texts.of(mark.tag)}"
                 if (photo.id, text) in ours or (photo.ready and tag_key(text) not in there):
-                    yield _Wanted(photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence or 1.0)
+                    yield _Wanted(
+                        photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence or 1.0, photo.folder
+                    )
 
 
 class _Texts:
@@ -226,51 +340,113 @@ def _write(
     catalogue: Catalogue,
     library: RemoteLibrary,
     pairs: Sequence[_Wanted],
-    found: Pushed,
+    folders: _Folders,
+    pushed: Pushed,
     progress: Progress,
     *,
     check: bool,
 ) -> None:
     """Plan some pairs, write them, and read them again; with `check`, leave out those that people gave meanwhile."""
-    stored = catalogue.stored
+    stored, connected = catalogue.stored, catalogue.stored.connected
+    if pushed.stalled:
+        pushed.leave(BUSY, len(pairs))
+        return
     if check:
-        there = library.there([Pair(pair.remote_id, pair.text) for pair in pairs])
+        there = library.there([pair.pair for pair in pairs])
         pairs = [pair for pair in pairs if (pair.remote_id, pair.text) not in there]
     if not pairs:
         return
     with stored.database.transaction():
         tags = stored.tags.ids((pair.tag for pair in pairs), create=True)
-        stored.connected.plan((pair.photo_id, pair.text, tags[pair.tag], pair.confidence) for pair in pairs)
-    asked = [Pair(pair.remote_id, pair.text, pair.confidence) for pair in pairs]
-    refused = library.add(asked)
-    there = library.there(asked)
-    written = [pair for pair in pairs if (pair.remote_id, pair.text) in there]
-    stored.connected.set_state(WRITTEN, [(pair.photo_id, pair.text) for pair in written])
-    found.written += len(written)
-    found.changes += map(_written, written)
-    found.note_refused(refused, len(pairs) - len(written))
+        connected.plan((*pair.key, tags[pair.tag], pair.confidence) for pair in pairs)
+    by_key = {(pair.remote_id, pair.text): pair for pair in pairs}
+    touched = connected.touched(pair.photo_id for pair in pairs)
+    outcome = write(library, [pair.pair for pair in pairs], [], touched=touched)
+    refused = {each.pair[:2]: each.reason for each in outcome.refused}
+    open_keys = outcome.unsent | outcome.unsettled
+    kept = [pair for key, pair in by_key.items() if key in outcome.there - open_keys]
+    lost = [pair for key, pair in by_key.items() if key not in outcome.there | open_keys | set(refused)]
+    with stored.database.transaction():
+        connected.set_touched(outcome.stamps)
+        connected.set_state(WRITTEN, [pair.key for pair in kept])
+        folders.learn(kept, lost)
+        lost_again = folders.keeping(lost, pushed)
+        never = {pair.key for pair in lost} - {pair.key for pair in lost_again if library.queued}
+        connected.set_state(LOST, [pair.key for pair in lost if pair.key not in never])
+        connected.forget([*never, *(by_key[key].key for key in outcome.unsent | set(refused))])
+    pushed.written += len(kept)
+    pushed.changes += map(_written, kept)
+    pushed.refuse([*refused.values(), *(VANISHED for _ in lost_again)])
+    _note_open(pushed, outcome)
     progress.advance(len(pairs))
 
 
 def _take(
-    connected: Connected, library: RemoteLibrary, pairs: Sequence[LoggedPair], found: Pushed, progress: Progress
+    connected: Connected,
+    library: RemoteLibrary,
+    pairs: Sequence[LoggedPair],
+    pushed: Pushed,
+    progress: Progress,
+    *,
+    careful: bool = True,
 ) -> None:
     """Take pairs of ours back, and read again which of them are gone."""
     for some in _parts(pairs):
+        if pushed.stalled:
+            pushed.leave(BUSY, len(some))
+            continue
         connected.set_state(LEAVING, [(pair.photo_id, pair.text) for pair in some])
-        asked = [Pair(pair.remote_id, pair.text) for pair in some]
-        refused = library.take(asked)
-        left = library.there(asked)
-        _settle(connected, [pair._replace(state=LEAVING) for pair in some], left)
-        gone = [pair for pair in some if (pair.remote_id, pair.text) not in left]
-        found.taken += len(gone)
-        found.changes += map(_taken, gone)
-        found.note_refused(refused, len(some) - len(gone))
+        touched = connected.touched(pair.photo_id for pair in some)
+        outcome = write(library, [], [_pair(pair) for pair in some], touched=touched, careful=careful)
+        connected.set_touched(outcome.stamps)
+        _settle(
+            connected,
+            [pair._replace(state=LEAVING) for pair in some if (pair.remote_id, pair.text) not in outcome.unsettled],
+            outcome.there | outcome.unsent,
+        )
+        reasons = {each.pair[:2]: each.reason for each in outcome.refused}
+        still = outcome.there - outcome.unsettled - outcome.unsent
+        gone = [pair for pair in some
+                if (pair.remote_id, pair.text) not in outcome.there | outcome.unsettled | outcome.unsent]  # fmt: skip
+        pushed.taken += len(gone)
+        pushed.changes += map(_taken, gone)
+        pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in still)
+        _note_open(pushed, outcome)
         progress.advance(len(some))
 
 
+def _note_open(pushed: Pushed, outcome: Outcome) -> None:
+    pushed.stalled = outcome.stalled
+    pushed.leave(CHANGED, 0 if outcome.stalled else len(outcome.unsent))
+    pushed.leave(BUSY, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
+
+
+def _read_again(connected: Connected, library: RemoteLibrary, pushed: Pushed) -> None:
+    """Read pairs once more that were written or taken just now: those that are as they were are sure."""
+    unsure = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
+    if not unsure:
+        return
+    there = set(read_again(library, [_pair(pair) for pair in unsure])) if library.queued else set()
+    states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
+    for pair in unsure:
+        is_there = (pair.remote_id, pair.text) in there if library.queued else pair.state == WRITTEN
+        states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
+    connected.set_sure([(pair.photo_id, pair.text) for pair in states.pop(None)])
+    for state, pairs in states.items():
+        connected.set_state(str(state), [(pair.photo_id, pair.text) for pair in pairs])
+    undone = {(pair.remote_id, pair.text) for pairs in states.values() for pair in pairs}
+    pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in undone]
+    pushed.taken = sum(change.confidence is None for change in pushed.changes)
+    pushed.written = len(pushed.changes) - pushed.taken
+    pushed.refuse(VANISHED for _ in states[LOST])
+
+
+def _pair(pair: LoggedPair) -> Pair:
+    return Pair(pair.remote_id, pair.text)
+
+
 def _settle(connected: Connected, pairs: Sequence[LoggedPair], there: set[tuple[str, str]]) -> None:
-    """Put pairs into the state that they were found in."""
+    """Put pairs into the state that they were read in."""
     by_state: dict[str, list[tuple[int, str]]] = {WRITTEN: [], TAKEN: [], PLANNED: []}
     for pair in pairs:
         is_there = (pair.remote_id, pair.text) in there

@@ -18,13 +18,12 @@ from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import clean_tag, tag_fault
 from visterm.core.wording import count_of
 from visterm.library.learned import in_words
-from visterm.store.connected import Connection
+from visterm.store.connected import PARENT, Connection
 from visterm.store.database import as_text, now
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
 
-PARENT = "visterm"  # The tag under which ours lie, unless said otherwise
 PRECISION = 0.9
 MAKE_ONE = (
     "Make a catalogue of one with: visterm connect immich URL --key-file FILE -o CATALOGUE (or photoprism in place of "
@@ -101,6 +100,7 @@ class Round:
             ("photo", "with tags that people changed"): self.pulled.retagged,
             ("tag", "taken off by people"): self.pulled.taken_off, ("tag", "written"): self.pushed.written,
             ("tag", "taken back"): self.pushed.taken, ("tag", "refused"): self.pushed.refused,
+            ("tag", "left for the next round"): self.pushed.waiting,
         }  # fmt: skip
         said = [f"{count_of(count, what)} {how}" for (what, how), count in counts.items() if count]
         return ", ".join([*said, *(["learned again"] if self.learned else [])]) or "nothing new"
@@ -150,19 +150,41 @@ def sync(
                 "No predictions are written: the run knows no confidences yet. Tag at least 100 photos, or review some."
             )
         done.pushed = push(catalogue, library, **settings.as_dict(), dry_run=dry_run, progress=progress)
-        if has_cutoffs(catalogue) and not done.pushed.wanted:
+        if has_cutoffs(catalogue) and not done.pushed.wanted and not done.pushed.young:
             done.remarks.append(
                 f"No prediction is sure enough to be written: of each tag, {settings.precision:.0%} are to be right. "
                 f"A lower --precision writes more. visterm info {stored.folder} says how many tags it may give a photo."
             )
+        done.remarks += _what_is_left(library, done.pushed)
         if not dry_run:
             stored.connected.put(connection_of(catalogue)._replace(synced=now()))
             stored.history.note("sync", **{name: n for name, n in done.as_dict().items() if isinstance(n, int) and n})
     return done
 
 
+def young_photos(title: str, n: int) -> str:
+    """Return what is said of photos that came just now."""
+    return (
+        f"{count_of(n, 'photo')} came in the last five minutes: {title} would lose their tags, so they get them later."
+    )
+
+
+def _what_is_left(library: RemoteLibrary, pushed: Pushed) -> list[str]:
+    """Return a line for each kind of photo that got no tags in this round, though some are wanted."""
+    lines = [young_photos(library.title, pushed.young)] if pushed.young else []
+    if pushed.keepless:
+        lines.append(
+            f"{library.title} keeps no tags on {count_of(pushed.keepless, 'photo')} (their files can't be written): "
+            "left alone. One of them is tried again each day."
+        )
+    return lines
+
+
 def undo(catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT) -> Pushed:
-    """Take back exactly the pairs that the catalogue's log holds."""
+    """Take back exactly the pairs that the catalogue's log holds, until nothing of them is left or the server keeps it.
+
+    What is left is counted as refused or waiting, with reasons.
+    """
     with _alone(catalogue):
         recover(catalogue.stored.connected, library)
         found = take_all(catalogue, library, dry_run=dry_run, progress=progress)
@@ -177,7 +199,7 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     catalogue.refresh()
     _follow_the_folder(catalogue)
     read_changes(stored.connected, library, progress)
-    deleted = find_deleted(catalogue, library)
+    deleted = find_deleted(catalogue, library, progress)
     skipped = fetch_previews(stored.connected, library, folder_of(catalogue), progress)
     found = take_in(catalogue, progress, learn=learn)
     found.deleted, found.skipped = deleted, [*skipped, *found.skipped]

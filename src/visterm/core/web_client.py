@@ -11,7 +11,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -110,6 +110,7 @@ class Patience(NamedTuple):
     wait: float = 1.0  # Seconds before the second try; twice that before the third, and so on
     refused: bool = True  # Whether a connection that is refused is tried again: the server may be starting anew
     waiting: Waiting | None = None  # Who says that it is tried again
+    pause: Callable[[float], object] = time.sleep  # Lets seconds pass, where a server works for some time
 
 
 def server_address(url: str, parameter: str) -> str:

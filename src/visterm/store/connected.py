@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -13,12 +14,15 @@ from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
 PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Their names for people, by kind
+NOT_OURS = "not ours"  # The folder of photos that are seen and take no tags, as a partner's in Immich
+PARENT = "visterm"  # The tag under which ours lie, unless said otherwise
 PAGES = {"immich": "/photos/", "photoprism": "/library/browse?view=cards&q=uid:"}
 """What stands between a server's address and a photo's id in the address of the photo's page."""
-PLANNED, WRITTEN, LEAVING, TAKEN, OFF = "planned", "written", "leaving", "taken", "off"
-"""States of a pair: about to be written, there and ours, about to be taken back, taken back, taken off by a person."""
+PLANNED, WRITTEN, LOST, LEAVING, TAKEN, OFF = "planned", "written", "lost", "leaving", "taken", "off"
+"""States of a pair: about to be written, there and ours, lost by the program after it was written, about to be taken
+back, taken back, taken off by a person."""
 OURS = (PLANNED, WRITTEN, LEAVING)  # States in which a pair that is there is ours
-_PHOTO = "p.id, p.remote_id, p.name, p.tags, p.rejected, p.guessed, p.given, p.denied, p.ready, p.image_id"
+_PHOTO = "p.id, p.remote_id, p.name, p.tags, p.rejected, p.guessed, p.given, p.denied, p.ready, p.image_id, p.folder"
 
 
 class Connection(NamedTuple):
@@ -31,6 +35,8 @@ class Connection(NamedTuple):
     mark: str = ""  # By which reading goes on, opaque
     learn_from: str | None = None  # The run that was current when people's tags changed; None: all is learned
     synced: str | None = None  # UTC: when a round last ended
+    folders: Mapping[str, Any] = MappingProxyType({})
+    """Of `RemotePhoto.folder`: ``[whether it keeps tags, when that was tried]``, in UTC."""
 
     @property
     def title(self) -> str:
@@ -55,6 +61,7 @@ class SeenPhoto(NamedTuple):
     rejected: Sequence[str]
     guessed: Sequence[str]
     ready: bool
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,7 @@ class ConnectedPhoto:
     denied: list[str] | None
     ready: bool  # Whether the server takes tags for it
     image_id: int | None  # In the catalogue; None until its preview could be indexed
+    folder: str  # The part of the library that keeps all of its tags or none
 
 
 class LoggedPair(NamedTuple):
@@ -86,6 +94,16 @@ class LoggedPair(NamedTuple):
     tag: str  # As the catalogue has it: "cat"
     state: str
     here: int  # Whether the photo is there, 0 or 1
+    sure: int  # Whether the state was read again some seconds later, 0 or 1
+    losses: int  # How many times it vanished, and nobody may have taken it off
+    folder: str
+
+    def is_ours_if_there(self, prefixes: tuple[str, ...]) -> bool:
+        """Return whether a pair that was taken, lost or taken off is still ours where it is there again.
+
+        Nobody but us writes tags with the `Connected.prefixes`; of others it is ours only if it came back at once.
+        """
+        return self.text.startswith(prefixes) or (self.state != OFF and not self.sure)
 
 
 class Connected(Table):
@@ -94,23 +112,35 @@ class Connected(Table):
     def get(self) -> Connection | None:
         """Return the connection; None of a catalogue of files."""
         found = self._database.rows(
-            "SELECT kind, address, key_file, settings, mark, learn_from, synced FROM connection"
+            "SELECT folders, kind, address, key_file, settings, mark, learn_from, synced FROM connection"
         )
-        for kind, address, key_file, settings, *rest in found:
-            return Connection(kind, address, key_file, json.loads(settings), *rest)
+        for folders, kind, address, key_file, settings, *rest in found:
+            connection = Connection(kind, address, key_file, json.loads(settings), *rest)
+            return connection._replace(folders=json.loads(folders))
         return None
 
     def put(self, connection: Connection) -> None:
         """Put a connection in place of what was there."""
         self._database.write(
-            "INSERT OR REPLACE INTO connection (id, kind, address, key_file, settings, mark, learn_from, synced) "
-            "VALUES (1, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO connection (id, kind, address, key_file, settings, mark, learn_from, synced, "
+            "folders) VALUES (1, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)",
             (
                 connection.kind, connection.address,
                 None if connection.key_file is None else as_text(connection.key_file),
                 json_text(connection.settings), connection.mark, connection.learn_from, connection.synced,
+                json_text(dict(connection.folders)),
             ),
         )  # fmt: skip
+
+    def prefixes(self) -> tuple[str, ...]:
+        """Return how the tags begin that only we write."""
+        connection = self.get()
+        parent = None if connection is None else connection.settings.get("parent")
+        return f"{PARENT}/", f"{parent or PARENT}/"
+
+    def set_folders(self, folders: Mapping[str, Any]) -> None:
+        """Note which folders keep tags, and when that was tried."""
+        self._database.write("UPDATE connection SET folders = ?", (json_text(folders),))
 
     def learn_later(self, run: str) -> None:
         """Note that people's tags have changed since a run was learned, if that is not noted yet."""
@@ -124,16 +154,17 @@ class Connected(Table):
         """Take in a page of what has changed, and how far that brings reading."""
         with self._database.transaction() as connection:
             connection.executemany(
-                "INSERT INTO remote_photos (remote_id, name, version, tags, rejected, guessed, ready) "
-                "VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?) ON CONFLICT (remote_id) DO UPDATE SET "
+                "INSERT INTO remote_photos (remote_id, name, version, tags, rejected, guessed, ready, folder) "
+                "VALUES (?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?) ON CONFLICT (remote_id) DO UPDATE SET "
                 "stale = stale OR state = 'gone' OR name != excluded.name OR version != excluded.version OR "
                 "tags != excluded.tags OR rejected != excluded.rejected OR guessed != excluded.guessed, "
                 "name = excluded.name, version = excluded.version, tags = excluded.tags, "
-                "rejected = excluded.rejected, guessed = excluded.guessed, ready = excluded.ready, state = 'here'",
+                "rejected = excluded.rejected, guessed = excluded.guessed, ready = excluded.ready, state = 'here', "
+                "folder = excluded.folder",
                 (
                     (
                         photo.remote_id, as_text(photo.name), photo.version, _texts(photo.tags), _texts(photo.rejected),
-                        _texts(photo.guessed), photo.ready,
+                        _texts(photo.guessed), photo.ready, photo.folder,
                     )
                     for photo in photos
                 ),
@@ -144,11 +175,44 @@ class Connected(Table):
         """Count the photos of a state, "here" or "gone"."""
         return int(self._database.value("SELECT count(*) FROM remote_photos WHERE state = ?", (state,)))
 
+    def count_young(self) -> int:
+        """Count the photos that don't take tags yet."""
+        return int(
+            self._database.value(
+                "SELECT count(*) FROM remote_photos WHERE state = 'here' AND NOT ready AND folder != ?", (NOT_OURS,)
+            )
+        )
+
     def to_fetch(self) -> list[tuple[int, str, str, str]]:
         """List id, remote id, version and name of the photos whose preview is not that of their version."""
         return self._database.rows(
             "SELECT id, remote_id, version, name FROM remote_photos "
-            "WHERE state = 'here' AND fetched IS NOT version ORDER BY id"
+            "WHERE state = 'here' AND version != '' AND fetched IS NOT version ORDER BY id"
+        )
+
+    def without_preview(self) -> list[str]:
+        """List the photos that have no preview though they are there for some time: their names, with their ids."""
+        return [
+            f"{name} ({remote_id})"
+            for name, remote_id in self._database.rows(
+                "SELECT name, remote_id FROM remote_photos WHERE state = 'here' AND version = '' AND ready ORDER BY id"
+            )
+        ]
+
+    def set_touched(self, stamps: Mapping[str, str]) -> None:
+        """Note the stamps that photos, by their ids there, had when our last request was worked through."""
+        self._database.write_many(
+            "UPDATE remote_photos SET touched = ? WHERE remote_id = ?", [(stamp, n) for n, stamp in stamps.items()]
+        )
+
+    def touched(self, photo_ids: Iterable[int]) -> dict[str, str]:
+        """Return these stamps of some photos, by the photos' ids there."""
+        return dict(
+            self._database.rows(
+                "SELECT remote_id, touched FROM remote_photos WHERE touched != '' AND id IN "
+                "(SELECT value FROM json_each(?))",
+                (as_list(photo_ids),),
+            )
         )
 
     def set_fetched(self, versions: Iterable[tuple[int, str | None]]) -> None:
@@ -194,6 +258,10 @@ class Connected(Table):
             (image_id, json.dumps(list(given)), json.dumps(list(denied)), photo_id),
         )
 
+    def known(self) -> set[str]:
+        """Return the ids of all photos that were read, those that are gone too."""
+        return {remote_id for (remote_id,) in self._database.rows("SELECT remote_id FROM remote_photos")}
+
     def missing(self, ids: set[str]) -> list[tuple[int, int | None]]:
         """Return id and image of the photos that are here, and not among all that the server has."""
         found = self._database.rows("SELECT id, image_id, remote_id FROM remote_photos WHERE state = 'here'")
@@ -222,7 +290,8 @@ class Connected(Table):
         among = "" if photo_ids is None else "AND photo_id IN (SELECT value FROM json_each(?)) "
         values = [json.dumps(states)] if photo_ids is None else [json.dumps(states), as_list(photo_ids)]
         found = self._database.rows(
-            "SELECT photo_id, remote_id, p.name, image_id, tag, tags.name, w.state, p.state = 'here' "
+            "SELECT photo_id, remote_id, p.name, image_id, tag, tags.name, w.state, p.state = 'here', sure, losses, "
+            "folder "
             "FROM remote_pairs AS w JOIN remote_photos AS p ON p.id = photo_id JOIN tags ON tags.id = tag_id "
             f"WHERE w.state IN (SELECT value FROM json_each(?)) {among}ORDER BY tag, photo_id",
             values,
@@ -234,7 +303,7 @@ class Connected(Table):
         self._database.write_many(
             "INSERT INTO remote_pairs (photo_id, tag, tag_id, confidence, state, at) VALUES (?, ?, ?, ?, 'planned', ?) "
             "ON CONFLICT DO UPDATE SET tag_id = excluded.tag_id, confidence = excluded.confidence, state = 'planned', "
-            "at = excluded.at",
+            "at = excluded.at, sure = 0",
             ((*pair, now()) for pair in pairs),
         )
 
@@ -246,11 +315,16 @@ class Connected(Table):
         pairs = list(pairs)
         with self._database.transaction():
             self._database.write_many(
-                "UPDATE remote_pairs SET state = ?, at = ? WHERE photo_id = ? AND tag = ?",
-                ((state, now(), *pair) for pair in pairs),
+                "UPDATE remote_pairs SET state = ?, at = ?, sure = 0, losses = losses + ? "
+                "WHERE photo_id = ? AND tag = ?",
+                ((state, now(), state == LOST, *pair) for pair in pairs),
             )
-            if state in (WRITTEN, TAKEN):
+            if state in (WRITTEN, TAKEN, LOST):
                 self._set_tags(pairs, there=state == WRITTEN)
+
+    def set_sure(self, pairs: Iterable[tuple[int, str]]) -> None:
+        """Note that pairs were read again, and are as they were."""
+        self._database.write_many("UPDATE remote_pairs SET sure = 1 WHERE photo_id = ? AND tag = ?", pairs)
 
     def _set_tags(self, pairs: Sequence[tuple[int, str]], *, there: bool) -> None:
         photos: dict[int, set[str]] = {}
@@ -268,8 +342,11 @@ class Connected(Table):
         )
 
     def forget(self, pairs: Iterable[tuple[int, str]]) -> None:
-        """Forget pairs that were never written."""
-        self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ?", pairs)
+        """Forget pairs that were not written; those that the program lost once are lost again."""
+        pairs = list(pairs)
+        with self._database.transaction():
+            self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ? AND losses = 0", pairs)
+            self._database.write_many("UPDATE remote_pairs SET state = 'lost' WHERE photo_id = ? AND tag = ?", pairs)
 
     def count_pairs(self, state: str) -> int:
         """Count the pairs of a state."""
@@ -277,13 +354,13 @@ class Connected(Table):
 
     def take_over(self, other: Connected) -> None:
         """Copy the connection and its photos from another database, before anything of them was indexed."""
-        names = "id, remote_id, name, version, fetched, tags, rejected, guessed, ready, state"
+        names = "id, remote_id, name, version, fetched, tags, rejected, guessed, ready, state, folder"
         found = other.get()
         with self._database.transaction() as connection:
             if found is not None:
                 self.put(found)
             connection.executemany(
-                f"INSERT INTO remote_photos ({names}) VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO remote_photos ({names}) VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     (*row[:2], as_text(row[2]), *row[3:])
                     for row in other._database.rows(f"SELECT {names} FROM remote_photos ORDER BY id")
@@ -295,9 +372,9 @@ class Connected(Table):
         return [
             ConnectedPhoto(
                 number, remote_id, name, json.loads(tags), json.loads(rejected), json.loads(guessed),
-                given and json.loads(given), denied and json.loads(denied), bool(ready), image_id,
+                given and json.loads(given), denied and json.loads(denied), bool(ready), image_id, folder,
             )
-            for number, remote_id, name, tags, rejected, guessed, given, denied, ready, image_id in found
+            for number, remote_id, name, tags, rejected, guessed, given, denied, ready, image_id, folder in found
         ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ CREATE TABLE connection (                  -- to another program's library: one 
   address TEXT NOT NULL,
   key_file TEXT,                           -- where the key is, never the key; NULL: in the environment
   settings TEXT NOT NULL CHECK (json_valid(settings)),
+  folders TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(folders)), -- whether each keeps tags, and when that was tried
   mark TEXT NOT NULL,                      -- by which reading goes on, by the server's clock
   learn_from TEXT,                         -- the current run when people's tags changed; NULL: all is learned
   synced TEXT
@@ -15,7 +16,9 @@ CREATE TABLE remote_photos (               -- as its server described each last;
   id INTEGER PRIMARY KEY,                  -- names the file of its preview
   remote_id TEXT NOT NULL UNIQUE,
   name TEXT NOT NULL,
-  version TEXT NOT NULL,                   -- of the picture
+  version TEXT NOT NULL,                   -- of the picture; '': it has no preview
+  folder TEXT NOT NULL DEFAULT '',         -- the part of the library that keeps all of its tags or none
+  touched TEXT NOT NULL DEFAULT '',        -- its server's stamp when our last request was worked through
   fetched TEXT,                            -- the version whose preview lies here
   tags TEXT NOT NULL CHECK (json_valid(tags)),
   rejected TEXT NOT NULL CHECK (json_valid(rejected)),
@@ -35,8 +38,10 @@ CREATE TABLE remote_pairs (                -- tags that visterm wrote there, or 
   tag TEXT NOT NULL,                       -- as it stands there
   tag_id INTEGER NOT NULL REFERENCES tags (id),
   confidence REAL NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('planned', 'written', 'leaving', 'taken', 'off')),
+  state TEXT NOT NULL CHECK (state IN ('planned', 'written', 'lost', 'leaving', 'taken', 'off')),
   at TEXT NOT NULL,
+  sure INTEGER NOT NULL DEFAULT 0,         -- whether the state was read again some seconds later
+  losses INTEGER NOT NULL DEFAULT 0,       -- how many times it vanished, and nobody may have taken it off
   PRIMARY KEY (photo_id, tag)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX remote_pairs_by_state ON remote_pairs (state);

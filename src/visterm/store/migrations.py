@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from visterm.core.vocabulary import tag_key
 
-FORMAT = 8  # Version of the tables, kept in ``meta``
+FORMAT = 9  # Version of the tables, kept in ``meta``
 
 
 def _add_table_versions(connection: sqlite3.Connection) -> None:
@@ -106,6 +106,25 @@ def _to_format_8(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE images SET phash = NULL")  # pictures without structure have another hash now
 
 
+def _to_format_9(connection: sqlite3.Connection) -> None:
+    """Add what a server that works in two steps needs; a check of values can only be changed with its table."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(connection)")}
+    if "folders" in columns:
+        return
+    connection.execute("ALTER TABLE connection ADD COLUMN folders TEXT NOT NULL DEFAULT '{}'")
+    for column in ("folder", "touched"):
+        connection.execute(f"ALTER TABLE remote_photos ADD COLUMN {column} TEXT NOT NULL DEFAULT ''")
+    connection.execute("ALTER TABLE remote_pairs RENAME TO old_pairs")
+    connection.execute("DROP INDEX remote_pairs_by_state")
+    script = files("visterm.store").joinpath("connected.sql").read_text(encoding="utf-8")
+    table, index = script[script.index("CREATE TABLE remote_pairs") :].split(";")[:2]
+    connection.execute(table)
+    names = "photo_id, tag, tag_id, confidence, state, at"
+    connection.execute(f"INSERT INTO remote_pairs ({names}, sure) SELECT {names}, 1 FROM old_pairs")
+    connection.execute("DROP TABLE old_pairs")
+    connection.execute(index)
+
+
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _add_table_versions,
     2: _add_row_sums,
@@ -114,6 +133,7 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     5: _add_frames,
     6: _add_places,
     7: _to_format_8,
+    8: _to_format_9,
 }
 """From version n to n + 1, each run in one transaction with the change of the number."""
 

@@ -145,6 +145,17 @@ def _example(run: Run, corpus: Corpus) -> Any:
     return next(compress(corpus.images, is_read), None)
 
 
+def check_request(run: Run, request: FitRequest) -> None:
+    """Read the files that a request names, and check what can be checked before photos are fetched.
+
+    Raises UserError, DataError or StorageError as `fit_run` would after that.
+    """
+    run.check_settings(request.valid)
+    if Cleaning.read(request).words:
+        vectors = request.word_vectors
+        _check_finds_words(run, usual_word_vectors(run.model, run.encoder) if vectors is None else vectors)
+
+
 def _check_finds_words(run: Run, vectors: Any) -> None:
     """Refuse --words that nothing could find, and say what is missing."""
     if not isinstance(run.model, PlacesWords):
