@@ -65,6 +65,7 @@ def main() -> None:
     chosen = parse(parser)
     n_photos, n_new, n_scenes = (300, 10, 60) if chosen.quick else (chosen.photos, N_NEW, N_SCENES)
     with tempfile.TemporaryDirectory() as temporary, FakeImmich(FLAT if chosen.old else NESTED) as fake:
+        fake.per_request = 1.0  # Seconds by its clock, which sync waits for by its own
         folder = Path(temporary)
         os.environ["VISTERM_CONNECTED"] = str(folder / "connected.json")
         (folder / "key").write_text(KEY)
@@ -101,6 +102,7 @@ def main() -> None:
             fake.offset += 3600
             for number in range(n_new):
                 add(n_photos + turn * n_new + number, tagged=False)
+            fake.advance(600.0)  # photos that were changed in the last minutes get no tags
             before = len(fake.traffic)
             took, done = visterm("sync", catalogue)
             asked = [f"{each['method']} {each['path'].split('/')[2]}" for each in fake.traffic[before:]]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from command_line import visterm
 from visterm.data.corpus import Corpus
 from visterm.demo.drawn import draw_library
@@ -83,8 +85,12 @@ def tell(
 
     def part(name: str, command: str = "") -> None:
         began, n_before = time.perf_counter(), len(fake.traffic)
+        fake.finish_jobs()
+        fake.advance(600.0)
         if command:
-            code, out, err = visterm(command, folder)
+            with pytest.MonkeyPatch.context() as patch:
+                fake.virtual(patch)
+                code, out, err = visterm(command, folder)
             assert code == 0, out + err
         told.states[name] = {photo: {tag.casefold() for tag in fake.tags_of(photo)} for photo in told.truth}
         told.seconds[name], told.requests[name] = time.perf_counter() - began, len(fake.traffic) - n_before

@@ -167,6 +167,13 @@ class FakeServer:
     def finish_jobs(self) -> None:
         """Let what the server does after its answers come to an end; most do nothing then."""
 
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.offset += seconds
+
+    def virtual(self, patch: Any) -> None:
+        """Let the clients that commands make wait by this clock, where they wait at all."""
+
     def fail(self, fault: Fault, times: int = 1, where: str = ".*") -> None:
         """Break the next requests whose method and path ("GET /api/tags") match."""
         self._faults.append([re.compile(where), fault, times])
