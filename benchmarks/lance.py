@@ -1,10 +1,9 @@
 """A catalogue whose rows lie in a Lance table: how long it takes to search exactly, through its index, and among few.
 
 The rows and queries are those of ``catalogue.py``: half of the queries serve to measure the index (IVF_FLAT), half to
-measure what it finds. Beside it stands the same catalogue with its rows in files, searched exactly, and in shards: a
-fifth of the rows in each of five, put together. Memory is the anonymous memory, at its peak, of a process that opens
-the catalogue and searches it, libraries included. Goal: a recall of the ten best of 0.98 or more, three times faster
-than exactly.
+measure what it finds. Beside it stands the same catalogue with its rows in files, searched exactly.
+Memory is the anonymous memory, at its peak, of a process that opens the catalogue and searches it, libraries included.
+Goal: a recall of the ten best of 0.98 or more, three times faster than exactly.
 
     python benchmarks/lance.py --json lance.json
     python benchmarks/lance.py --rows 10000000 --uri s3://bucket/rows
@@ -26,15 +25,12 @@ from harness.runs import machine, options, parse, say, spread, write
 from harness.turns import in_turns
 from harness.watched import watched
 
-from visterm.core.executor import LocalShards
 from visterm.store import segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import CurrentRows
 from visterm.store.images import Record
 from visterm.store.lance_rows import LancePart
-from visterm.store.searched import ShardedRows
 
-SHARDS = 5
 SHARES = (0.01, 0.001)
 IN_A_TRANSACTION = 20_000
 GOALS = {"recall": 0.98, "times faster": 3.0}
@@ -60,8 +56,6 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
     U, queries = drawn(n_rows, rng)
     made, adding = filled(folder / "lance", U, uri)
     files, adding_files = filled(folder / "files", U, None)
-    bounds = [n_rows * i // SHARDS for i in range(SHARDS + 1)]
-    shards = [filled(folder / f"shard{i}", U[bounds[i] : bounds[i + 1]], None)[0] for i in range(SHARDS)]
     del U
     start = time.perf_counter()
     made.build_index(queries[::2])
@@ -76,13 +70,8 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
     first = time.perf_counter() - start
     rows = opened._rows.current()
     exact = CurrentRows(rows.version, [LancePart(p.ids, p.rows, p.hidden) for p in rows.parts], rows.width)
-    sharded = ShardedRows(LocalShards(shards), bounds[:-1])
     q = queries[1]
-    calls: dict[str, Any] = {
-        "files, exact": lambda: files.search(q, K),
-        f"files in {SHARDS} shards, exact": lambda: sharded.search(q, K),
-        "lance, exact": lambda: exact.search(q, K),
-    }
+    calls: dict[str, Any] = {"files, exact": lambda: files.search(q, K), "lance, exact": lambda: exact.search(q, K)}
     for share in SHARES:
         among = np.sort(rng.permutation(n_rows)[: round(share * n_rows)])
         calls[f"lance, among {share:.1%}"] = lambda among=among: opened.search(q, K, among=among)
@@ -95,9 +84,6 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
     recall = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))
     np.save(folder / "queries.npy", queries[1:20:2])
     memory = watched(__file__, [str(folder)])["peak_anonymous"]
-    same = all(
-        one.tobytes() == other.tobytes() for one, other in zip(files.search(q, K), sharded.search(q, K), strict=True)
-    )
     say(f"\n{n_rows:,} rows of width {WIDTH} at {opened.where_rows_are()}")
     say(f"  added in {adding:.1f} s (files {adding_files:.1f} s); opened in {1e3 * opening:.0f} ms, and the first")
     say(f"  search took {1e3 * first:.0f} ms")
@@ -105,7 +91,6 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
     for name, turns in seconds.items():
         say(f"  {name:28s}{1e3 * spread(turns)['median']:9.3f} ms (least {1e3 * min(turns):.3f})")
     say(f"  recall of the {K} best, on queries that the index was not measured on: {recall:.4f}")
-    say(f"  the shards' answer is, byte for byte, that of one catalogue: {same}")
     return {
         "rows": n_rows,
         "seconds": {name: spread(turns) for name, turns in seconds.items()},
@@ -118,7 +103,6 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
         "recall": recall,
         "by_index": by_index,
         "searched": opened.how_it_searches(),
-        "shards_give_the_same_bytes": same,
     }
 
 
@@ -139,7 +123,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000], help="rows of the catalogues")
     parser.add_argument("--uri", default="", help="where the tables lie [default: with the catalogue]")
-    parser.add_argument("--folder", type=Path, help="a disk with room for all rows three times [default: a new one]")
+    parser.add_argument("--folder", type=Path, help="a disk with room for all rows twice [default: a new one]")
     chosen = parse(parser)
     segment_indexes.INDEX_FROM = 1000  # an index is tried at every size
     result: dict[str, Any] = {"machine": machine(), "goals": GOALS, "sizes": []}

@@ -14,7 +14,6 @@ from visterm.cli.completion import tags_of
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.networks import networks
 from visterm.library.catalogue import Catalogue
-from visterm.library.union import CatalogueUnion
 from visterm.tagging.tagger import Tagger
 
 
@@ -25,8 +24,6 @@ def place(tmp_path_factory):
     made = Catalogue.create(folder / "catalogue", Tagger.load(run, n_jobs=1))
     made.index(folder / "photos")
     made.give(0, ["reindeer", "red panda"])
-    with CatalogueUnion([folder / "catalogue"]) as union:
-        union.save(folder / "union")
     return folder
 
 
@@ -55,13 +52,12 @@ def test_models_encoders_and_metrics_complete_by_name(completed):
     assert completed("visterm|evaluate|run|--metric|mr") == ["mrr"]
 
 
-@pytest.mark.parametrize("folder", ["catalogue", "union"])
-def test_a_search_completes_its_last_word_by_the_tags_of_the_catalogue_on_the_line(folder, completed):
-    assert completed(f"visterm|search|{folder}|re") == ["red", "reindeer"]
-    assert completed(f"visterm|search|{folder}|'blue -re") == ["blue -red", "blue -reindeer"]
-    assert completed(f"visterm|search|{folder}|'\"red p") == ['"red panda"']
-    assert completed(f"visterm|search|{folder}|--tag|re") == ["red", "red\\ panda", "reindeer"]
-    assert completed(f"visterm|search|{folder}|blue|--without|rein") == ["reindeer"]
+def test_a_search_completes_its_last_word_by_the_tags_of_the_catalogue_on_the_line(completed):
+    assert completed("visterm|search|catalogue|re") == ["red", "reindeer"]
+    assert completed("visterm|search|catalogue|'blue -re") == ["blue -red", "blue -reindeer"]
+    assert completed("visterm|search|catalogue|'\"red p") == ['"red panda"']
+    assert completed("visterm|search|catalogue|--tag|re") == ["red", "red\\ panda", "reindeer"]
+    assert completed("visterm|search|catalogue|blue|--without|rein") == ["reindeer"]
 
 
 def test_a_run_on_the_line_completes_its_own_tags(completed):

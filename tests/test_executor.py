@@ -59,26 +59,6 @@ def test_a_function_for_a_group_runs_once_as_its_only_member(tmp_path):
     assert LocalExecutor(3).run_together(work, Group(8, 1), tmp_path, SILENT) == (0, 1, 3, "said")
 
 
-def test_what_is_opened_is_asked_together_and_closed_in_the_end():
-    closed = []
-
-    class Opened:
-        def __init__(self, path):
-            self.path = path
-
-        def longer(self, by):
-            return self.path * by
-
-        def close(self):
-            closed.append(self.path)
-
-    with LOCAL.open_each(Opened, ["a", "b"]) as shards:
-        assert len(shards) == 2
-        assert shards.ask("longer", [{"by": 2}, {"by": 3}]) == ["aa", "bbb"]
-        assert closed == []
-    assert sorted(closed) == ["a", "b"]
-
-
 def test_a_single_part_is_never_worth_other_machines():
     elsewhere = LocalExecutor(2)
 

@@ -38,7 +38,6 @@ COMMANDS = {
     "annotate, listing what is skipped": "annotate {run} {broken} --json --skipped {disk}/new.jsonl --jobs 1",
     "index": "index {run} {photos} -o {disk}/new --jobs 1",
     "index again": "index {run} {more} -o {disk}/catalogue --jobs 1",
-    "union": "union {catalogue} {disk}/catalogue -o {disk}/new",
     "evaluate": "evaluate {run} {photos} --tags {tags} --report {disk}/new --jobs 1",
     "explain": "explain {run} {photos}/001.png green -o {disk}/new.png",
     "info": "info {run} --plot {disk}/old.png --overwrite",

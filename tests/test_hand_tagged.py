@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,12 +16,11 @@ from visterm import Catalogue, Tagger
 from visterm.core.errors import UnknownNameError
 from visterm.core.vocabulary import Vocabulary
 from visterm.library.search_shares import search_shares
-from visterm.library.union import CatalogueUnion
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
 from visterm.store.filters import Filter, conditions_of
 from visterm.store.held import Stands
-from visterm.store.searched import SAID, said_by
+from visterm.store.reader import SAID, said_by
 from visterm.tagging.tag_lookup import Completions
 
 N = 12
@@ -165,18 +163,6 @@ def test_what_people_said_counts_among_filtered_photos_and_where_pages_end(catal
     for k in range(1, N):
         assert found(catalogue, "blue", k) == found(catalogue, "blue")[:k]
         assert found(catalogue, "blue -red", k) == found(catalogue, "blue -red")[:k]
-
-
-def test_several_catalogues_answer_as_one_with_what_people_said(made, tmp_path, catalogue):
-    other = Catalogue.load(shutil.copytree(made / "catalogue", tmp_path / "other"), n_jobs=1)
-    catalogue.give(3, ["okapi"])
-    other.give(1, ["red"])
-    other.judge(2, "Okapi", 1)
-    with CatalogueUnion([catalogue.stored.folder, other.stored.folder], n_jobs=1) as both:
-        hits = both.search("okapi", 0).hits
-        assert [(Path(hit.catalogue).name, hit.id) for hit in hits] == [("catalogue", 3), ("other", 2)]
-        assert both.search("red", 1).hits[0].id == 1
-        assert len(both.browse(Filter(tags=("OKAPI",)), 0).hits) == 2
 
 
 def test_the_command_line_finds_what_was_tagged_by_hand_and_exports_it(catalogue, tmp_path):

@@ -17,10 +17,10 @@ TUNE = "tune photos --tags tags.csv -o {out} --model knn --grid n_neighbors=1,2 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with photos, their tags, a run, a catalogue of it, and a union."""
+    """A folder with photos, their tags, a run, and a catalogue of it."""
     folder = tmp_path_factory.mktemp("outputs")
     write_tags(folder / "tags.csv", draw_photos(folder / "photos", 8))
-    for line in (FIT.format(out="run"), "index run photos -o catalogue", "union catalogue -o union"):
+    for line in (FIT.format(out="run"), "index run photos -o catalogue"):
         assert visterm(line, folder)[0] == 0
     return folder
 
@@ -33,7 +33,6 @@ def contents(path):
 COMMANDS = {
     "fit": (FIT.format(out="run"), "run", "run is a run already"),
     "tune": (TUNE.format(out="run"), "run", "run is a run already"),
-    "union": ("union catalogue catalogue -o union", "union", "union is a union already"),
     "explain": ("explain run photos/000.png red -o photos/001.png", "photos/001.png", "photos/001.png exists already"),
     "info": ("info run --plot photos/001.png", "photos/001.png", "photos/001.png exists already"),
     "tags": ("tags run --suggest --out tags.csv", "tags.csv", "tags.csv exists already"),
@@ -50,15 +49,14 @@ def test_what_is_there_is_replaced_only_if_that_is_asked_for(command, place):
     assert contents(place / there) == before
 
 
-@pytest.mark.parametrize("command", ["fit", "tune", "union"])
+@pytest.mark.parametrize("command", ["fit", "tune"])
 def test_what_is_no_such_folder_is_never_replaced(command, place):
-    line = COMMANDS[command][0].rpartition(" -o ")[0] if command == "union" else COMMANDS[command][0]
-    line = f"{line.replace(' -o run', '')} --overwrite -o"
+    line = f"{COMMANDS[command][0].replace(' -o run', '')} --overwrite -o"
     for there in ("photos", "catalogue", "tags.csv"):
         before = contents(place / there)
         code, _, err = visterm(f"{line} {there}", place)
         assert code == 2
-        assert f"{there} exists and is not a {'union' if command == 'union' else 'run'} of visterm" in err
+        assert f"{there} exists and is not a run of visterm" in err
         assert contents(place / there) == before
 
 

@@ -14,7 +14,6 @@ from visterm import Catalogue, Tagger
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.tag_photos import photos_of_tags, tree_level
 from visterm.library.training import all_said
-from visterm.library.union import CatalogueUnion
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
 from visterm.web.app import create_app
@@ -115,12 +114,6 @@ def test_searches_and_completions_know_no_tag_that_no_photo_has_any_more(catalog
         found = [client.get(f"/api/v1/tags/complete?prefix={typed}").json()["tags"] for typed in ("animals", "HUS")]
     assert [[one["tag"] for one in tags] for tags in found] == [["animals"], ["husky"]]
     assert catalogue.search("pug sky", 0).unknown == ["pug"]
-
-
-def test_several_catalogues_agree_with_one(folder):
-    with CatalogueUnion([folder / "catalogue"]) as union:
-        for tag in TAGS:
-            assert names(union.browse(Filter(tags=(tag,)), 0).hits) == HAVE[tag]
 
 
 def test_learning_takes_the_same_tags(catalogue):

@@ -27,7 +27,6 @@ from visterm.data.file_kinds import count_by_kind
 from visterm.data.images import read_image
 from visterm.data.sidecars import read_sidecar
 from visterm.data.videos import VideoFrames, video_facts
-from visterm.library.union import CatalogueUnion
 from visterm.library.videos import NEEDS_FOLDER
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
@@ -358,15 +357,6 @@ def test_a_broken_video_is_skipped_with_the_reason_and_the_others_are_taken(run,
     assert image == str(photos / "broken.mov")
     assert reason.startswith("damaged: Invalid data")
     assert catalogue.skipped == done.skipped
-
-
-def test_several_catalogues_are_searched_as_one_with_moments(only_read, run, films, tmp_path):
-    other = Catalogue.create(tmp_path / "other", Tagger.load(run, n_jobs=1))
-    other.index(films)
-    with CatalogueUnion([only_read.stored.folder, other.stored.folder]) as union:
-        hits = union.search("green", 0).hits
-        assert len(hits) == 8
-        assert [hit.at for hit in hits if hit.image == "film.mp4"] == [6.0, 6.0]
 
 
 def test_indexing_goes_on_after_a_kill(run, tmp_path):

@@ -7,11 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.core.executor import LocalShards
 from visterm.store import current_rows, lance_rows, lance_table, row_index, segment_indexes
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
-from visterm.store.searched import ShardedRows
 
 ORIGIN = Origin("/runs/one", "f00d")
 
@@ -78,14 +76,6 @@ def catalogue_in_large_lance_tables(folder, U):
     return catalogue_in_lance(folder, U)
 
 
-def catalogues_searched_as_one(folder, U):
-    """Three catalogues, one of them empty."""
-    third = U.shape[0] // 3
-    pieces = (U[:third], U[:0], U[third:])
-    shards = [filled(StoredCatalogue(ORIGIN), piece) for piece in pieces]
-    return ShardedRows(LocalShards(shards), [0, third, third])
-
-
 @pytest.fixture(autouse=True)
 def _small_sizes_count_as_large(request, monkeypatch):
     build = request.node.callspec.params["build"]
@@ -112,7 +102,6 @@ stores = pytest.mark.parametrize(
         catalogue_with_index,
         catalogue_in_lance,
         catalogue_in_large_lance_tables,
-        catalogues_searched_as_one,
     ],
 )
 kinds = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])

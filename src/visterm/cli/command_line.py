@@ -72,7 +72,6 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "tag": ("tag", "Tag photos of a catalogue by hand, or show their tags."),
         "judge": ("judge", "Judge which suggested tags are right."),
         "watch": ("watch", "Keep a catalogue up to date while photos come and go."),
-        "union": ("index", "Join several catalogues, to search them as one."),
         "use": ("runs", "Search a catalogue with another of its runs."),
         "go-back": ("runs", "Go back to the run that a catalogue used before."),
         "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),

@@ -79,7 +79,7 @@ def _tags_on_the_line() -> Iterable[str]:
 
 
 def tags_of(folder: Path) -> list[str]:
-    """Return the tags of a run, a catalogue or a union of catalogues, in order; none of anything else."""
+    """Return the tags of a run or a catalogue, in order; none of anything else."""
     import sqlite3
 
     try:
@@ -90,9 +90,6 @@ def tags_of(folder: Path) -> list[str]:
                 names = [name for (name,) in db.execute(_OF_PHOTOS)]
                 runs = [run for (run,) in db.execute("SELECT fingerprint FROM runs WHERE current = 1")]
             return sorted({*names, *(tag for run in runs for tag in tags_of(folder / "runs" / run))})
-        if (folder / "union.json").is_file():
-            catalogues = json.loads((folder / "union.json").read_text(encoding="utf-8"))["catalogues"]
-            return sorted({tag for catalogue in catalogues for tag in tags_of(folder / catalogue)})
         return sorted(map(str, json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))["tags"]))
     except (OSError, ValueError, LookupError, TypeError, sqlite3.Error):
         return []

@@ -1,4 +1,4 @@
-"""`visterm index` and `union`: keep the rows of photos in a catalogue, up to date; search several as one."""
+"""`visterm index`: keep the rows of photos in a catalogue, up to date."""
 
 from __future__ import annotations
 
@@ -21,10 +21,6 @@ EXAMPLES = (
     ("visterm index run photos -o catalogue", "make a catalogue"),
     ("visterm index catalogue photos", "bring it up to date"),
     ("visterm index better_run photos -o catalogue", "replace its run"),
-)
-UNION_EXAMPLES = (
-    ("visterm union holidays work -o everything", "join two catalogues"),
-    ("visterm search everything 'snow tree'", "search both"),
 )
 
 
@@ -104,31 +100,6 @@ def index(
     if json:
         emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict(), **read, "not_read": not_read})
     raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
-
-
-def union(
-    catalogues: Annotated[
-        list[Path],
-        typer.Argument(help="Catalogues of the same run. The order decides between equal results.", show_default=False),
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The union to write, a new folder.")],
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
-) -> None:
-    """Join several catalogues, to search them as one.
-
-    Nothing is copied. Results are those of one catalogue with all photos.
-    """
-    from visterm.library.union import CatalogueUnion
-
-    options.may_replace(out, overwrite, "union")
-    with CatalogueUnion(catalogues) as opened:
-        opened.save(out)
-        counts = dict(zip(opened.paths, opened.counts(), strict=True))
-    n_catalogues = count_of(len(counts), "catalogue")
-    say(f"{n_catalogues} with {count_of(sum(counts.values()), 'photo')} can be searched as one: {out}")
-    if json:
-        emit({"union": str(out), "images": sum(counts.values()), "catalogues": counts})
 
 
 def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> tuple[Catalogue, Path, bool]:

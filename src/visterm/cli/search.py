@@ -25,9 +25,7 @@ EXAMPLES = (
 
 
 def search(
-    catalogue: Annotated[
-        Path, options.argument(help="A folder written by `visterm index`, or by `visterm union` to search several.")
-    ],
+    catalogue: Annotated[Path, options.argument(help="A folder written by `visterm index`.")],
     words: which.Words = None,
     k: which.K = 10,
     combine: which.Combine = None,
@@ -47,7 +45,6 @@ def search(
     max_size: which.MaxSize = None,
     type_: which.Type = None,
     unreviewed: which.Unreviewed = False,
-    ray: options.Ray = None,
     scores: options.Scores = False,
     json: options.Json = False,
 ) -> None:
@@ -70,7 +67,7 @@ def search(
         words=words, like=like, k=k, combine=combine, cutoff=cutoff, min_confidence=min_confidence,
         expand=expand or (), groups=groups, among=among, sort=sort,
     )  # fmt: skip
-    searched = search_run(catalogue, request, executor=options.executor_of(ray, None), say=say)
+    searched = search_run(catalogue, request)
     _show(request, searched, scores=scores, json=json)
 
 
@@ -116,15 +113,11 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
 def _line(hit: Hit, scores: bool) -> str:
     """Return a photo with its confidence, if it has one, its score, if that is shown, and whether it was tagged so.
 
-    Of several catalogues it names the photo's own, by the path from here; of another program's library it has the
-    photo's address there.
+    A photo of another program's library is shown with its address there.
     """
     from visterm.store.frames import moment
 
     numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
     numbers += [f"{hit.score:6.3f}"] if scores else []
     name = hit.image if hit.at is None else f"{hit.image} at {moment(hit.at)}"
-    if hit.catalogue is not None:
-        catalogue, here = Path(hit.catalogue), Path.cwd().resolve()
-        name += f"  ({catalogue.relative_to(here) if catalogue.is_relative_to(here) else catalogue})"
     return "  ".join([*numbers, name, *(["(tagged by hand)"] if hit.source else []), *filter(None, [hit.link])])

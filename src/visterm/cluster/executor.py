@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from visterm.cluster.actors import opened_shards
 from visterm.cluster.engine import engine, missing_ray
 from visterm.cluster.ordered import in_order
 from visterm.cluster.train_group import group_of, run_group
 from visterm.cluster.unordered import as_done
-from visterm.core.executor import Group, Job, Member, Resources, Shards
+from visterm.core.executor import Group, Job, Member, Resources
 from visterm.core.progress import Progress
 
 P = TypeVar("P")
@@ -62,9 +61,3 @@ class RayExecutor:
         with engine(self.address, self.n_jobs):
             result: R = run_group(work, group, folder, progress)
         return result
-
-    @contextmanager
-    def open_each(self, opened: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Shards]:
-        """Open something at each path in an actor of its own, to ask all of them at the same time."""
-        with engine(self.address, self.n_jobs), opened_shards(opened, paths) as shards:
-            yield shards

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -82,30 +82,6 @@ class Resources(NamedTuple):
     group: Group  # How a training in several processes is best laid out
 
 
-class Shards(Protocol):
-    """Things of one kind that answer together, here or on other machines."""
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-
-    def ask(self, what: str, arguments: Sequence[dict[str, Any]]) -> list[Any]:
-        """Call a method of each, with arguments of its own, and return the answers in order."""
-
-
-class LocalShards:
-    """Shards in this process, called one after another."""
-
-    def __init__(self, shards: Sequence[Any]) -> None:
-        self._shards = list(shards)
-
-    def __len__(self) -> int:
-        return len(self._shards)
-
-    def ask(self, what: str, arguments: Sequence[dict[str, Any]]) -> list[Any]:
-        """Call a method of each, with arguments of its own, and return the answers in order."""
-        return [getattr(shard, what)(**given) for shard, given in zip(self._shards, arguments, strict=True)]
-
-
 class Executor(Protocol):
     """Runs the parts of jobs.
 
@@ -140,9 +116,6 @@ class Executor(Protocol):
         and to find there.
         """
 
-    def open_each(self, opened: Callable[[str], Any], paths: Sequence[str]) -> AbstractContextManager[Shards]:
-        """Open something at each path, such as a catalogue, to ask all of them together; close them at the end."""
-
 
 @dataclass(frozen=True)
 class LocalExecutor:
@@ -173,12 +146,6 @@ class LocalExecutor:
     def run_together(self, work: Callable[[Member, Progress], R], group: Group, folder: Path, progress: Progress) -> R:
         """Run the function once, here."""
         return work(Member(resolve_jobs(self.n_jobs)), progress)
-
-    @contextmanager
-    def open_each(self, opened: Callable[[str], Any], paths: Sequence[str]) -> Iterator[Shards]:
-        """Open all in this process."""
-        with ExitStack() as stack:
-            yield LocalShards([stack.enter_context(closing(opened(path))) for path in paths])
 
 
 LOCAL = LocalExecutor()

@@ -76,8 +76,6 @@ class Hit:
     """Its number in the catalogue."""
     path: str | None = None
     """The file, in full; None for an image that was given as an array."""
-    catalogue: str | None = None
-    """Its catalogue, where several are searched as one."""
     source: str | None = None
     """How a person tagged it with all the words: gave them ("person"), or "accepted" some; None of others."""
     at: float | None = None
@@ -87,15 +85,14 @@ class Hit:
 
     def __repr__(self) -> str:
         """Return the image with one number, its confidence; `score` has the other."""
-        places = {"id": self.id, "catalogue": self.catalogue}
-        known = "".join(f", {name}={value!r}" for name, value in places.items() if value is not None)
+        known = "" if self.id is None else f", id={self.id}"
         return f"Hit({self.image!r}, {_number(self)}{known})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the hit as it stands in JSON; without what is not known."""
         values = {
-            "confidence": self.confidence, "id": self.id, "path": self.path, "catalogue": self.catalogue,
-            "source": self.source, "at": self.at, "link": self.link,
+            "confidence": self.confidence, "id": self.id, "path": self.path, "source": self.source,
+            "at": self.at, "link": self.link,
         }  # fmt: skip
         known = {name: value for name, value in values.items() if value is not None}
         return {"image": self.image, "score": self.score} | known

@@ -63,7 +63,7 @@ class Catalogue(Searchable):
     def __init__(self, tagger: Tagger) -> None:
         self._n_jobs: int | None = None
         origin = Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)
-        self.stored = self.searched = StoredCatalogue(origin)
+        self.stored = StoredCatalogue(origin)
         self.tagger, self._fingerprint = tagger, tagger.fingerprint
 
     @classmethod
@@ -100,7 +100,7 @@ class Catalogue(Searchable):
         """
         catalogue = cls.__new__(cls)
         catalogue._n_jobs = n_jobs
-        catalogue.stored = catalogue.searched = stored = StoredCatalogue.open(path)
+        catalogue.stored = stored = StoredCatalogue.open(path)
         origin = stored.origin
         if run is not None:
             catalogue.tagger = catalogue._own_run(run) if isinstance(run, str) else run

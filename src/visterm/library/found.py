@@ -23,7 +23,8 @@ from visterm.store.sorting import COLUMNS
 
 if TYPE_CHECKING:
     from visterm.data.tag_tree import TagTree
-    from visterm.store.searched import Searched, SearchedRows
+    from visterm.store.catalogue import StoredCatalogue
+    from visterm.store.current_rows import CurrentRows
     from visterm.tagging.tagger import Tagger
 
 Ids = NDArray[np.int64]
@@ -61,14 +62,14 @@ class Found(Framed, _Found):
 
 
 class Listing:
-    """Photos of a catalogue, or of several, listed by a filter and an order, with names and places.
+    """Photos of a catalogue, listed by a filter and an order, with names and places.
 
     Attributes
     ----------
-    searched : Searched
+    stored : StoredCatalogue
     """
 
-    searched: Searched
+    stored: StoredCatalogue
     _tagger: Tagger
 
     @property
@@ -79,13 +80,13 @@ class Listing:
     @tagger.setter
     def tagger(self, tagger: Tagger) -> None:
         self._tagger = tagger
-        self.searched.know_tree(None if tagger.tree is None else tagger.tree.words, tagger.vocabulary)
+        self.stored.tags.know_tree(None if tagger.tree is None else tagger.tree.words, tagger.vocabulary)
 
     @property
     def tree(self) -> TagTree | None:
         """The tree of the run's tags, with new tags of photos that are paths in it; None where they have no tree."""
         tree = self.tagger.tree
-        return None if tree is None else tree.words.with_paths(self.searched.paths())
+        return None if tree is None else tree.words.with_paths(self.stored.tags.paths())
 
     def browse(
         self, among: Filter | None = None, k: int = 10, *, after: int = -1, start: int = 0, sort: str | None = None
@@ -119,7 +120,7 @@ class Listing:
         """Return the ids of the photos that pass a filter, ascending, or sorted as by `browse`."""
         if sort is not None and sort not in COLUMNS:
             raise UserError(f"sort is {sort!r}; a list without a search takes {one_of(list(COLUMNS))}.")
-        return self.searched.find(self._spelled(among), sort)
+        return self.stored.find(self._spelled(among), sort)
 
     def hits(self, ids: Ids) -> list[Hit]:
         """Return photos by id, in the order of the ids, without scores."""
@@ -129,7 +130,7 @@ class Listing:
         """Return the places of the first k of some images of a ranking, by places, once they are sorted."""
         ids = found.ids[0, kept]
         place_of = dict(zip(ids.tolist(), kept.tolist(), strict=True))
-        return np.array([place_of[i] for i in self.searched.sorted(ids, sort).tolist()][: k or None], np.int64)
+        return np.array([place_of[i] for i in self.stored.sorted(ids, sort).tolist()][: k or None], np.int64)
 
     def _hits(
         self,
@@ -141,13 +142,13 @@ class Listing:
         """Return the images of the first query of a ranking, with names, places, and the best moments for `q`."""
         scores = found.scores[0].tolist()
         likely = [None] * len(scores) if chances is None else [None if np.isnan(p) else p for p in chances.tolist()]
-        places = self.searched.where(found.ids[0].tolist(), q)
+        places = self.stored.where(found.ids[0].tolist(), q)
         return [
             Hit(one.name, score, chance, source=source, **{name: getattr(one, name) for name in one._fields[1:]})
             for one, score, chance, source in zip(places, scores, likely, sources or [None] * len(scores), strict=True)
         ]
 
-    def _passing(self, among: Filter, rows: SearchedRows) -> Ids:
+    def _passing(self, among: Filter, rows: CurrentRows) -> Ids:
         """Return the images with a row that pass a filter."""
         found, there = self.ids(among), rows.ids
         if len(there) and there[-1] - there[0] == len(there) - 1:  # one after the other: quicker than a comparison
@@ -177,7 +178,7 @@ class Listing:
         return said
 
     def _any_passes(self, among: Filter) -> bool:
-        return len(self.searched.find(self._spelled(among))) > 0
+        return len(self.stored.find(self._spelled(among))) > 0
 
     def _spelled(self, among: Filter) -> Filter:
         """Return a filter with all that its tags may be called, and the folder also in full, links followed."""

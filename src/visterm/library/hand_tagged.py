@@ -20,7 +20,8 @@ from visterm.store.current_rows import CurrentRows
 
 if TYPE_CHECKING:
     from visterm.models.confidence.calibration import Calibration
-    from visterm.store.searched import Said, Searched, SearchedRows
+    from visterm.store.current_rows import CurrentRows
+    from visterm.store.reader import CatalogueReader, Said
     from visterm.tagging.tagger import Tagger
 
 Ids = NDArray[np.int64]
@@ -142,7 +143,7 @@ Remembered: TypeAlias = "dict[Hashable, tuple[list[Said], HandTagged]]"
 
 
 def hand_tagged(
-    searched: Searched, vocabulary: Vocabulary, query: Query, tree: TagTree | None, remembered: Remembered
+    stored: CatalogueReader, vocabulary: Vocabulary, query: Query, tree: TagTree | None, remembered: Remembered
 ) -> HandTagged:
     """Look up what people said of the words of a search: by an index of each tag, without a scan of the catalogue.
 
@@ -157,9 +158,9 @@ def hand_tagged(
         words += zip(query.outside.words, query.outside.weights, strict=True)
     n_scored = len(words)
     words += query.not_learned.items()
-    said = _said(searched, vocabulary, [tag for tag, _ in words[:n_scored]], tree)
+    said = _said(stored, vocabulary, [tag for tag, _ in words[:n_scored]], tree)
     if n_scored < len(words):
-        said += _said(searched, vocabulary, [tag for tag, _ in words[n_scored:]], tree, of_files=True)
+        said += _said(stored, vocabulary, [tag for tag, _ in words[n_scored:]], tree, of_files=True)
     n_searched = sum(weight > 0 for _, weight in words)
     if not any(map(len, chain.from_iterable(said))):
         return nothing_said(n_scored, n_searched)
@@ -205,18 +206,23 @@ def nothing_said(n_scored: int, n_searched: int) -> HandTagged:
 
 
 def _said(
-    searched: Searched, vocabulary: Vocabulary, tags: Sequence[str], tree: TagTree | None, *, of_files: bool = False
+    stored: CatalogueReader,
+    vocabulary: Vocabulary,
+    tags: Sequence[str],
+    tree: TagTree | None,
+    *,
+    of_files: bool = False,
 ) -> list[Said]:
-    """Return what people said of some tags, and by a tree of those above and under them; see `Searched.said`."""
+    """Return what people said of some tags, and by a tree of those above and under them; see `CatalogueReader.said`."""
 
     def keys(some: Sequence[str]) -> list[str]:
         return [tag_key(word) for tag in some for word in vocabulary.spellings(tag)]
 
     if tree is None:
-        return searched.said([keys([tag]) for tag in tags], of_files=of_files)
+        return stored.said([keys([tag]) for tag in tags], of_files=of_files)
     found = []
     for tag in tags:
-        has, *lacks = searched.said(
+        has, *lacks = stored.said(
             [keys([tag, *tree.below(tag)]), *(keys([each]) for each in (tag, *tree.above(tag)))], of_files=of_files
         )
         rejected = reduce(np.union1d, [said.rejected for said in lacks])
@@ -224,7 +230,7 @@ def _said(
     return found
 
 
-def best_by_sum(rows: SearchedRows, q: Matrix, k: int, ids: Ids | None, left_out: Ids) -> Ranking:
+def best_by_sum(rows: CurrentRows, q: Matrix, k: int, ids: Ids | None, left_out: Ids) -> Ranking:
     """Rank images (None: all) but for some by the sum of weight times score."""
     if len(left_out) == 0:
         return rows.search(q, k, among=ids)
@@ -236,7 +242,7 @@ def best_by_sum(rows: SearchedRows, q: Matrix, k: int, ids: Ids | None, left_out
     return rows.search(q, k, among=without(ids, left_out, rows))
 
 
-def without(ids: Ids | None, left_out: Ids, rows: SearchedRows) -> Ids:
+def without(ids: Ids | None, left_out: Ids, rows: CurrentRows) -> Ids:
     """Return images (None: all) but for some."""
     there = rows.ids if ids is None else ids
     return there if len(left_out) == 0 else np.setdiff1d(there, left_out, assume_unique=True)
@@ -245,7 +251,7 @@ def without(ids: Ids | None, left_out: Ids, rows: SearchedRows) -> Ids:
 class WordScores:
     """The scores of photos for each word of a search; words outside of the vocabulary are the last."""
 
-    def __init__(self, rows: SearchedRows, query: Query, word_rows: Matrix) -> None:
+    def __init__(self, rows: CurrentRows, query: Query, word_rows: Matrix) -> None:
         self._rows, self._weights, self._tags = rows, query.weights.data, query.weights.indices
         self._dense = not sp.issparse(word_rows)
         if query.outside is not None:

@@ -20,7 +20,6 @@ from visterm.library.comparison import Comparison
 from visterm.library.earlier_runs import known_runs, naming_earlier
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE
-from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.connected import OFF, WRITTEN, Connection
@@ -39,7 +38,7 @@ SHOWN = 5  # Latest jobs and entries of the history that are shown
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the facts of a run, a catalogue, a union, features or annotations: kind, counts, encoder, model, settings.
+    """Return the facts of a run, a catalogue, features or annotations: kind, counts, encoder, model, settings.
 
     Raises StorageError if none of them is at `path`.
     """
@@ -49,11 +48,6 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     annotations = annotation_folder(path)
     if kind == ANNOTATIONS or annotations.unfinished.is_dir():
         return _annotation_facts(annotations)
-    if kind == UNION:
-        with CatalogueUnion.load(path) as union:
-            counts = dict(zip(union.paths, union.counts(), strict=True))
-        run = _run_facts(open_folder(StoredCatalogue.open(union.paths[0]).run_folder, "run"))
-        return {"kind": kind, "images": sum(counts.values()), "catalogues": counts, "run": run}
     if kind not in ("run", "catalogue"):
         made = "Make one with visterm fit, index or encode."
         if not as_path(path).exists():

@@ -36,7 +36,7 @@ from visterm.tagging.part_settings import check_combination
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
-    from visterm.store.searched import SearchedRows
+    from visterm.store.current_rows import CurrentRows
     from visterm.tagging.tagger import Tagger
 
 Ids = NDArray[np.int64]
@@ -46,7 +46,7 @@ MOST_SORTED = 5000  # Images with confidences that are sorted
 
 
 class Searchable(Listing):
-    """What is searched by a run: a catalogue, or several of that run."""
+    """A catalogue, searched by its run."""
 
     _searches: Remembered | None = None
 
@@ -131,11 +131,11 @@ class Searchable(Listing):
         learned = query.weights.nnz > 0 or query.outside is not None
         q: Any = None
         calibration = _calibration(tagger, combine, limited=limited and learned)
-        rows = self.searched.current_rows()
+        rows = self.stored.current_rows()
         meant = query.weights.indices, query.weights.data  # the tags; above 0 those that images should show
         word_rows = tagger.tag_rows(meant[0])
         ids = None if not among else self._passing(among, rows)
-        hand = hand_tagged(self.searched, tagger.vocabulary, query, self.tree, self._remembered)
+        hand = hand_tagged(self.stored, tagger.vocabulary, query, self.tree, self._remembered)
         if len(hand.ids):
             hand = hand.among(rows.ids if ids is None else ids)
         n_new = sum(sign > 0 for sign in query.not_learned.values())
@@ -220,10 +220,10 @@ class Searchable(Listing):
         if not isinstance(words, Iterable):
             raise UserError(f"words is {words!r}; expected a text such as 'snow tree -people', or one tag an entry.")
         others = self.tagger.dictionary.not_tags(words)
-        held = self.searched.held(others) if others else {}
+        held = self.stored.held(others) if others else {}
         if others and (tree := self.tree):
             paths = {key: tree.paths_of(key) for key in others}
-            there = self.searched.held([tag_key(path) for found in paths.values() for path in found])
+            there = self.stored.held([tag_key(path) for found in paths.values() for path in found])
             for key, found in paths.items():
                 held = {name: path for path in found if tag_key(path) in there for name in (key, tag_key(path))} | held
         return typed_query(self.tagger, words, held)
@@ -251,10 +251,10 @@ class Searchable(Listing):
         check_sort(sort)
         self.refresh()
         check_k(k, 0)
-        tagger, ids, rows = self.tagger, None, self.searched.current_rows()
+        tagger, ids, rows = self.tagger, None, self.stored.current_rows()
         if among:
             ids = self._passing(among, rows)
-        found, row = ranked_by_likeness(tagger, self.searched, image, BEST if sort in COLUMNS else k, ids)
+        found, row = ranked_by_likeness(tagger, self.stored, image, BEST if sort in COLUMNS else k, ids)
         n_found = len(rows) if ids is None else len(ids)
         if sort in COLUMNS:
             n_found = found.ids.shape[1]
@@ -294,7 +294,7 @@ def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calib
 _NOTHING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
 
 
-def _count(rows: SearchedRows, ids: Ids | None, left_out: Ids) -> int:
+def _count(rows: CurrentRows, ids: Ids | None, left_out: Ids) -> int:
     """Count images (None: all) but for those that are left out."""
     if ids is None and len(left_out) == 0:
         return len(rows)

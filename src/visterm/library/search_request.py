@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from visterm.core.checks import check_number
 from visterm.core.errors import StorageError, UserError
-from visterm.core.executor import LOCAL, Executor
-from visterm.core.persist import folder_kind
-from visterm.core.progress import Say, silent
 from visterm.core.queries import COMBINATIONS
 from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.expansion import EXPANSIONS, Group
 from visterm.library.found import Found
-from visterm.library.union import UNION, CatalogueUnion
 from visterm.store.filters import Filter
 from visterm.store.sorting import CHANCE, check_sort
 
 EVERYTHING = Filter()
-SEARCHED_HERE = "--ray ignored: one catalogue is searched in this process."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,41 +77,31 @@ class Searched(NamedTuple):
     unknown_filters: list[str]  # Where nothing was found, or --without: what no image has
 
 
-def search_run(
-    path: str | os.PathLike[str], request: SearchRequest, *, executor: Executor = LOCAL, say: Say = silent
-) -> Searched:
-    """Do all that ``visterm search`` does: open a catalogue, or a union of several, and search it.
+def search_run(path: str | os.PathLike[str], request: SearchRequest) -> Searched:
+    """Do all that ``visterm search`` does: open a catalogue and search it.
 
-    Several catalogues are searched on the machines of an executor. Raises UserError, UnknownNameError, DataError as
-    `SearchRequest.check`, `Catalogue.search`, `Catalogue.like` and `Catalogue.expand` do; StorageError if neither is at
-    `path`.
+    Raises UserError, UnknownNameError, DataError as `SearchRequest.check`, `Catalogue.search`, `Catalogue.like` and
+    `Catalogue.expand` do; StorageError if there is no catalogue at `path`.
     """
     if request.words is None and not Path(path).exists():
         raise StorageError(
             f"There is no catalogue at {path}. Name the catalogue first, then the words: visterm search CATALOGUE WORDS"
         )
     request.check()
-    with ExitStack() as opening:
-        opened: Catalogue | CatalogueUnion
-        if folder_kind(path) == UNION:
-            opened = opening.enter_context(CatalogueUnion.load(path, executor=executor))
-        else:
-            opened = Catalogue.load(path)
-        if executor.remote and (isinstance(opened, Catalogue) or len(opened.paths) == 1):
-            say(SEARCHED_HERE)
-        words, among, k, related = request.words, request.among, request.k, {}
-        if request.like is not None:
-            found = opened.like(request.like, k, among=among, sort=request.sort)
-        elif words is None:
-            found = opened.browse(among, k, sort=request.sort)
-        else:
-            limits: dict[str, Any] = {
-                "combine": request.combine,
-                "cutoff": request.cutoff,
-                "min_confidence": request.min_confidence,
-            }
-            for how in dict.fromkeys(request.expand):
-                related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
-            found = opened.search(words, k, among=among, sort=request.sort, **limits)
-        asked = bool(among) and (bool(among.without) or not found.hits)
-        return Searched(found, related, opened.unknown_filters(among) if asked else [])
+    opened = Catalogue.load(path)
+    words, among, k, related = request.words, request.among, request.k, {}
+    if request.like is not None:
+        found = opened.like(request.like, k, among=among, sort=request.sort)
+    elif words is None:
+        found = opened.browse(among, k, sort=request.sort)
+    else:
+        limits: dict[str, Any] = {
+            "combine": request.combine,
+            "cutoff": request.cutoff,
+            "min_confidence": request.min_confidence,
+        }
+        for how in dict.fromkeys(request.expand):
+            related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
+        found = opened.search(words, k, among=among, sort=request.sort, **limits)
+    asked = bool(among) and (bool(among.without) or not found.hits)
+    return Searched(found, related, opened.unknown_filters(among) if asked else [])

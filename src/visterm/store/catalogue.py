@@ -33,8 +33,8 @@ from visterm.store.images import Images, Record, SkippedFiles
 from visterm.store.jobs import History, Jobs
 from visterm.store.lance_segment import LancePlace, lance_uri
 from visterm.store.lock import WriterLock
+from visterm.store.reader import CatalogueReader
 from visterm.store.runs import Runs
-from visterm.store.searched import SearchedCatalogue
 from visterm.store.segment_indexes import build_indexes, how_it_searches, indexes_are_due
 from visterm.store.stored_rows import StoredRows
 from visterm.store.tags import Tags
@@ -54,7 +54,7 @@ class Origin:
     encoder_fingerprint: str = ""  # Of the encoder alone: features of another cannot be learned from with these
 
 
-class StoredCatalogue(SearchedCatalogue):
+class StoredCatalogue(CatalogueReader):
     """A catalogue in memory, or in a folder; see `create` and `open`.
 
     All methods may be called from several threads. What is committed is seen by searches from then on, in this and in

@@ -1,21 +1,17 @@
-"""What a search by words, filters or another picture asks of a catalogue, or of several that are searched as one."""
+"""What a search by words, filters or another picture asks of a catalogue."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_ids, as_rows, check_k
 from visterm.core.errors import CorruptFileError
-from visterm.core.executor import Shards
-from visterm.core.products import merged
 from visterm.core.types import Matrix, Ranking
-from visterm.core.vocabulary import Vocabulary
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
@@ -23,23 +19,15 @@ from visterm.store.filters import Filter, conditions_of, image_ids
 from visterm.store.frames import Frames
 from visterm.store.held import NOT_REJECTED
 from visterm.store.images import AMONG, Images, as_list
-from visterm.store.rows import stack_rows
 from visterm.store.sorting import COLUMNS, in_order
 from visterm.store.stored_rows import VERSION, StoredRows
 from visterm.store.tags import Tags
 
-if TYPE_CHECKING:
-    from visterm.data.tag_tree import TagTree
-
 Ids: TypeAlias = NDArray[np.int64]
-SearchedRows: TypeAlias = "CurrentRows | ShardedRows"  # Rows that are searched, under the ids of their images
-Searched: TypeAlias = "SearchedCatalogue | SearchedUnion"  # One catalogue, or several as one; ids are those of its rows
 
 ONE_BY_ONE = 50  # Images below which it is quicker to ask for their names one after another
 MOST_LAST = 500  # Tags of which is remembered what people said, over changes of the catalogue
 MOST_LAST_BYTES = 2**18  # Of one tag
-APART = 2**40  # Ids that each catalogue has room for: images come while others search, and the ids of no other move
-
 
 MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
 """The tags that are meant, by the keys of all their spellings."""
@@ -74,14 +62,13 @@ class Where(NamedTuple):
 
     name: str
     path: str | None
-    id: int  # In its catalogue
-    catalogue: str | None = None  # The catalogue, where there are several
+    id: int
     at: float | None = None  # Of a video: the moment that was found, in seconds
     link: str | None = None  # Its page in the program that the catalogue is connected to
 
 
-class SearchedCatalogue:
-    """The half of a `StoredCatalogue` that searches ask."""
+class CatalogueReader:
+    """Read side of a catalogue: what searches need of a `StoredCatalogue`."""
 
     database: Database
     images: Images
@@ -133,10 +120,6 @@ class SearchedCatalogue:
         Raises DataError if an image has no row of the current run.
         """
         return self.current_rows().products(q, ids, unit=unit)
-
-    def highest(self, q: Any) -> NDArray[np.float32]:
-        """Return the largest product that any image has with each of some query rows, shape (n_queries,)."""
-        return self.current_rows().highest(q)
 
     def rows(self, ids: Any) -> Matrix:
         """Return the current run's rows of some images, array or CSR: what "like this image" searches by.
@@ -206,14 +189,6 @@ class SearchedCatalogue:
         statement = f"SELECT key, name FROM tags WHERE {which}{stands.somewhere} ORDER BY id DESC"
         return dict(self.database.rows(statement, (*(() if keys is None else (json.dumps(keys),)), *stands.values)))
 
-    def know_tree(self, words: TagTree | None, vocabulary: Vocabulary) -> None:
-        """Take the tree of the run that is used from now on, see `HeldTags.know_tree`."""
-        self.tags.know_tree(words, vocabulary)
-
-    def paths(self) -> tuple[str, ...]:
-        """Return the tags with a ``/`` that images have here."""
-        return self.tags.paths()
-
     def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:
         """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
         there = self.database.kept()
@@ -255,145 +230,3 @@ class SearchedCatalogue:
             [as_text(name)] * 3,
         )
         return [int(row[0]) for row in found]
-
-
-class ShardedRows:
-    """Rows of several stores, searched as one.
-
-    The id of a row is its id in its shard, and what that shard's ids begin from (`bases`, ascending; a shard's own ids
-    are less than the distance to the next). Scores, order and ties are those of one store with all rows under these
-    ids: the best of all are among the best of each shard. Shards have the searches of a `StoredCatalogue`; some may be
-    empty.
-    """
-
-    def __init__(self, shards: Shards, bases: Sequence[int]) -> None:
-        self._shards = shards
-        self._bases = np.asarray(bases, np.int64)
-
-    def __len__(self) -> int:
-        return sum(self.of_all("__len__"))
-
-    @property
-    def ids(self) -> Ids:
-        """Ids of the images, in order."""
-        return self.joined(self.of_all("searchable"))
-
-    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
-        """Find the rows with the largest dot products, see `StoredCatalogue.search`."""
-        Q, k = as_rows(q, "q", or_one=True), check_k(k, len(self))
-        arguments: list[dict[str, Any]] = [{"q": Q, "k": max(k, 1)} for _ in self._bases]
-        if among is not None:
-            ids = as_ids(among)
-            for given, base, places in zip(arguments, self._bases, self._divided(ids), strict=True):
-                given["among"] = ids[places] - base
-        found: list[Ranking] = self._shards.ask("search", arguments)
-        nothing = Ranking(np.empty((Q.shape[0], 0), np.int64), np.empty((Q.shape[0], 0), np.float32))
-        under = [Ranking(one.ids + base, one.scores) for one, base in zip(found, self._bases, strict=True)]
-        best = merged([nothing, *under], k)
-        return Ranking(best.ids[:, :k], best.scores[:, :k])
-
-    def products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
-        """Return the products of images (None: of all) with query rows, shape (n_images, n_queries)."""
-        Q = as_rows(q, "q", or_one=True)
-        if ids is None:
-            return np.concatenate(self.of_all("products", q=Q, unit=unit))
-        requested = np.asarray(ids, np.int64).ravel()
-        found = np.empty((len(requested), Q.shape[0]), np.float32)
-        for places, products in self.of_some("products", requested, q=Q, unit=unit):
-            found[places] = products
-        return found
-
-    def highest(self, q: Any) -> NDArray[np.float32]:
-        """Return the largest product that any image has with each of some query rows, shape (n_queries,)."""
-        found: NDArray[np.float32] = np.max(self.of_all("highest", q=q), axis=0)
-        return found
-
-    def rows(self, ids: Any) -> Matrix:
-        """Return the rows of some images."""
-        found = [(at, rows) for at, rows in self.of_some("rows", np.asarray(ids, np.int64).ravel()) if len(at)]
-        if not found:
-            return np.empty((0, 0), np.float32)
-        return stack_rows([rows for _, rows in found])[np.argsort(np.concatenate([places for places, _ in found]))]
-
-    def of_all(self, what: str, **given: Any) -> list[Any]:
-        """Call a method of each shard with the same arguments, and return the answers in order."""
-        return self._shards.ask(what, [given] * len(self._bases))
-
-    def of_some(self, what: str, ids: Ids, **given: Any) -> list[tuple[Ids, Any]]:
-        """Ask each shard about those of some images that are its own; return their places in `ids`, and answers."""
-        divided = self._divided(ids)
-        arguments = [given | {"ids": ids[places] - base} for places, base in zip(divided, self._bases, strict=True)]
-        return list(zip(divided, self._shards.ask(what, arguments), strict=True))
-
-    def joined(self, found: Sequence[Any]) -> Ids:
-        """Return ids of each shard in one array, as ids of the whole."""
-        parts = [np.asarray(ids, np.int64) + base for ids, base in zip(found, self._bases, strict=True)]
-        return np.concatenate([np.empty(0, np.int64), *parts])
-
-    def _divided(self, ids: Ids) -> list[Ids]:
-        """Return the places, in `ids`, of those of each shard."""
-        of_shard = np.searchsorted(self._bases, ids, "right") - 1
-        return [np.flatnonzero(of_shard == shard) for shard in range(len(self._bases))]
-
-
-class SearchedUnion:
-    """Catalogues as searches ask them, see `Searched`: shards of `StoredCatalogue`, and their names for people."""
-
-    def __init__(self, shards: Shards, names: Sequence[str]) -> None:
-        self._names = list(names)
-        self._rows = ShardedRows(shards, [APART * i for i in range(len(self._names))])
-
-    def current_rows(self) -> ShardedRows:
-        """Return the rows of all catalogues; each looks which ones it has now at each search."""
-        return self._rows
-
-    def find(self, among: Filter, sort: str | None = None) -> Ids:
-        """Return the ids of the images that pass a filter, ascending, or sorted."""
-        found = self._rows.joined(self._rows.of_all("find", among=among))
-        return found if sort is None else self.sorted(found, sort)
-
-    def sorted(self, ids: Ids, sort: str) -> Ids:
-        """Return ids of images sorted by one of `COLUMNS`."""
-        values: list[str | None] = [None] * len(ids)
-        for places, found in self._rows.of_some("column", ids, column=COLUMNS[sort]):
-            for place, value in zip(places.tolist(), found, strict=True):
-                values[place] = value
-        return in_order(sort, ids, values)
-
-    def said(self, words: Sequence[Sequence[str]], *, of_files: bool = False) -> list[Said]:
-        """Return what people said of some tags."""
-        found: list[list[Said]] = self._rows.of_all("said", words=words, of_files=of_files)
-        return [Said(*map(self._rows.joined, zip(*of_word, strict=True))) for of_word in zip(*found, strict=True)]
-
-    def held(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return those of some tags that images have: as the first catalogue spells them."""
-        found: list[dict[str, str]] = self._rows.of_all("held", keys=keys)
-        return {key: name for names in reversed(found) for key, name in names.items()}
-
-    def know_tree(self, words: TagTree | None, vocabulary: Vocabulary) -> None:
-        """Take the tree of the run of all catalogues."""
-        self._rows.of_all("know_tree", words=words, vocabulary=vocabulary)
-
-    def paths(self) -> tuple[str, ...]:
-        """Return the tags with a ``/`` that images have."""
-        found: list[tuple[str, ...]] = self._rows.of_all("paths")
-        return tuple(dict.fromkeys(path for paths in found for path in paths))
-
-    def where(self, ids: Sequence[int], q: Any = None) -> list[Where]:
-        """Return which images some ids are."""
-        found: dict[int, Where] = {}
-        answers = self._rows.of_some("where", np.asarray(ids, np.int64), q=q)
-        for name, (places, these) in zip(self._names, answers, strict=True):
-            found |= {int(at): one._replace(catalogue=name) for at, one in zip(places, these, strict=True)}
-        return [found[place] for place in range(len(ids))]
-
-    def at_path(self, path: str) -> int | None:
-        """Return the image that lies at a path now: of the first catalogue that has it."""
-        found = self._rows.of_all("at_path", path=path)
-        ids = self._rows.joined([[] if one is None else [one] for one in found])
-        return int(ids[0]) if len(ids) else None
-
-    def called(self, name: str) -> list[int]:
-        """Return the images of a name, or whose path ends so."""
-        ids: list[int] = self._rows.joined(self._rows.of_all("called", name=name)).tolist()
-        return ids
