@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.pages import table, told, volume, written
-from harness.played import Setting, ends, play, play_rounds
+from harness.played import Setting, ends, play
 from harness.runs import say, write
-from harness.stages import TAGS_AN_IMAGE, Rates, crowd, limits, meeting_seconds, rate_rows, rates, stages
+from harness.stages import Rates, crowd, limits, rate_rows, rates, stages
 
 from visterm.cluster.ordered import MOST_BLOCKS
 from visterm.features.job import SHARD_SIZE
-from visterm.models.ranking.worker_sync import MOST_PAIRS, SYNCS
 
 SIZES = {"100 million": 10**8, "a billion": 10**9}
 WORKERS = (1, 2, 4, 8, 16, 64, 256)
@@ -35,18 +34,13 @@ def predicted(found: dict[str, Any]) -> dict[str, float]:
     """Predict what two workers do in a second after start-up, by a part of two_workers.json, and compare.
 
     Its "simulate" has "pieces" (seconds of each piece of the one worker), "units" (of a piece), "cores", "crowd" (how
-    much longer a piece takes with both cores at work) and "driver" (seconds of a core, a piece); or, in place of the
-    driver, "rounds" between meetings (a piece is what the one worker does in a round, two do half each) and "meeting"
-    (seconds). As there, pieces are counted from the first that is through, without the first two.
+    much longer a piece takes with both cores at work) and "driver" (seconds of a core, a piece). As there, pieces are
+    counted from the first that is through, without the first two.
     """
     of = found["simulate"]
-    setting = Setting(workers=2, cores=of["cores"], crowd=of["crowd"], driver=of.get("driver", 0.0))
-    if "rounds" in of:
-        seconds = play_rounds([piece / 2 for piece in of["pieces"]], of["rounds"], of["meeting"], setting)
-        rate = of["rounds"] * of["units"] / seconds
-    else:
-        through = ends(of["pieces"], setting)
-        rate = (len(through) - 2) * of["units"] / (through[-1] - through[0])
+    setting = Setting(workers=2, cores=of["cores"], crowd=of["crowd"], driver=of["driver"])
+    through = ends(of["pieces"], setting)
+    rate = (len(through) - 2) * of["units"] / (through[-1] - through[0])
     [measured] = [each["2"]["median"] for name, each in found.items() if name.endswith(" a second")]
     return {"predicted": rate, "measured": measured, "off": rate / measured - 1}
 
@@ -59,17 +53,6 @@ def encoding(n: int, workers: int, of: Rates) -> float:
     pieces = [each * max(0.1, rng.gauss(1, UNEVEN)) for _ in range(blocks)]
     setting = Setting(workers, CORES, crowd("encode"), DRIVER, apart=workers > CORES, lost_an_hour=LOST_AN_HOUR)
     return play(pieces, setting) / 3600
-
-
-def training(n: int, workers: int, of: Rates, pairs_between: float, *, sliced: bool = False) -> float:
-    """Return the hours of an epoch of WSABIE over n photos that workers share, meeting after so many pairs of all."""
-    rng = random.Random(workers)
-    rounds = max(1, round(n * TAGS_AN_IMAGE / pairs_between))
-    if workers == 1:
-        return n * TAGS_AN_IMAGE * of.pair / 3600
-    pieces = [pairs_between / workers * of.pair * max(0.1, rng.gauss(1, UNEVEN)) for _ in range(200)]
-    meeting = meeting_seconds(workers, pairs_between, of, sliced=sliced)
-    return play_rounds(pieces, rounds, meeting, Setting(workers, CORES, crowd("train")), played=50) / 3600
 
 
 def staged(of: Rates) -> dict[str, str]:
@@ -88,19 +71,11 @@ def staged(of: Rates) -> dict[str, str]:
 
 
 def played(of: Rates) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the hours of encoding, and of an epoch by three ways to meet, and their tables."""
+    """Return the hours of encoding, and their tables."""
     result: dict[str, Any] = {}
     tables = {}
     for size, n in SIZES.items():
-        often, seldom = float(MOST_PAIRS), n * TAGS_AN_IMAGE / SYNCS
-        ways = {
-            "encode": [(w, encoding(n, w, of)) for w in WORKERS],
-            f"an epoch, meeting after {MOST_PAIRS:,} pairs": [(w, training(n, w, of, often)) for w in WORKERS],
-            f"an epoch, {SYNCS} meetings": [(w, training(n, w, of, seldom)) for w in WORKERS],
-            f"an epoch, {SYNCS} meetings, tags in slices": [
-                (w, training(n, w, of, seldom, sliced=True)) for w in WORKERS
-            ],
-        }
+        ways = {"encode": [(w, encoding(n, w, of)) for w in WORKERS]}
         result[size] = {way: {str(w): hours for w, hours in by} for way, by in ways.items()}
         rows = [[way, *(told(hours) for _, hours in by)] for way, by in ways.items()]
         tables[f"hours of {size}"] = table(["workers", *map(str, WORKERS)], rows)

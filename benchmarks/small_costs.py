@@ -1,9 +1,8 @@
-"""Small costs that add up with a hundred million images: of a name, of an image in a catalogue, of a meeting.
+"""Small costs that add up with a hundred million images: of a name, of an image in a catalogue.
 
 * **names**: memory that the list of image files takes in the command that encodes, bytes an image.
 * **catalogue**: SQLite's bytes an image, with tags, ten predictions and features noted; and the processor's time to
   take an image over from its features by another run (rows and predictions, no photo opened).
-* **meeting**: putting together what workers did to tag rows of width 100: the processor's time and bytes a row.
 
 python benchmarks/small_costs.py --json docs/figures/small_costs.json
 """
@@ -11,23 +10,18 @@ python benchmarks/small_costs.py --json docs/figures/small_costs.json
 from __future__ import annotations
 
 import sqlite3
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from harness.runs import machine, options, parse, say, write
 
 from visterm import Catalogue, Tagger
 from visterm.demo.drawn import draw_library
-from visterm.models.ranking.worker_sync import moves, sum_of_moves, take_moves
 
-WIDTH = 100
 NAMES = """
 from pathlib import Path
 from visterm.features.contents import cut
@@ -76,52 +70,17 @@ def catalogue(folder: Path, n: int) -> dict[str, float]:
     }
 
 
-def meeting(n_tags: int, moved: int, n_workers: int, runs: int) -> dict[str, float]:
-    """Return the processor's seconds of a meeting in which each worker moved some tag rows."""
-    rng = np.random.default_rng(0)
-    before = rng.normal(size=(n_tags, WIDTH)).astype(np.float32)
-    rows = [np.sort(rng.choice(n_tags, moved, replace=False)) for _ in range(n_workers)]
-    now = [before.copy() for _ in range(n_workers)]
-    for array, own in zip(now, rows, strict=True):
-        array[own] += 1
-    brought = [moves(before, array) for array in now]
-    summed = sum_of_moves(brought)
-
-    def seconds_of(does: Callable[[], Any]) -> float:
-        found = []
-        for _ in range(runs):
-            start = time.process_time()
-            does()
-            found.append(time.process_time() - start)
-        return statistics.median(found)
-
-    return {
-        "tags": n_tags,
-        "rows moved": moved,
-        "workers": n_workers,
-        "bytes brought": sum(array.nbytes for array in brought[0]),
-        "bytes taken": sum(array.nbytes for array in summed),
-        "look for moves": seconds_of(lambda: moves(before, now[0])),
-        "sum": seconds_of(lambda: sum_of_moves(brought)),
-        "take": seconds_of(lambda: take_moves(before, now[0], summed, np.inf)),
-    }
-
-
 def main() -> None:
     parser = options(__doc__ or "")
     parser.add_argument("--scenes", type=int, default=3000, help="pictures in the catalogue")
     chosen = parse(parser)
-    n_names, n_tags, moved = (20_000, 5_000, 500) if chosen.quick else (1_000_000, 432_213, 30_000)
+    n_names = 20_000 if chosen.quick else 1_000_000
     result: dict[str, Any] = {"machine": machine()}
     result["bytes a name"] = names(n_names)
     say(f"a file's path and name: {result['bytes a name']:.0f} bytes")
     with tempfile.TemporaryDirectory() as folder:
         found = result["catalogue"] = catalogue(Path(folder), 60 if chosen.quick else chosen.scenes)
     say(f"an image in SQLite: {found['bytes']:.0f} bytes; taken over from features in {1e3 * found['seconds']:.2f} ms")
-    result["meetings"] = [meeting(n_tags, moved, n, chosen.runs) for n in (2, 8)]
-    for found in result["meetings"]:
-        shown = ", ".join(f"{name} {1e3 * found[name]:.0f} ms" for name in ("look for moves", "sum", "take"))
-        say(f"meeting of {found['workers']}, {moved:,} of {n_tags:,} tags moved by each: {shown}")
     write(result, chosen.json)
 
 

@@ -1,18 +1,17 @@
 """Two workers of Ray against one on this machine, after start-up: what a second processor brings.
 
-One engine of two workers serves all runs, which take turns: one worker, two workers, one again. Each way of working
-says how many units were done since the first worker delivered something, and in how many seconds, so that starting
+One engine of two workers serves all runs, which take turns: one worker, two workers, one again. Each run says
+how many images were done since the first worker delivered something, and in how many seconds, so that starting
 processes and loading what they need is left out (it is told beside). Each worker has one thread. The goal: 1.6 times.
 
 * **encode**: `encode_folder` with `--ray`, images a second; MobileNetV2 by onnxruntime on Corel5k's training photos,
   where the data are beside the project, else visual words of drawn pictures. As the first shard that is done ends the
   start-up, and the second worker's is then nearly done too, the images of so many shards as there are workers are left
   out of the count.
-* **train**: `fit` with `--ray` of `wsabie` on drawn features, pairs a second of all epochs but the first.
 
 Beside each run stands which share of the processors' time the host kept for others: with much of it a run says little.
 
-    python benchmarks/two_workers.py [--only encode train] [--images 1024] --json docs/figures/two_workers.json
+    python benchmarks/two_workers.py [--images 1024] --json docs/figures/two_workers.json
 """
 
 from __future__ import annotations
@@ -22,31 +21,17 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.calibration import beside_workers, crowd
-from harness.only_meetings import OnlyMeetings
 from harness.runs import machine, options, parse, ratios, say, spread, stolen, write
-from larger_than_memory import N_TAGS, TAGS_AN_IMAGE, WIDTH, draw
-from larger_than_memory import SHARD as PER_SHARD
 from visterms import photos
 
-from visterm import Tagger
 from visterm.cluster import RayExecutor
 from visterm.cluster.engine import engine
-from visterm.cluster.train_group import run_group
-from visterm.core.executor import Group
-from visterm.core.progress import SILENT, Progress
 from visterm.features.job import encode_folder
-from visterm.features.streaming.handed_over import HandedOver, take_part
-from visterm.features.streaming.memory import Plan
-from visterm.models.ranking.worker_sync import SYNCS, Exchange
-from visterm.models.ranking.wsabie import Wsabie
-from visterm.tagging.streamed_fit import fit_streamed
-from visterm.tagging.streamed_fit_together import SharedFit
 
 NETWORK = Path(__file__).resolve().parents[2] / "shared" / "models" / "mobilenet_v2.onnx"
 SHARD = 16
@@ -72,7 +57,7 @@ class Way(NamedTuple):
     unit: str
     about: dict[str, Any]
     run: Callable[[int], Measured]
-    calibrate: Callable[[], dict[str, Any]] | None = None
+    calibrate: Callable[[], dict[str, Any]]
 
 
 class Clock:
@@ -166,98 +151,6 @@ def encoded_alone(images: Path, out: Path, name: str, settings: dict[str, Any]) 
     return [sum(gaps[start : start + SHARD]) for start in range(0, len(gaps) - SHARD + 1, SHARD)]
 
 
-class Trained(Exception):  # noqa: N818
-    """Leaves a fit once its workers are done: only they are timed."""
-
-
-class Timed:
-    """So many workers that train, for `fit_streamed`, and the history of what they did."""
-
-    def __init__(self, n_workers: int) -> None:
-        self.n_workers = n_workers
-        self.history: list[dict[str, Any]] = []
-
-    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
-        """Train, and leave."""
-        unfitted = type(model)(**{**model.get_params(deep=False), "n_jobs": 1})
-        group = Group(self.n_workers, 1)
-        self.history = run_group(SharedFit(unfitted, handed, self.n_workers), group, handed.folder, progress)
-        raise Trained
-
-
-def training(folder: Path, chosen: Any) -> Way:
-    """Make ready to train on drawn features."""
-    n_images = 4096 if chosen.quick else chosen.train_images
-    epochs = 2 if chosen.quick else chosen.epochs
-    draw(folder, n_images)
-    memory = 8 * 4 * WIDTH * max(2 * PER_SHARD, n_images // 8)
-
-    def run(n_workers: int) -> Measured:
-        tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=1)
-        workers = Timed(n_workers)
-        plan = Plan(memory + 1, memory // n_workers)
-        start = time.perf_counter()
-        with tempfile.TemporaryDirectory(dir=folder) as work, suppress(Trained):
-            fit_streamed(tagger, folder / "features", folder / "tags.jsonl", plan, work=work, valid=0, workers=workers)
-        each = [entry["seconds"] for entry in workers.history]
-        pairs = n_images * TAGS_AN_IMAGE * (epochs - 1)
-        return Measured(pairs, sum(each[1:]), time.perf_counter() - start - sum(each))
-
-    def calibrate() -> dict[str, Any]:
-        shapes = ((WIDTH, Wsabie().dim), (N_TAGS, Wsabie().dim))
-        with tempfile.TemporaryDirectory(dir=folder) as told:
-            meeting = run_group(OnlyMeetings(SYNCS, shapes), Group(max(WORKERS), 1), Path(told), SILENT)
-        places = [(folder, memory, epochs)] * max(WORKERS)
-        slower, pieces = crowd(trained_alone, places, chosen.runs)
-        rounds = len(pieces)
-        return {
-            "pieces": pieces,
-            "units": n_images * TAGS_AN_IMAGE * (epochs - 1) / rounds,
-            "rounds": rounds,
-            "meeting": meeting,
-            "cores": len(os.sched_getaffinity(0)),
-            "crowd": slower,
-        }
-
-    about = {"images": n_images, "features": WIDTH, "tags": N_TAGS, "epochs": epochs, "model": "wsabie"}
-    return Way("pairs", about, run, calibrate)
-
-
-class NobodyElse:
-    """One worker in this process, for `fit_streamed`, that meets nobody: the seconds between its meetings."""
-
-    n_workers = 1
-
-    def __init__(self) -> None:
-        self.pieces: list[float] = []
-        self._left = time.perf_counter()
-
-    def train(self, model: Any, handed: HandedOver, progress: Progress) -> None:
-        """Train, and leave."""
-        windows, _, _ = take_part(handed, 0, 1)
-        model.fit_stream(windows, exchange=Exchange(0, 1, self._meet))
-        raise Trained
-
-    def _meet(self, rank: int, how: str, value: Any) -> Any:
-        if how == "gather":
-            return [value]
-        self.pieces.append(time.perf_counter() - self._left)
-        self._left = time.perf_counter()
-        return value
-
-
-def trained_alone(folder: Path, memory: int, epochs: int) -> list[float]:
-    """Return the seconds from meeting to meeting of each epoch but the first, on one thread of a plain process."""
-    tagger = Tagger(model="wsabie", model_params={"epochs": epochs}, n_jobs=1)
-    plan, alone = Plan(memory + 1, memory), NobodyElse()
-    with tempfile.TemporaryDirectory(dir=folder) as work, suppress(Trained):
-        fit_streamed(tagger, folder / "features", folder / "tags.jsonl", plan, work=work, valid=0, workers=alone)
-    return alone.pieces[len(alone.pieces) // epochs :]
-
-
-WAYS: dict[str, Callable[[Path, Any], Way]] = {"encode": encoding, "train": training}
-
-
 def compare(way: Way, runs: int) -> dict[str, Any]:
     """Let one and two workers take turns."""
     rates: dict[int, list[float]] = {n: [] for n in WORKERS}
@@ -280,25 +173,18 @@ def compare(way: Way, runs: int) -> dict[str, Any]:
         "kept by the host": {str(n): each for n, each in kept.items()},
         "ratio": ratios(rates[2], rates[1]),
         "goal": 1.6,
-        **({} if way.calibrate is None else {"simulate": way.calibrate()}),
+        "simulate": way.calibrate(),
     }
 
 
 def main() -> None:
     parser = options(__doc__ or "")
-    parser.add_argument("--only", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY")
     parser.add_argument("--images", type=int, default=1024, help="photos that are encoded")
-    parser.add_argument("--train-images", type=int, default=262_144, help="drawn images to train on, 4 KB each")
-    parser.add_argument("--epochs", type=int, default=3, help="of training, the first of which is not counted")
     chosen = parse(parser)
     result: dict[str, Any] = {"machine": machine(), "quick": chosen.quick}
     with tempfile.TemporaryDirectory() as temporary, engine("local", max(WORKERS)):
-        for name in chosen.only:
-            folder = Path(temporary) / name
-            folder.mkdir()
-            say(f"{name}:")
-            result[name] = compare(WAYS[name](folder, chosen), chosen.runs)
-            say(f"{name}: two workers over one {result[name]['ratio']['median']:.2f}")
+        result["encode"] = compare(encoding(Path(temporary), chosen), chosen.runs)
+        say(f"encode: two workers over one {result['encode']['ratio']['median']:.2f}")
     write(result, chosen.json)
 
 

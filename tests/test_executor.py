@@ -1,7 +1,6 @@
 """The executor of this process: what every part of the program that works in parts relies on."""
 
-from visterm.core.executor import LOCAL, Group, LocalExecutor, for_parts
-from visterm.core.progress import SILENT
+from visterm.core.executor import LOCAL, LocalExecutor, for_parts
 
 
 class Squares:
@@ -50,13 +49,6 @@ def test_results_can_be_taken_as_they_end():
     found = {}
     LOCAL.run_as_done(Squares(), [3, 1], found.__setitem__)
     assert found == {0: 9, 1: 1}
-
-
-def test_a_function_for_a_group_runs_once_as_its_only_member(tmp_path):
-    def work(member, progress):
-        return member.rank, member.size, member.n_threads, member.broadcast("said")
-
-    assert LocalExecutor(3).run_together(work, Group(8, 1), tmp_path, SILENT) == (0, 1, 3, "said")
 
 
 def test_a_single_part_is_never_worth_other_machines():

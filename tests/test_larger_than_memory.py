@@ -25,7 +25,7 @@ from visterm.core.errors import CorruptFileError, DataError, TagFileError, Unkno
 from visterm.data.one_pass import BoundedCounts, Reservoir
 from visterm.data.tag_files import read_tag_table
 from visterm.data.tag_formats.tables import stream_table
-from visterm.features.streaming.handed_over import CHECKPOINT, FileCheckpoints
+from visterm.features.streaming.checkpoints import CHECKPOINT, FileCheckpoints
 from visterm.features.streaming.joining import JoinedTags
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.name_index import NameIndex

@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from harness.pages import written  # noqa: E402
-from harness.played import Setting, play, play_rounds  # noqa: E402
-from harness.stages import meeting_seconds, rates  # noqa: E402
+from harness.played import Setting, play  # noqa: E402
+from harness.stages import rates  # noqa: E402
 from simulate_scale import predicted, staged  # noqa: E402
 
 
@@ -49,28 +49,11 @@ def test_a_worker_that_is_sure_to_be_lost_does_its_piece_again():
     assert 15 <= took <= 25  # up to 10 s lost, 5 until it is seen, 10 again
 
 
-def test_rounds_wait_for_the_last_worker_and_the_meeting():
-    assert play_rounds([2], 10, 0.5, Setting(2)) == pytest.approx(25)
-    # of two workers with pieces of 1 or 3 s, three rounds in four last 3 s, the others 1
-    assert play_rounds([1, 3], 4000, 0, Setting(2), played=4000) / 4000 == pytest.approx(2.5, abs=0.05)
-
-
 def test_two_workers_are_predicted_from_one():
     one = {"pieces": [2.0] * 10, "units": 16, "cores": 2, "crowd": 1.25, "driver": 0.0}
     found = {"images a second": {"1": {"median": 8.0}, "2": {"median": 12.0}}, "simulate": one}
     # two pieces each 2.5 s: the first is through after 2.5, the last after 12.5; without the first two 8 pieces of 16
     assert predicted(found) == {"predicted": pytest.approx(12.8), "measured": 12.0, "off": pytest.approx(12.8 / 12 - 1)}
-    met = {"pieces": [2.0], "rounds": 5, "units": 100, "cores": 2, "crowd": 1.0, "meeting": 0.25}
-    found = {"pairs a second": {"2": {"median": 80.0}}, "simulate": met}
-    assert predicted(found)["predicted"] == pytest.approx(100 / 1.25)  # a second of each, and the meeting
-
-
-def test_a_meeting_costs_what_is_looked_at_sent_added_and_taken():
-    of = rates()._replace(look=1e-6, add=1e-5, take=1e-4)
-    # 4 workers, 1,000 pairs: 500 rows of each, 2,000 in all; 412 bytes a row there, and as many for each back
-    sent = (4 * 500 + 4 * 2000) * 412 / 1.25e9
-    assert meeting_seconds(4, 1000, of) == pytest.approx(432_213e-6 + 2000e-5 + 2000e-4 + sent)
-    assert meeting_seconds(4, 1000, of, sliced=True) == pytest.approx(432_213e-6 + 500e-5 + 2000e-4 + sent / 4)
 
 
 def test_the_page_has_the_tables_of_the_figures():

@@ -1,4 +1,4 @@
-"""Pieces of work on workers of several machines, played event by event: shared cores, a driver, losses, meetings."""
+"""Pieces of work on workers of several machines, played event by event: shared cores, a driver, losses."""
 
 from __future__ import annotations
 
@@ -121,17 +121,3 @@ def ends(pieces: Sequence[float], setting: Setting, seed: int = 0) -> list[float
             begin(DRIVER, setting.driver)
         expect(number)
     return through
-
-
-def play_rounds(
-    pieces: Sequence[float], n_rounds: int, meeting: float, setting: Setting, seed: int = 0, played: int = 100
-) -> float:
-    """Return the seconds of rounds: in each every worker does a piece drawn from `pieces`, and waits for the last.
-
-    A meeting of `meeting` seconds ends each round. Of many rounds `played` are played, and stand for the rest.
-    """
-    rng = random.Random(seed)
-    n_played = min(n_rounds, played)
-    alone = setting._replace(driver=0.0)
-    spent = sum(play(rng.choices(pieces, k=setting.workers), alone, seed=i) for i in range(n_played))
-    return n_rounds * (spent / max(1, n_played) + meeting)

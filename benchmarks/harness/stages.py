@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.pages import told, volume
-from visterm.models.ranking.worker_sync import MOST_PAIRS
 
 FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
 
@@ -38,12 +37,6 @@ GPU_ENCODES = 1000
 SHARD, SHARD_ENTRY, LISTED = 512, 180, 1000
 """Images in a shard; bytes of its entry in the manifest, about; names that an object store lists in one answer."""
 
-NETWORK = 1.25e9
-"""Assumed: bytes a second of a machine's network, 10 Gbit."""
-
-NETWORK_BYTES = 220_619_952
-"""Weights of the sampled tagging paper's layers, 4096, 8192 and 2048 (docs/figures/sampled.json)."""
-
 
 class Rates(NamedTuple):
     """What was measured of one core, in seconds.
@@ -56,8 +49,6 @@ class Rates(NamedTuple):
         Of an image in SQLite, and of its name in the memory of the command that encodes.
     row_scored : float
         Of one of a million rows in an exact search, on two cores.
-    look, add, take : float
-        Of a tag, of a row brought, of a row taken: what a meeting of workers costs.
     encoder : str
     """
 
@@ -70,9 +61,6 @@ class Rates(NamedTuple):
     catalogue_bytes: float
     name_bytes: float
     row_scored: float
-    look: float
-    add: float
-    take: float
     encoder: str
 
 
@@ -110,8 +98,6 @@ def rates() -> Rates:
     best_tags = 2 * tagged["one image"]["medians"]["visterm"] * 0.22  # a thousand at a time take 0.22 of one by one
     if "1,000 images" in tagged:
         best_tags = 2 * tagged["1,000 images"]["medians"]["visterm"] / 1000
-    meeting = small["meetings"][-1]
-    brought = meeting["rows moved"] * meeting["workers"]
     return Rates(
         encode=encode,
         join=(streamed["seconds"] - sum(streamed["epochs"])) / streamed["images"],
@@ -122,9 +108,6 @@ def rates() -> Rates:
         catalogue_bytes=small["catalogue"]["bytes"],
         name_bytes=small["bytes a name"],
         row_scored=catalogue["sizes"][-1]["seconds"]["exact"]["median"] / catalogue["sizes"][-1]["rows"],
-        look=meeting["look for moves"] / meeting["tags"],
-        add=meeting["sum"] / brought,
-        take=meeting["take"] / (meeting["bytes taken"] / row_bytes()),
         encoder=encoder,
     )
 
@@ -144,9 +127,6 @@ def rate_rows(of: Rates) -> list[list[str]]:
         row(f"annotate an image, ten best of {TAGS:,}", of.annotate, "larger_than_memory, top_tags"),
         row("index an image by its features", of.index, "small_costs"),
         row("search: score an image, on two cores", of.row_scored, "catalogue"),
-        row("meeting: check whether a tag moved", of.look, "small_costs"),
-        row("meeting: add up a row that was sent", of.add, "small_costs"),
-        row("meeting: take over a row", of.take, "small_costs"),
         ["an image in SQLite", f"{of.catalogue_bytes:,.0f} bytes", "`small_costs`"],
         ["a file's name in memory", f"{of.name_bytes:,.0f} bytes", "`small_costs`"],
     ]
@@ -189,8 +169,7 @@ def joined_bytes(n: float) -> float:
 
 def limits(n: float, of: Rates) -> dict[str, str]:
     """Return what grows with the number of photos in one place, as it would be told."""
-    rows, pairs = n * DIM * 4.0, n * TAGS_AN_IMAGE
-    met = min(TAGS, 2 * MOST_PAIRS) * row_bytes()
+    rows = n * DIM * 4.0
     search = n * of.row_scored
     return {
         "names of files in the memory of `visterm encode`": volume(n * of.name_bytes),
@@ -198,38 +177,13 @@ def limits(n: float, of: Rates) -> dict[str, str]:
         "answers of an object store that list the photos": f"{n / LISTED:,.0f}",
         "files of the joined tags": volume(joined_bytes(n)),
         "reading names' hashes to sort them, one pass for each million": volume(n / 2**20 * n * 8),
-        "meetings per epoch": f"{pairs / MOST_PAIRS:,.0f}",
-        "sent and taken by 8 workers in them, an epoch": volume(pairs / MOST_PAIRS * 9 * met),
-        "gradients of the paper's network, all workers of a batch of 256, an epoch": volume(
-            n / 256 * 2 * NETWORK_BYTES
-        ),
-        "rows of its words, likewise": volume(n / 256 * 3840 * 300 * 4),
         "SQLite's file": volume(n * of.catalogue_bytes),
         "predictions in it, rows": f"{10 * n:,.0f}",
         "rows to search": volume(rows),
         "exact search of one query on two cores, all rows in memory": f"{told(search)} s",
-        "the same in ten shards on ten machines": f"{told(search / 10)} s",
         "an object store a month: photos, features, rows": "$ "
         + ", ".join(f"{each / 1e12 * PRICES['TB month']:,.0f}" for each in (n * PHOTO_BYTES, n * NUMBERS * 4, rows)),
         "memory for all rows a month": f"$ {rows / 1e9 * PRICES['GB of memory, month']:,.0f}",
         f"a large network on GPUs of {GPU_ENCODES:,} photos a second": f"{n / GPU_ENCODES / 3600:,.0f} hours of a GPU, "
         f"$ {n / GPU_ENCODES / 3600 * PRICES['GPU hour']:,.0f}",
     }
-
-
-def row_bytes() -> float:
-    """Return the bytes of a tag row that is sent: its number, how many moved it, its numbers."""
-    return 8.0 + 4.0 + DIM * 4.0
-
-
-def meeting_seconds(workers: int, pairs: float, of: Rates, *, sliced: bool = False) -> float:
-    """Return the seconds of a meeting after `pairs` of all workers: look for what moved, send, add up, take over.
-
-    Each pair moves two tag rows at most. All workers send what they moved to one place, and take the sum from it; or,
-    `sliced`, each adds up the rows of its own slice of the tags.
-    """
-    brought = min(TAGS, 2 * pairs / workers)
-    taken = min(TAGS, 2 * pairs)
-    adders = workers if sliced else 1
-    through = (workers * brought + workers * taken) * row_bytes() / NETWORK / adders
-    return of.look * TAGS + of.add * workers * brought / adders + of.take * taken + (through if workers > 1 else 0.0)

@@ -24,7 +24,7 @@ ABOUT = {
     "model has those of one.",
 }
 """What some sections begin with."""
-CALLED_BY_VISTERM = {"take_held_out", "write_steps", "fit_together"}
+CALLED_BY_VISTERM = {"take_held_out", "write_steps"}
 """Methods of models that their pages leave out; the ability that has them says what they are."""
 
 

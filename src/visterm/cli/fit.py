@@ -21,7 +21,6 @@ EXAMPLES = (
     ("visterm fit photos --tags tags.csv -o run --encoder onnx:net.onnx --model knn", "your own network"),
     ("visterm fit --tags pairs.csv --encoder ids -o run", "images known only by number"),
     ("visterm fit photos --queries clicks.csv --model pamir -o run", "learn from a click log"),
-    ("visterm fit features --tags tags.csv --model sampled_tagger --ray HEAD:6379 -o run", "on a cluster"),
     ("visterm fit --catalogue catalogue", "learn from corrections"),
 )
 WITH_A_CATALOGUE = {"catalogue", "full", "use_even_if_worse", "min_count", "jobs", "verbose", "json"}
@@ -68,7 +67,6 @@ def fit(
     memory: options.Memory = None,
     device: options.Device = None,
     jobs: options.Jobs = None,
-    ray: options.Ray = None,
     verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> None:
@@ -100,7 +98,7 @@ def fit(
         calibrate=calibration, word_vectors=word_vectors, words=words or (), aliases=aliases, stop_tags=stop_tags or (),
         min_count=min_count, max_share=max_share, per_user=per_user, user_column=user_column, part_of=part_of, isa=isa,
         wordnet=wordnet, tag_synsets=tag_synsets, inherit=inherit, tree=tree, memory=options.bytes_of(memory),
-        device=device, n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out, overwrite=overwrite,
+        device=device, n_jobs=jobs, out=out, overwrite=overwrite,
     )  # fmt: skip
     began = time.monotonic()
     tagger = Tagger.of(request)

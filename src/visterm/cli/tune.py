@@ -75,10 +75,13 @@ def tune(
         encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"),
         model=model, model_params=options.settings(set_, "--set"), valid=valid, seed=seed, aliases=aliases,
         stop_tags=stop_tags or (), tree=tree, min_count=min_count, max_share=max_share, per_user=per_user,
-        user_column=user_column, device=device, n_jobs=jobs, executor=options.executor_of(ray, jobs), out=out,
+        user_column=user_column, device=device, n_jobs=jobs, out=out,
         overwrite=options.may_replace(out, overwrite, "run"),
     )  # fmt: skip
-    tuned = tune_run(request, grid=options.choices(grid), n_random=random, metric=metric, say=say, progress=Bars())
+    tuned = tune_run(
+        request, grid=options.choices(grid), n_random=random, metric=metric,
+        executor=options.executor_of(ray, jobs), say=say, progress=Bars(),
+    )  # fmt: skip
     if json:
         for trial in tuned.trials:
             emit(trial.as_dict())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.threads import resolve_jobs
@@ -17,17 +17,9 @@ PATIENCE = 5.0  # Seconds that an address may take to answer
 OBJECT_STORE = 512 * 2**20  # Bytes of shared memory that an engine started here may take
 
 
-class Engine(NamedTuple):
-    """An engine that is there."""
-
-    address: str  # As the user named it
-    n_workers: int  # Processors that jobs may take, one a worker
-    n_nodes: int  # Machines that are alive
-
-
 @contextmanager
-def engine(address: str, n_jobs: int | None = None) -> Iterator[Engine]:
-    """Reach the engine at an address, or start one here ("local"), and disconnect at the end.
+def engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
+    """Reach the engine at an address, or start one here ("local"), yield its workers, and disconnect at the end.
 
     "auto" and "HOST:PORT" reach an engine that was started with ``ray start``. It has at most `n_jobs` workers; None:
     one for each processor. What this process is connected to already is used and left as it is. Raises
@@ -39,7 +31,7 @@ def engine(address: str, n_jobs: int | None = None) -> Iterator[Engine]:
     if own:
         _connect(ray, address, n_jobs)
     try:
-        yield _engine_of(ray, address, n_jobs)
+        yield _workers_of(ray, address, n_jobs)
     finally:
         if own:
             ray.shutdown()
@@ -62,23 +54,6 @@ def missing_ray() -> MissingExtraError:
     return MissingExtraError(
         "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
     )
-
-
-@contextmanager
-def held_settings(settings: Mapping[str, str], library: str) -> Iterator[None]:
-    """Set environment variables that a library of Ray reads, and keep its log ("ray.tune") silent, while it works."""
-    before = {name: os.environ[name] for name in settings if name in os.environ}
-    log = logging.getLogger(library)
-    level = log.level
-    os.environ |= settings
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-        for name in settings:
-            del os.environ[name]
-        os.environ |= before
 
 
 def _keep_standard_output(ray: Any) -> None:
@@ -132,10 +107,9 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
 
 
-def _engine_of(ray: Any, address: str, n_jobs: int | None) -> Engine:
-    """Return what the engine that this process is connected to has."""
+def _workers_of(ray: Any, address: str, n_jobs: int | None) -> int:
+    """Return how many workers the engine that this process is connected to has: processors, at most `n_jobs`."""
     n_cpus = int(ray.cluster_resources().get("CPU", 0))
     if n_cpus < 1:
         raise UserError(f"The Ray engine at '{address}' has no free processor. Start its nodes with --num-cpus.")
-    alive = sum(bool(node["Alive"]) for node in ray.nodes())
-    return Engine(address, n_cpus if n_jobs in (None, -1) else min(n_cpus, resolve_jobs(n_jobs)), alive)
+    return n_cpus if n_jobs in (None, -1) else min(n_cpus, resolve_jobs(n_jobs))

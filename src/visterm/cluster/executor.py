@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TypeVar
 
 from visterm.cluster.engine import engine, missing_ray
 from visterm.cluster.ordered import in_order
-from visterm.cluster.train_group import group_of, run_group
 from visterm.cluster.unordered import as_done
-from visterm.core.executor import Group, Job, Member, Resources
+from visterm.core.executor import Job
 from visterm.core.progress import Progress
 
 P = TypeVar("P")
@@ -27,7 +24,7 @@ class RayExecutor:
     The engine is reached, or started, when there is work, and Ray is imported no earlier. The address "local" starts an
     engine on this machine, which ends with the job; "auto" and "HOST:PORT" reach one that was started with ``ray
     start``. It uses at most `n_jobs` workers; None: one for each processor. Raises MissingExtraError if Ray is not
-    installed.
+    installed, UserError if there is no engine at the address.
     """
 
     address: str
@@ -38,26 +35,14 @@ class RayExecutor:
         if find_spec("ray") is None:
             raise missing_ray()
 
-    @contextmanager
-    def connect(self) -> Iterator[Resources]:
-        """Reach the engine, and disconnect at the end. Raises UserError if there is no engine at the address."""
-        with engine(self.address, self.n_jobs) as reached:
-            yield Resources(reached.n_workers, reached.n_nodes, group_of(reached))
-
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Do all parts of a job by Ray Data, and yield the results in the order of the parts."""
-        with engine(self.address, self.n_jobs) as reached:
-            for part, result in zip(parts, in_order(job, parts, reached), strict=True):
+        with engine(self.address, self.n_jobs) as n_workers:
+            for part, result in zip(parts, in_order(job, parts, n_workers), strict=True):
                 progress.advance(job.size_of(part))
                 yield result
 
     def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
         """Do all parts of a job by Ray Tune, and call `finished` as each ends."""
-        with engine(self.address, self.n_jobs) as reached:
-            as_done(job, parts, reached, finished)
-
-    def run_together(self, work: Callable[[Member, Progress], R], group: Group, folder: Path, progress: Progress) -> R:
-        """Run one function in several processes at once by Ray Train, and return what rank 0 returns."""
-        with engine(self.address, self.n_jobs):
-            result: R = run_group(work, group, folder, progress)
-        return result
+        with engine(self.address, self.n_jobs) as n_workers:
+            as_done(job, parts, n_workers, finished)

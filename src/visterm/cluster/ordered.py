@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from visterm.cluster.engine import Engine, load_ray
+from visterm.cluster.engine import load_ray
 from visterm.core.errors import StorageError
 from visterm.core.executor import Job
 from visterm.core.progress import SILENT
@@ -82,10 +82,10 @@ class _Begun:
         return self._times[number]
 
 
-def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int = TRIES) -> Iterator[R]:
-    """Do pieces of a job on the workers of an engine, and yield their results in the order of the pieces.
+def in_order(job: Job[P, R], pieces: Sequence[P], n_workers: int, *, tries: int = TRIES) -> Iterator[R]:
+    """Do pieces of a job on the workers of the connected engine, and yield their results in the order of the pieces.
 
-    An actor a processor is started, each of one thread. One that dies with its worker or its machine is started
+    At most `n_workers` actors are started, each of one thread. One that dies with its worker or its machine is started
     elsewhere as often as it takes, and its pieces are done again: Ray Data's own rule for actors. Where there is no
     room for it, it waits for another to be through; so the pool may shrink to one. A piece is begun at most `tries`
     times. The first error that a piece raises is raised here. Raises StorageError if a piece kills its workers; or if
@@ -94,7 +94,7 @@ def in_order(job: Job[P, R], pieces: Sequence[P], engine: Engine, *, tries: int 
     ray = load_ray()
     data = _quiet_data()
     counting = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Begun)
-    n_actors = min(engine.n_workers, len(pieces))
+    n_actors = min(n_workers, len(pieces))
     rows = [{"number": number, "piece": ray.cloudpickle.dumps(piece)} for number, piece in enumerate(pieces)]
     done = data.from_items(rows, override_num_blocks=min(len(rows), MOST_BLOCKS)).map_batches(
         _Worker,

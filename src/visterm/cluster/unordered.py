@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from visterm.cluster.engine import Engine, held_settings, load_ray
+from visterm.cluster.engine import load_ray
 from visterm.core.errors import DataError, ShapeError, StorageError, TooLargeError, UserError
 from visterm.core.executor import Job
 from visterm.core.progress import SILENT
@@ -17,7 +20,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 MOST_LOSSES = 3  # Workers or machines that one part may lose before it is given up
-_QUIET = {
+QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # settings may name files by relative paths
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -25,8 +28,8 @@ _QUIET = {
 }
 
 
-def as_done(job: Job[P, R], parts: Sequence[P], engine: Engine, finished: Callable[[int, R], None]) -> None:
-    """Do the parts of a job on the workers of an engine, and report each as it ends.
+def as_done(job: Job[P, R], parts: Sequence[P], n_workers: int, finished: Callable[[int, R], None]) -> None:
+    """Do the parts of a job on `n_workers` workers of the engine that is connected, and report each as it ends.
 
     A part whose worker is lost is done again elsewhere, with the same result. Each is reported once: `finished` is
     called here with the number of the part and its result, in the order in which they end. The job is handed to the
@@ -35,7 +38,7 @@ def as_done(job: Job[P, R], parts: Sequence[P], engine: Engine, finished: Callab
     Raises StorageError if a part lost its worker again and again, and what a part raised; the others are then stopped.
     """
     pickler = load_ray().cloudpickle
-    with held_settings(_QUIET, "ray.tune"), tempfile.TemporaryDirectory() as folder:
+    with _quiet_tune(), tempfile.TemporaryDirectory() as folder:
         from ray import tune
 
         ends = _ends(len(parts), finished, pickler)
@@ -43,7 +46,7 @@ def as_done(job: Job[P, R], parts: Sequence[P], engine: Engine, finished: Callab
         results = tune.Tuner(
             tune.with_resources(trainable, {"cpu": 1}),
             param_space={"number": tune.grid_search(list(range(len(parts))))},
-            tune_config=tune.TuneConfig(max_concurrent_trials=engine.n_workers, reuse_actors=True),
+            tune_config=tune.TuneConfig(max_concurrent_trials=n_workers, reuse_actors=True),
             run_config=tune.RunConfig(
                 storage_path=folder,
                 failure_config=tune.FailureConfig(max_failures=MOST_LOSSES),
@@ -61,6 +64,23 @@ def as_done(job: Job[P, R], parts: Sequence[P], engine: Engine, finished: Callab
             f"{job.name_of(parts[lost[0]])} failed {MOST_LOSSES + 1} times, with its worker ({why}): its machine may "
             "have too little memory. Finished parts are kept; the same command goes on, also without --ray."
         )
+
+
+@contextmanager
+def _quiet_tune() -> Iterator[None]:
+    """Keep Ray Tune quiet while it works: by environment variables that it reads, and by the level of its log."""
+    before = {name: os.environ[name] for name in QUIET if name in os.environ}
+    log = logging.getLogger("ray.tune")
+    level = log.level
+    os.environ |= QUIET
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        for name in QUIET:
+            del os.environ[name]
+        os.environ |= before
 
 
 def _one_part(config: Mapping[str, int], parts: Sequence[Any], job: Job[Any, Any]) -> dict[str, Any]:

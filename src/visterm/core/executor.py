@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress, Steps
@@ -53,35 +51,6 @@ def must_see(path: str | os.PathLike[str]) -> None:
         )
 
 
-class Group(NamedTuple):
-    """Processes that run one function together."""
-
-    n_workers: int  # At most; after a loss there are as many as there is room for
-    n_threads: int  # Processors that each may take
-
-
-@dataclass(frozen=True)
-class Member:
-    """One process of a group, as the function that it runs sees it; as it stands, the only one."""
-
-    n_threads: int  # That this process may use
-    rank: int = 0  # Number of this process
-    size: int = 1  # How many processes there are
-    host: str = "127.0.0.1"  # Address at which the other processes reach this machine
-
-    def broadcast(self, value: Any) -> Any:
-        """Return what the process of rank 0 passed; every process has to call this."""
-        return value
-
-
-class Resources(NamedTuple):
-    """What an executor has."""
-
-    n_workers: int  # Parts that are worked on at the same time
-    n_machines: int
-    group: Group  # How a training in several processes is best laid out
-
-
 class Executor(Protocol):
     """Runs the parts of jobs.
 
@@ -97,9 +66,6 @@ class Executor(Protocol):
     def remote(self) -> bool:
         """Whether other processes do the work, which takes a while to start: not worth it for a single part."""
 
-    def connect(self) -> AbstractContextManager[Resources]:
-        """Keep the workers while the block runs."""
-
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Do all parts of a job, and yield the results in the order of the parts.
 
@@ -109,13 +75,6 @@ class Executor(Protocol):
     def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
         """Do all parts of a job, and call `finished` with the number and the result of each as it ends."""
 
-    def run_together(self, work: Callable[[Member, Progress], R], group: Group, folder: Path, progress: Progress) -> R:
-        """Run one function in several processes at once, and return what the process of rank 0 returns.
-
-        Where a process is lost all begin again. What they have done so far is for the function to keep, in `folder`,
-        and to find there.
-        """
-
 
 @dataclass(frozen=True)
 class LocalExecutor:
@@ -123,11 +82,6 @@ class LocalExecutor:
 
     n_jobs: int | None = None
     remote: bool = field(default=False, init=False)
-
-    @contextmanager
-    def connect(self) -> Iterator[Resources]:
-        """Yield what this process has: one worker."""
-        yield Resources(1, 1, Group(1, resolve_jobs(self.n_jobs)))
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Do one part after the other."""
@@ -142,10 +96,6 @@ class LocalExecutor:
             work = job.begin(team, SILENT)
             for number, part in enumerate(parts):
                 finished(number, work(part))
-
-    def run_together(self, work: Callable[[Member, Progress], R], group: Group, folder: Path, progress: Progress) -> R:
-        """Run the function once, here."""
-        return work(Member(resolve_jobs(self.n_jobs)), progress)
 
 
 LOCAL = LocalExecutor()

@@ -103,14 +103,6 @@ class FitsStreams(Protocol):
 
 
 @runtime_checkable
-class FitsTogether(Protocol):
-    """Learns in several processes at once, each on its part of every batch."""
-
-    def fit_together(self, X: Any, Y: Any, together: Any, *, valid: Any = None, monitor: Any = None) -> Self:
-        """Learn as `fit` does, with the other processes of `together` (see `visterm.models.deep.data_parallel`)."""
-
-
-@runtime_checkable
 class GivesProbabilities(Protocol):
     """Scores are P(tag | image), so that a search may multiply those of its words, if `probabilities` is True."""
 

@@ -194,17 +194,10 @@ class EpochAnnotator(EpochSettings, Annotator):
         if best.weights:
             self._publish(*best.weights)
 
-    def _measure_map(
-        self,
-        judged: Validation | None,
-        share: Callable[[NDArray[np.int64]], NDArray[np.int64]] = lambda rows: rows,
-        gather: Callable[[NDArray[np.float64]], NDArray[np.float64]] = lambda found: found,
-        known: sp.csr_array | None = None,
-    ) -> Measure | None:
+    def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
         """Return what measures the MAP of the published weights on validation images; None where none has a tag.
 
         `known` are tags of these images that their rankings leave out, as the model learned from them.
-        Of several workers each measures its share of the images, and gathers what all found.
         """
         if judged is None:
             return None
@@ -212,16 +205,11 @@ class EpochAnnotator(EpochSettings, Annotator):
         rows = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr))
         if rows.size == 0:
             return None
-        mine = share(rows)
-        Y, known = Y[mine], known if known is None else known[mine]
-        if mine.size:
-            X = self._check_features(X[mine])
+        Y, known = Y[rows], known if known is None else known[rows]
+        X = self._check_features(X[rows])
 
         def measure() -> float:
-            found = (
-                rank_tags(self._score_checked(X), Y, exclude=known).average_precision() if mine.size else np.empty(0)
-            )
-            return float(np.nanmean(gather(found)))
+            return float(np.nanmean(rank_tags(self._score_checked(X), Y, exclude=known).average_precision()))
 
         return measure
 

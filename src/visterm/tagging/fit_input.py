@@ -194,29 +194,23 @@ def check_encoder_of_features(images: Any, encoder: str | None) -> None:
 
 
 def plan_streaming(
-    images: Any, memory: int | None, say: Say, way: str = "", *, shared: bool = False, model: Annotator | None = None
+    images: Any, memory: int | None, say: Say, way: str = "", *, model: Annotator | None = None
 ) -> Plan | None:
     """Return the memory in bytes for streaming features; None where they are held in memory, or are none.
 
-    `images` are as `one_or_features` returns them: features in several folders are always streamed, and so are those
-    that several workers learn from (`shared`). `say` takes a line for people, `way` how features are streamed, if not
-    in windows. Raises UserError if memory is limited or work shared where there are no features, or the model cannot
-    stream.
+    `images` are as `one_or_features` returns them: features in several folders are always streamed. `say` takes a line
+    for people, `way` how features are streamed, if not in windows. Raises UserError if memory is limited where there
+    are no features, or the model cannot stream.
     """
     several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     if not several and not is_features(images):
-        if isinstance(images, str | os.PathLike) and (memory is not None or shared):
+        if isinstance(images, str | os.PathLike) and memory is not None:
             check_image_folder(as_path(images))
         if memory is not None:
             raise UserError(
                 "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
                 "FEATURES, and pass FEATURES in place of IMAGES. Features from other programs (--encoder precomputed) "
                 "are read into memory: leave --memory out."
-            )
-        if shared:
-            raise UserError(
-                "Several machines train this model on features, and none are given. Make them with: visterm encode "
-                "IMAGES -o FEATURES --ray ADDRESS, and pass FEATURES in place of IMAGES."
             )
         return None
     from visterm.features.streaming.memory import plan_memory
@@ -225,7 +219,7 @@ def plan_streaming(
 
     shards = Shards(images)
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), memory)
-    streamed = plan.streamed or shared or several
+    streamed = plan.streamed or several
     if model is not None and streamed:
         check_streams(model, shards.n_folders)
     if several and not plan.streamed:

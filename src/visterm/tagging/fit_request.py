@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from visterm.core.errors import UserError
-from visterm.core.executor import LOCAL, Executor
 from visterm.core.tables import MODELS
 from visterm.data.query_files import QueryRow
 from visterm.data.tag_files import TableOptions
@@ -107,10 +106,8 @@ class FitRequest:
     ``animals/dog/husky`` (`visterm.data.tag_tree`). A photo of a child then has its parents, too."""
     memory: int | None = None
     """Bytes that may be used: features that take more are streamed from disk. None: half of the machine's."""
-    executor: Executor = LOCAL
-    """With one of several machines, a model that can learns there, or streams features in shards from there."""
     work: Place | None = None
-    """A folder for files on the way, with other machines on a disk that all of them share. None: beside `out`."""
+    """A folder for the files of a streamed fit on the way. None: beside `out`."""
     n_jobs: int | None = None
     """Threads; None is all cores."""
     seed: int = 0

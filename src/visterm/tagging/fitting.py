@@ -17,7 +17,6 @@ from visterm.data.query_files import QueryRow
 from visterm.encoders.named import default_line
 from visterm.features.training_rows import NONE_HELD_OUT, training_rows
 from visterm.models.abilities import PlacesWords
-from visterm.tagging.deep_fit_together import check_fits_together
 from visterm.tagging.fit_input import Cleaning, plan_streaming, read_images, relations_to_learn
 from visterm.tagging.fit_request import FitRequest
 from visterm.tagging.query_rows import check_learns_queries, query_rows
@@ -66,12 +65,6 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         If something that is not a run lies at `out`.
     """
     run.check_settings(request.valid)
-    remote = request.executor.remote
-    streams_together = remote and getattr(run.model, "learns_together", False)
-    if remote and not streams_together:
-        check_fits_together(run.model)
-        if request.queries is not None:
-            raise UserError("--queries is learned from in one process. Leave --queries or --ray out.")
     if request.word_vectors is not None:
         check_start_words(run.model, request.word_vectors)
         if request.queries is not None:
@@ -80,7 +73,7 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         raise UserError("--words are tags, but queries are learned. Leave --words out.")
     sources = request.sources()
     cleaning = Cleaning.read(request)
-    plan = plan_streaming(request.images, request.memory, say, shared=streams_together, model=run.model)
+    plan = plan_streaming(request.images, request.memory, say, model=run.model)
     if plan is not None:
         _fit_streamed(run, request, plan, cleaning, say, progress)
         return
@@ -123,11 +116,8 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         run.relate(relations, rows.vocabulary)
         if starts is not None:
             run.words = starts.set_vectors(run.model, rows)
-        work = request.work_folder("workers") if remote else ""
-        run.learn(rows, executor=request.executor, work=work, calibrate=request.calibrate, progress=progress)
+        run.learn(rows, calibrate=request.calibrate, progress=progress)
     run.facts |= read | pruned
-    if remote and "workers" not in run.facts:
-        say("--ray ignored: all images are in one batch, so one process learned from them.")
     for line in _how_it_went(run, request, cleaning):
         say(line)
     if request.out is not None:
@@ -193,9 +183,8 @@ def _fit_queries(
 
 
 def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning, say: Say, progress: Progress) -> None:
-    """Learn from features on disk, in this process or by several workers, and write the run."""
+    """Learn from features on disk, window by window, and write the run."""
     from visterm.tagging.streamed_fit import fit_streamed
-    from visterm.tagging.streamed_fit_together import stream_on_machines
 
     unusable = {
         "--queries": request.queries, "--part-of": request.part_of or request.wordnet, "--isa": request.isa,
@@ -204,7 +193,7 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
         "--max-share": request.max_share, "--per-user": request.per_user,
     }  # fmt: skip
     if given := [option for option, value in unusable.items() if value not in (None, [])]:
-        otherwise = "leave --ray out" if request.executor.remote else "allow more memory (--memory)"
+        otherwise = "allow more memory (--memory)"
         if given[0] == "--tree":
             otherwise += ", or write the tags above each tag into the table of tags yourself"
         raise UserError(
@@ -219,11 +208,7 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
     features: Any = request.images
     run.forget_words()
     run.relate(None, run.vocabulary)
-    if request.executor.remote:
-        lines = stream_on_machines(run, features, request.tags, plan, executor=request.executor, **how)
-    else:
-        lines = fit_streamed(run, features, request.tags, plan, **how)
-    for line in lines:
+    for line in fit_streamed(run, features, request.tags, plan, **how):
         say(line)
     if request.out is not None:
         run.save(request.out, overwrite=request.overwrite)

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -14,7 +13,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import EncoderMismatchError, StorageError, UserError
-from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import learned_hash
 from visterm.core.persist import check_replaceable, folder_kind, load_estimator, new_folder
 from visterm.core.progress import SILENT, Progress
@@ -210,8 +208,6 @@ class Run:
         self,
         rows: TrainingRows,
         *,
-        executor: Executor = LOCAL,
-        work: str | os.PathLike[str] = "",
         calibrate: bool = False,
         progress: Progress = SILENT,
         on_epoch: OnEpoch | None = None,
@@ -221,24 +217,18 @@ class Run:
         Parameters are those of `Tagger.fit`, and `on_epoch` that of `Annotator.fit`, where one process learns from
         features by all images' weights of words.
         """
-        from visterm.tagging.deep_fit_together import fit_on_machines
         from visterm.tagging.query_rows import fit_weighed
         from visterm.tagging.tuning.validation import learn_by_number
 
         set_blocks(self.model, self.encoder)
         set_tree(self.model, self.relations.tree, rows.vocabulary)
-        n_workers = 0
-        if executor.remote:
-            n_workers = fit_on_machines(self.model, rows, executor, Path(work), progress)
-        elif rows.by_number:
+        if rows.by_number:
             self.model = learn_by_number(self.model, rows, progress)
         elif self.reference is not None:
             fit_weighed(self.model, rows, self.reference.idf, progress)
         else:
             self.model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress, on_epoch=on_epoch)
         self.learned(rows)
-        if n_workers:
-            self.facts["workers"] = n_workers
         if calibrate:
             self.find_confidences(rows, progress)
         return self

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.data.tag_files import check_in_file
 from visterm.features.learned_images import LearnedImages
-from visterm.features.streaming.handed_over import CHECKPOINT, EVERY, FileCheckpoints, HandedOver, hand_over
+from visterm.features.streaming.checkpoints import CHECKPOINT, EVERY, FileCheckpoints
 from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
 from visterm.features.streaming.memory import WINDOWS, Plan
 from visterm.features.streaming.shards import Shards
@@ -35,17 +35,6 @@ from visterm.tagging.run import Run
 
 MOST_COUNTED = 20_000  # Images in whose tags the calibration counts how frequent tags are
 VALID_SHARE = 0.1
-
-
-class Workers(Protocol):
-    """Others who train a streamed model together."""
-
-    @property
-    def n_workers(self) -> int:
-        """How many they are."""
-
-    def train(self, model: Annotator, handed: HandedOver, progress: Progress) -> None:
-        """Train a model as `fit_stream` does, and leave its last checkpoint in the folder that was handed over."""
 
 
 def check_streams(model: Annotator, n_folders: int = 1) -> None:
@@ -79,7 +68,6 @@ def fit_streamed(
     aliases: Mapping[str, str] | None = None,
     calibration: bool = True,
     every: float = EVERY,
-    workers: Workers | None = None,
     progress: Progress = SILENT,
     **columns: str | None,
 ) -> list[str]:
@@ -88,8 +76,8 @@ def fit_streamed(
     The features are what `visterm encode` wrote, in one folder or several, all by one encoder; no image may be in two.
     The tags are a table; its names of images are paths inside the image folder. Rows are held out to say when to stop
     as `Tagger.fit` does, but 5,000 at most, and they are not learned from afterwards. The bytes of the model depend on
-    the features, the tags, the size of the windows, the number of workers (if they train in place of this process), and
-    the seed: of the order of the shards, and of the rows held out; that of the training is the model's.
+    the features, the tags, the size of the windows, and the seed: of the order of the shards, and of the rows held out;
+    that of the training is the model's.
 
     Temporary files lie in `work`. After a kill the same call goes on from the last checkpoint in it, at least `every`
     seconds after the one before; the folder is removed at the end, or if the fit is refused before there is a
@@ -115,22 +103,11 @@ def fit_streamed(
             shards, joined, held_out=found.held_out, n_pairs=found.n_pairs, mean_length=found.mean_length,
             window=plan.window, seed=seed, copy=copy,
         )  # fmt: skip
-        key = _training_key(
-            tagger, shards, tags, plan, seed, split, aliases, 1 if workers is None else workers.n_workers
-        )
+        key = _training_key(tagger, shards, tags, plan, seed, split, aliases)
         checkpoints = FileCheckpoints(folder, key, every)
         went_on = checkpoints.there()
-        if workers is not None:
-            copied = copy is not None
-            handed = hand_over(
-                folder, features, joined, found, window=plan.window, seed=seed, copied=copied, of=key, every=every
-            )
-            workers.train(tagger.model, handed, progress)
-        monitor = progress if workers is None else SILENT  # the workers' last checkpoint has it all
-        tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=monitor)
+        tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=progress)
         _set_learned(tagger, shards, joined, found, plan)
-        if workers is not None:
-            tagger.facts["workers"] = workers.n_workers
         if calibration and found.valid is not None:
             others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_COUNTED, seed + 1))
             rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
@@ -159,20 +136,13 @@ def _work_folder(folder: Path) -> Iterator[Path]:
 
 
 def _training_key(
-    tagger: Run,
-    shards: Shards,
-    tags: Any,
-    plan: Plan,
-    seed: int,
-    split: str | None,
-    aliases: Mapping[str, str] | None,
-    n_workers: int,
+    tagger: Run, shards: Shards, tags: Any, plan: Plan, seed: int, split: str | None, aliases: Mapping[str, str] | None
 ) -> str:
     """Return a hash of all that the bytes of the model depend on: checkpoints of another training are refused by it."""
     settings = {name: value for name, value in json_params(tagger.model).items() if name != "n_jobs"}
     parts = [
         MODELS.name_of(tagger.model), settings, [entry.sha256 for entry in shards.contents.shards], file_hash(tags),
-        plan.window, seed, tagger.min_count, split, sorted((aliases or {}).items()), n_workers,
+        plan.window, seed, tagger.min_count, split, sorted((aliases or {}).items()),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -136,7 +136,7 @@ class Tagger(OnHub, TaggerEstimator):
             Takes each step.
         **request
             Any more of `FitRequest` but what a tagger is made with, and `out`: `valid`, `aliases`, `stop_tags`,
-            `relations`, `part_of`, `word_vectors`, `idf`, `calibrate`, `memory`, `executor`, `work`, and so on.
+            `relations`, `part_of`, `word_vectors`, `idf`, `calibrate`, `memory`, `work`, and so on.
 
         Raises
         ------

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, TagFileError, UnknownNameError
@@ -28,7 +29,7 @@ from visterm.data.tag_formats.separators import TagsRead
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.name_index import index_names
 from visterm.features.streaming.shards import Shards
-from visterm.features.streaming.tag_rows import BITS, PAIRS, TagPairs, TagRows, tag_hash
+from visterm.features.streaming.tag_rows import PAIRS, TagPairs, ones_at, tag_hash
 from visterm.features.training_rows import splits_not_learned
 
 BYTES_A_WORD = 256  # What a counted word takes
@@ -40,13 +41,14 @@ _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 ROWS = 2**14  # Rows of the table taken at a time
 
 
-class JoinedTags(TagRows):
+class JoinedTags:
     """Tags of the images of a features folder, as far as they are in the vocabulary.
 
     Only rows of one split are learned from, of "all" with that name; None is "train", if there are splits. At most
     `most_words` words are counted at the same time. `min_count` and `aliases` are as `Vocabulary.from_lists` takes
-    them, `columns` as `stream_table` does. For `bits`, `learned` and `n_tags` see `TagRows`; `remarks` are lines for
-    people: what did not meet, and what was understood of the tags.
+    them, `columns` as `stream_table` does. `bits`, uint8 (n_images,), say what is known of the splits of each image, a
+    memory map; `learned` is the bit of the images to learn from; `remarks` are lines for people: what did not meet, and
+    what was understood of the tags.
 
     Raises TagFileError if the table cannot be understood, none of its rows is of an image, or an image is in two
     splits; UnknownNameError if no row is of the requested split; DataError if no tag is left.
@@ -66,7 +68,7 @@ class JoinedTags(TagRows):
     ) -> None:
         self.shards, n = shards, shards.n_rows
         self.index = index_names(folder, shards)
-        self.bits = new_map(folder / BITS, np.uint8, (n,))
+        self.bits = new_map(folder / "bits.npy", np.uint8, (n,))
         self._pairs = TagPairs(folder, n)
         self.remarks: list[str] = []
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
@@ -168,6 +170,17 @@ class JoinedTags(TagRows):
                 number = int(np.searchsorted(self.shards.starts, first, side="right")) - 1
                 raise TagFileError(f"The image {self.shards.names(number)[row]} is in two splits; expected one.")
             yield first, (bits & self.learned) > 0
+
+    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
+        """Return the tags of images at some positions, ones in a float32 CSR matrix (n_positions, n_tags)."""
+        candidates, images = self._pairs.at(positions)
+        columns = self._column_of[candidates]
+        known = columns >= 0
+        return ones_at(images[known], columns[known], (positions.size, self.n_tags))
+
+    def learned_among(self, first: int, last: int) -> NDArray[np.bool_]:
+        """Return which images of a range of positions are learned from."""
+        return (np.asarray(self.bits[first:last]) & self.learned) > 0
 
     def split_counts(self) -> Counter[int]:
         """Count the images by their bits."""

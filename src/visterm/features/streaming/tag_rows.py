@@ -1,11 +1,10 @@
-"""The tags of images by position, in files: pairs written as they come and sorted (CSR), then read by any process."""
+"""The tags of images by position, in files: pairs written as they come, then sorted (CSR)."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,8 +17,6 @@ STARTS, TAGS = "starts.npy", "tags.npy"
 
 _PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
 
-BITS, COLUMNS = "bits.npy", "columns.npy"
-
 
 class TagPairs:
     """Which tags the images have: hashes of the tags at first, after `sort` numbers of those that are looked at."""
@@ -29,15 +26,6 @@ class TagPairs:
         self._starts = new_map(folder / STARTS, np.int64, (n_images + 1,))
         self._unsorted = folder / "pairs.bin"
         self._unsorted.write_bytes(b"")
-
-    @classmethod
-    def opened(cls, folder: Path) -> Self:
-        """Open pairs that were sorted, to be read."""
-        found = cls.__new__(cls)
-        found._folder = folder
-        found._starts = np.load(folder / STARTS, mmap_mode="r")
-        found._tags = np.load(folder / TAGS, mmap_mode="r")
-        return found
 
     def add(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Write more pairs of a position and a hash of a tag (`tag_hash`)."""
@@ -94,39 +82,3 @@ def ones_at(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[in
     starts = np.searchsorted(each, np.arange(shape[0] + 1) * shape[1])
     data = np.ones(each.size, np.float32)
     return sp.csr_array((data, (each % shape[1]).astype(np.int32), starts.astype(np.int32)), shape=shape)
-
-
-class TagRows:
-    """Which images are learned from, and their tags."""
-
-    bits: NDArray[np.uint8]  # shape (n_images,): what is known of the splits of each image; a memory map
-    learned: int  # The bit of the images to learn from
-    n_tags: int
-    _pairs: TagPairs
-    _column_of: NDArray[np.int64]
-
-    @classmethod
-    def opened(cls, folder: Path, learned: int, n_tags: int) -> TagRows:
-        """Open what `save_columns` completed, to be read."""
-        found = TagRows()
-        found.bits = np.load(folder / BITS, mmap_mode="r")
-        found._pairs = TagPairs.opened(folder)
-        found._column_of = np.load(folder / COLUMNS)
-        found.learned, found.n_tags = learned, n_tags
-        return found
-
-    def save_columns(self, folder: Path) -> Self:
-        """Write the column of each tag, which the folder does not hold yet."""
-        np.save(folder / COLUMNS, self._column_of)
-        return self
-
-    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Return the tags of images at some positions, ones in a float32 CSR matrix (n_positions, n_tags)."""
-        candidates, images = self._pairs.at(positions)
-        columns = self._column_of[candidates]
-        there = columns >= 0
-        return ones_at(images[there], columns[there], (positions.size, self.n_tags))
-
-    def learned_among(self, first: int, last: int) -> NDArray[np.bool_]:
-        """Return which images of a range of positions are learned from."""
-        return (np.asarray(self.bits[first:last]) & self.learned) > 0

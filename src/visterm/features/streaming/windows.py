@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError
 from visterm.core.types import Matrix
+from visterm.features.streaming.joining import JoinedTags
 from visterm.features.streaming.shards import Shards, read_ahead
-from visterm.features.streaming.tag_rows import TagRows
 from visterm.store.rows import stack_rows
 
 ROWS_FILE = "rows.f32"
@@ -29,15 +29,13 @@ class ShardWindows:
     a window; a shard that is larger is a window by itself. Within it training draws the order of pairs. Images at the
     sorted positions `held_out` are left out. Rows are read from `copy`, if there is one, instead of the shards.
 
-    `rank` is the worker whose shards these are, of `n_workers` that learn together. Each has shards of its own for
-    good. All see as many windows, the last of them maybe without an image. The other attributes are those of
-    `visterm.models.ranking.streamed_fit.Windows`.
+    The attributes are those of `visterm.models.ranking.streamed_fit.Windows`.
     """
 
     def __init__(
         self,
         shards: Shards,
-        tags: TagRows,
+        tags: JoinedTags,
         *,
         held_out: NDArray[np.int64],
         n_pairs: int,
@@ -45,34 +43,17 @@ class ShardWindows:
         window: int,
         seed: int,
         copy: RowCopy | None = None,
-        rank: int = 0,
-        n_workers: int = 1,
     ) -> None:
         self._shards, self._tags, self._held_out = shards, tags, held_out
         self._window, self._seed, self._copy = window, seed, copy
-        self._rank, self._n_workers = rank, n_workers
-        dealt = np.random.default_rng(seed).permutation(len(shards))
-        self._owner = np.empty(len(shards), np.int64)
-        self._owner[dealt] = np.arange(len(shards)) % n_workers
         self.n_features, self.n_tags = shards.contents.width, tags.n_tags
         self.n_pairs, self.mean_length = n_pairs, mean_length
 
-    def n_windows(self, epoch: int) -> int:
-        """Return the windows of the worker that has most of them in an epoch."""
-        return max(len(self._windows_of(rank, epoch)) for rank in range(self._n_workers))
-
     def plan(self, epoch: int) -> list[list[int]]:
         """Return the shards of each window of an epoch."""
-        own = self._windows_of(self._rank, epoch)
-        return own + [[]] * (self.n_windows(epoch) - len(own))
-
-    def _windows_of(self, rank: int, epoch: int) -> list[list[int]]:
-        """Return the shards of each window of one worker in an epoch."""
-        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards))
-        order = order[self._owner[order] == rank].tolist()
         windows: list[list[int]] = []
         room = 0
-        for number in order:
+        for number in np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist():
             size = int(self._shards.sizes[number])
             if not windows or size > room:
                 windows.append([])
@@ -118,10 +99,6 @@ class ShardWindows:
                 if n < kept.size:
                     block[:n] = block[kept]
             filled += n
-        if not numbers:
-            empty = np.empty((0, self.n_features), np.float32)
-            rows = empty if self._shards.contents.layout == "dense" else sp.csr_array(empty)
-            return rows, sp.csr_array((0, self.n_tags), dtype=np.float32)
         Y = sp.csr_array(sp.vstack(tags, format="csr"))
         return stack_rows(parts) if parts else room[:filled], Y
 
@@ -138,13 +115,7 @@ class RowCopy:
         room = shutil.disk_usage(folder).free
         if shards.contents.layout != "dense" or room < SPARE * int(shards.sizes.sum()):
             return None
-        begun = cls.written(folder, shards)
-        begun._file.write_bytes(b"")
-        return begun
-
-    @classmethod
-    def written(cls, folder: Path, shards: Shards) -> Self:
-        """Return the copy that is there."""
+        (folder / ROWS_FILE).write_bytes(b"")
         return cls(folder / ROWS_FILE, shards.contents.width)
 
     def add(self, rows: NDArray[np.float32]) -> None:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,6 @@ from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.models.base import Limit
 from visterm.models.deep.checkpoint import TrainingCheckpoint, matrix_fingerprint
-from visterm.models.deep.data_parallel import ALONE, DataParallel
 from visterm.models.deep.dense_layers import Layer, through_layers
 from visterm.models.deep.moved_words import move_words
 from visterm.models.deep.settings import DeepSettings
@@ -106,29 +105,6 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         "dropout": partial(check_number, least=0, below=1),
     }
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)  # Settings that only a fit needs: they are not saved
-    _together: DataParallel = ALONE
-
-    def fit_together(
-        self,
-        X: Any,
-        Y: Any,
-        together: DataParallel,
-        *,
-        valid: tuple[Any, Any] | None = None,
-        monitor: Progress | None = None,
-    ) -> Self:
-        """Learn as `fit` does, in several processes that each compute a part of every batch.
-
-        All call it with the same rows and settings, and all have the same weights in the end: those of one process but
-        for the rounding of sums. Only the first process reports to its monitor. A `checkpoint` must be on a disk that
-        all see; any number of them goes on from it. Raises UserError if they are more than the images of a batch;
-        StorageError if they do not see the same checkpoint.
-        """
-        self._together = together
-        try:
-            return self.fit(X, Y, valid=valid, monitor=monitor if together.rank == 0 else None)
-        finally:
-            del self._together
 
     def tag_rows_from(self, vectors: Any) -> Floats:
         """Return rows (n_words, dim) for words that are no tags, to search with as with those of tags.
@@ -231,7 +207,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
-        fit = DeepFit(self, X, Y, seed, kept, self._together, monitor, on_epoch)
+        fit = DeepFit(self, X, Y, seed, kept, monitor, on_epoch)
         fit.run(valid)
         if self.word_vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
             self.word_vectors_ = np.asarray(self.word_vectors, np.float32)

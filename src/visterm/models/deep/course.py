@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,18 +9,16 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from visterm.core.errors import StorageError
 from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
 from visterm.encoders.torch_network import torch_device
 from visterm.models.deep.checkpoint import Arrays, Kept, TrainingCheckpoint
-from visterm.models.deep.data_parallel import ALONE, DataParallel, part_of
 from visterm.models.deep.network import DeepNetwork
 from visterm.models.deep.start_vectors import offset_for, start_vectors
 from visterm.models.deep.training import DeepTraining, torch_settings
 from visterm.models.deep.word_table import WordTable
-from visterm.models.epochs import Course, Measure, Validation, Weights
+from visterm.models.epochs import Course, Validation, Weights
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # What random draws of the fit are keyed by, beside its seed
@@ -50,8 +46,7 @@ class DeepFit:
     """One fit of a deep tagger, whose settings are used, and whose learned attributes are set.
 
     `X` is (n_images, n_features), `Y` (n_images, n_tags). All draws come from `seed`; that of the checkpoint, where
-    there is one, replaces it. Of the processes that train `together`, the first alone writes checkpoints, which all can
-    read. Raises StorageError if the processes do not see the same checkpoint.
+    there is one, replaces it.
     """
 
     def __init__(
@@ -61,14 +56,12 @@ class DeepFit:
         Y: sp.csr_array,
         seed: int,
         checkpoint: TrainingCheckpoint,
-        together: DataParallel,
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
         self._model, self._X, self._Y, self._monitor, self._on_epoch = model, X, Y, monitor, on_epoch
-        self._checkpoint, self._kept, self._together = checkpoint, checkpoint.read(), together
-        _check_agreed(self._kept, together)
-        self._seed = self._kept.numbers["seed"] if self._kept else together.agreed(seed)
+        self._checkpoint, self._kept = checkpoint, checkpoint.read()
+        self._seed = self._kept.numbers["seed"] if self._kept else seed
         self._device = torch_device(model.device)
         self._first: Kept = Kept({}, {})
 
@@ -86,8 +79,7 @@ class DeepFit:
             self._train(FIRST, every, valid, model.epochs)
         else:
             self._train_twice(trained, held, every)
-        if self._together.rank == 0:
-            self._checkpoint.remove()
+        self._checkpoint.remove()
 
     def _train_twice(self, trained: NDArray[np.int64], held: NDArray[np.int64], every: NDArray[np.int64]) -> None:
         """Train on some images and stop by those held out, then on all for as many epochs as were best."""
@@ -128,20 +120,10 @@ class DeepFit:
                 model._refuse_non_finite()
                 return (*layers, training.table.rows)
 
-            measure = self._measure(judged)
+            measure = model._measure_map(judged)
             model._run_epochs(
                 course, epochs, run_epoch, publish, measure, monitor=self._monitor, on_epoch=self._on_epoch
             )
-
-    def _measure(self, judged: Validation | None) -> Measure | None:
-        """Return what measures MAP on validation images, each process on its part of those with tags."""
-        n = 0 if judged is None else int(np.count_nonzero(np.diff(sp.csr_array(judged[1] > 0).indptr)))
-        together = ALONE if n < self._together.size else self._together  # every process needs an image
-        mine = part_of(n, together.rank, together.size).rows
-        measure: Measure | None = self._model._measure_map(
-            judged, lambda rows: rows[mine], lambda found: together.gathered(torch.from_numpy(found), n).numpy()
-        )
-        return measure
 
     def _training(self, phase: int, images: NDArray[np.int64]) -> DeepTraining:
         model = self._model
@@ -156,7 +138,6 @@ class DeepFit:
             batch_norm=model.batch_norm,
             scale=model.scale_,
             rng=rng,
-            together=self._together,
         )
         if score:
             network.offsets[-1].data += torch.from_numpy(offset_for(rows, score))
@@ -164,7 +145,7 @@ class DeepFit:
         with_tags = images[np.diff(self._Y.indptr)[images] > 0]
         return DeepTraining(
             network, table, model._objective(self._Y), self._X, with_tags, model,
-            seed=[self._seed, phase], device=self._device, together=self._together,
+            seed=[self._seed, phase], device=self._device,
         )  # fmt: skip
 
     def _enter(self, phase: int, training: DeepTraining) -> DeepCourse:
@@ -181,9 +162,7 @@ class DeepFit:
         return course
 
     def _keep(self, phase: int, training: DeepTraining, course: DeepCourse) -> None:
-        """Write a checkpoint, if this process is the first."""
-        if self._together.rank > 0:
-            return
+        """Write a checkpoint."""
         best = course.best
         numbers = {
             "seed": self._seed,
@@ -198,15 +177,3 @@ class DeepFit:
         arrays: Arrays = training.state() | self._first.arrays
         arrays |= {f"best.{number}": array for number, array in enumerate(best.weights)}
         self._checkpoint.write(numbers, arrays)
-
-
-def _check_agreed(kept: Kept | None, together: DataParallel) -> None:
-    """Refuse to go on where the processes would do so from different places."""
-    state = b"" if kept is None else json.dumps(kept.numbers, sort_keys=True).encode()
-    number = int.from_bytes(hashlib.sha256(state).digest()[:7], "big")
-    differ = int(together.total(torch.tensor(float(number != together.agreed(number)))))
-    if differ:
-        raise StorageError(
-            f"{differ} of {together.size} workers do not see the checkpoint that the first one sees. Name a folder for "
-            "it on a disk that all machines share."
-        )

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visterm.models.deep.data_parallel import Part
 from visterm.models.deep.word_table import WordTable
 
 Ints = NDArray[np.int64]
@@ -22,7 +21,7 @@ MOST_TAGS = 8
 """Tags, for each draw of a batch, above which few are drawn twice, and going over all of them is not worth its time."""
 
 
-def drawn_rows(f: Tensor, tags: Ints, table: WordTable, part: Part | None) -> RowADraw | RowAWord:
+def drawn_rows(f: Tensor, tags: Ints, table: WordTable) -> RowADraw | RowAWord:
     """Take the rows of the tags drawn for a batch (n_images, n_drawn) from the table, in the quicker of two ways.
 
     Both give the same scores and gradients but for rounding. On a GPU each draw has its own row: adding up the
@@ -34,10 +33,9 @@ def drawn_rows(f: Tensor, tags: Ints, table: WordTable, part: Part | None) -> Ro
         drawn[tags] = True
         distinct = np.flatnonzero(drawn)
         if len(distinct) <= MOST_DISTINCT * tags.shape[1]:
-            own = tags if part is None else tags[part.rows]
-            places = (np.cumsum(drawn) - 1)[own]
-            return RowAWord(f, table.take_distinct(distinct), torch.from_numpy(places))
-    return RowADraw(f, table.take(tags, part).view(len(f), -1, f.shape[1]))
+            places = (np.cumsum(drawn) - 1)[tags]
+            return RowAWord(f, table.take(distinct), torch.from_numpy(places))
+    return RowADraw(f, table.take(tags).view(len(f), -1, f.shape[1]))
 
 
 class RowADraw:

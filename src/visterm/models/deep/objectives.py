@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from visterm.models.deep.data_parallel import Part
 from visterm.models.deep.drawn_rows import drawn_rows
 from visterm.models.deep.tag_draws import Draws, Ints, TagDraws
 from visterm.models.deep.word_table import WordTable
@@ -23,13 +22,8 @@ class Objective(ABC):
         """Draw what is drawn once an epoch: nothing, unless an objective says otherwise."""
 
     @abstractmethod
-    def loss(
-        self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
-    ) -> Tensor:
-        """Return the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table.
-
-        With a part, `images` are the whole batch, for which all is drawn, and `f` and the cost are of the part.
-        """
+    def loss(self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> Tensor:
+        """Return the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table."""
 
 
 class SampledObjective(Objective):
@@ -46,15 +40,11 @@ class SampledObjective(Objective):
         """Draw the epoch's subset, if there is one."""
         self._draws.start_epoch(rng)
 
-    def loss(
-        self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
-    ) -> Tensor:
-        """Draw tags for the whole batch, and give the cost of its part."""
+    def loss(self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> Tensor:
+        """Draw tags for a batch, and return its cost."""
         drawn = self._draws.draw(images, rng)
         n_positives = drawn.positives.shape[1]
-        rows = drawn_rows(f, np.hstack([drawn.positives, drawn.negatives]), table, part)
-        if part is not None:
-            drawn = drawn.of(part.rows)
+        rows = drawn_rows(f, np.hstack([drawn.positives, drawn.negatives]), table)
         has, counts = (torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts))
         cost = sampled_rank_cost if self._rank else sampled_cross_entropy
         if self._rank or not table.moving or not (self._alpha or self._printed):
@@ -78,11 +68,8 @@ class FullObjective(Objective):
         self._given = sp.csr_array(Y > 0)
         self._cost = full_rank_cost if rank else full_cross_entropy
 
-    def loss(
-        self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
-    ) -> Tensor:
-        """Take all rows, and give the cost of a batch or its part."""
-        images = images if part is None else images[part.rows]
+    def loss(self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> Tensor:
+        """Take all rows, and return the cost of a batch."""
         given = self._given[images]
         owners = np.repeat(np.arange(images.size), np.diff(given.indptr))
         pairs = (torch.from_numpy(array.astype(np.int64)).to(f.device) for array in (owners, given.indices))
@@ -95,11 +82,8 @@ class TargetObjective(Objective):
     def __init__(self, weights: sp.csr_array) -> None:
         self._weights = weights
 
-    def loss(
-        self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator, part: Part | None = None
-    ) -> Tensor:
-        """Make the targets of a batch or its part, and give the cost."""
-        images = images if part is None else images[part.rows]
+    def loss(self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> Tensor:
+        """Make the targets of a batch, and return the cost."""
         weights = self._weights[images]
         tags, places = np.unique(weights.indices, return_inverse=True)
         few = sp.csr_array((weights.data, places, weights.indptr), shape=(images.size, tags.size))

@@ -44,10 +44,6 @@ class Draws(NamedTuple):
     """bool, shape (n_images, N). False where the tag is one that the image has, or where there was none to
     draw."""
 
-    def of(self, rows: slice) -> Draws:
-        """Return what was drawn for some of the images."""
-        return Draws(self.positives[rows], self.has[rows], self.negatives[rows], self.counts[rows])
-
 
 class TagDraws:
     """Draws P (`positives`) tags that an image has, and N (`negatives`) of the background distribution, for batches.

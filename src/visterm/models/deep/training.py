@@ -12,9 +12,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
-from visterm.core.errors import UserError
 from visterm.core.types import Matrix
-from visterm.models.deep.data_parallel import ALONE, DataParallel, part_of
 from visterm.models.deep.network import DeepNetwork
 from visterm.models.deep.objectives import Objective
 from visterm.models.deep.settings import DeepSettings
@@ -32,8 +30,7 @@ _TURN = RLock()
 class DeepTraining:
     """A training under way, which can be entered before any batch: all draws are keyed by seed, epoch and batch.
 
-    It learns from the rows `images` of `X`. Each step is made by the processes `together`, this one computing its part
-    of the batch. Raises UserError if they are more than the images of a batch.
+    It learns from the rows `images` of `X`.
     """
 
     def __init__(
@@ -47,7 +44,6 @@ class DeepTraining:
         *,
         seed: list[int],
         device: torch.device,
-        together: DataParallel = ALONE,
     ) -> None:
         self.network, self.table = network.to(device).train(), table
         self._objective, self._X, self._images, self._settings = objective, X, images, settings
@@ -57,12 +53,6 @@ class DeepTraining:
         )
         self._drops = torch.Generator(device)
         self.n_batches = -(-images.size // settings.batch_size)
-        self._together, self._forward = together, together.averaging(self.network)
-        if self.n_batches and images.size // self.n_batches < together.size:
-            raise UserError(
-                f"A batch has {images.size // self.n_batches} images (batch_size {settings.batch_size}), too few for "
-                f"{together.size} workers to take a part each. Take a larger batch_size, or fewer workers."
-            )
 
     def run_epoch(
         self, epoch: int, rate: float, *, first: int = 0, total: float = 0.0, after: Callable[[int, float], None]
@@ -108,22 +98,19 @@ class DeepTraining:
         self.table.sums[:] = arrays["sums"]
 
     def _step(self, images: Ints, rng: np.random.Generator, rate: float) -> float:
-        part = part_of(images.size, self._together.rank, self._together.size)
-        rows: Any = self._X[images[part.rows]]
+        rows: Any = self._X[images]
         x = torch.from_numpy(np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)).to(self._device)
         self._drops.manual_seed(int(rng.integers(2**63)))
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._settings.half):
-            f = self._forward(x, self._drops, part)
-        loss = self._objective.loss(f, images, self.table, rng, part)
-        loss = loss * (len(part) * self._together.size / part.n)  # the mean over the processes is that of the batch
+            f = self.network(x, self._drops)
+        loss = self._objective.loss(f, images, self.table, rng)
         self._adam.zero_grad()
         loss.backward()
-        self.table.meet(self._together, part.n)
         moved = [*self.network.parameters(), *self.table.lent()]
         torch.nn.utils.clip_grad_norm_(moved, self._settings.max_gradient)
         self._adam.step()
         self.table.step(self._settings.tag_learning_rate * rate)
-        return float(self._together.total(loss.detach())) / self._together.size
+        return float(loss.detach())
 
 
 @contextmanager

@@ -44,7 +44,6 @@ class PamirIa(LinearRanker, StreamedFit):
     81, 2010; section 6.3, Tables 2 and 5.
     """
 
-    learns_together: ClassVar[bool] = False
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
     aggressiveness: float = 0.1

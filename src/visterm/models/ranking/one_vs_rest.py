@@ -45,7 +45,6 @@ class OneVsRest(LinearRanker, StreamedFit):
     algorithms. JMLR 7, 2006.
     """
 
-    learns_together: ClassVar[bool] = False
     limits: ClassVar[dict[str, Limit]] = {"negatives": check_count}
 
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}

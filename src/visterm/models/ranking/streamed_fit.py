@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,9 +17,6 @@ from visterm.core.types import Matrix
 from visterm.models.epochs import EpochSums, Floats, Validation, Weights
 from visterm.models.ranking.base import RankingAnnotator, RankingCourse, Setup, positive_tags
 from visterm.models.stopping import OnEpoch
-
-if TYPE_CHECKING:
-    from visterm.models.ranking.worker_sync import Exchange, SyncedTraining
 
 
 class Windows(Protocol):
@@ -35,9 +32,6 @@ class Windows(Protocol):
 
         What is yielded may be written over by the next.
         """
-
-    def n_windows(self, epoch: int) -> int:
-        """Return how many windows `epoch` yields: to each of several workers as many, the last of them maybe empty."""
 
 
 class Checkpoint(NamedTuple):
@@ -56,20 +50,9 @@ class Checkpoints(Protocol):
     def offer(self, make: Callable[[], Checkpoint]) -> None:
         """Make one and keep it, if it is time to."""
 
-    def keep(self, make: Callable[[], Checkpoint]) -> None:
-        """Make one and keep it."""
-
 
 class StreamedFit(RankingAnnotator):
-    """Makes a ranking model learn from `Windows`, too: stands behind its kind of scorer among the bases.
-
-    Attributes
-    ----------
-    learns_together : bool
-        Whether several workers may share a training (`exchange` of `fit_stream`).
-    """
-
-    learns_together: ClassVar[bool] = True
+    """Makes a ranking model learn from `Windows`, too: stands behind its kind of scorer among the bases."""
 
     def fit_stream(
         self,
@@ -79,7 +62,6 @@ class StreamedFit(RankingAnnotator):
         checkpoints: Checkpoints | None = None,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
-        exchange: Exchange | None = None,
     ) -> Self:
         """Learn from rows that come in windows; a second call forgets the first.
 
@@ -89,13 +71,9 @@ class StreamedFit(RankingAnnotator):
         and went on. No rows are held out of `windows`: `valid` are others, to stop by.
 
         Training goes on from the last of the checkpoints, and offers one after each window, and after each epoch before
-        `on_epoch` is called (as in `fit`; all workers have to give the same answer). With an `exchange`, other workers
-        train the same model on windows of their own: all end with the same bytes, which depend on how many they are,
-        too. `windows.n_pairs` and `windows.mean_length` are then those of all together; the validation images are
-        shared out.
+        `on_epoch` is called (as in `fit`).
 
-        Raises DataError if no image has a tag; DivergedError if training ends in infinity or NaN; UserError if the
-        workers' seeds differ.
+        Raises DataError if no image has a tag; DivergedError if training ends in infinity or NaN.
         """
         stands_for_all = np.zeros((1, windows.n_features), np.float32)
         stands_for_all[0, 0] = windows.mean_length
@@ -111,15 +89,9 @@ class StreamedFit(RankingAnnotator):
             last = None if checkpoints is None else checkpoints.last()
             if last is not None:
                 course.go_on(last)
-            shared = None
-            if exchange is not None:
-                from visterm.models.ranking.worker_sync import SyncedTraining
-
-                shared = SyncedTraining(exchange, course.weights, self._longest_rows(len(course.weights)))
-                shared.check_seed(course.seed)
             if valid is not None:
                 course.growth = self._growth
-            self._train_streamed(course, windows, valid, checkpoints, monitor or SILENT, on_epoch, shared)
+            self._train_streamed(course, windows, valid, checkpoints, monitor or SILENT, on_epoch)
         return self
 
     def _train_streamed(
@@ -130,10 +102,8 @@ class StreamedFit(RankingAnnotator):
         checkpoints: Checkpoints | None,
         monitor: Progress,
         on_epoch: OnEpoch | None,
-        shared: SyncedTraining | None,
     ) -> None:
         """Run epochs over windows, from where the course is; see `_run_epochs`."""
-        measure = self._measure(valid) if shared is None else self._shared_measure(valid, shared.exchange)
 
         def keep() -> None:
             if checkpoints is not None:
@@ -141,14 +111,9 @@ class StreamedFit(RankingAnnotator):
 
         def run_epoch(rate: float) -> EpochSums:
             """Go through the windows that are left of the epoch."""
-            n_syncs = 0
-            if shared is not None:
-                from visterm.models.ranking.worker_sync import syncs_a_window
-
-                n_syncs = syncs_a_window(windows.n_pairs, windows.n_windows(course.epoch))
             with closing(windows.epoch(course.epoch, course.window)) as parts:
                 for X, Y in parts:
-                    self._train_window(course, X, positive_tags(Y), rate, windows, team, shared, n_syncs)
+                    self._train_window(course, X, positive_tags(Y), rate, windows, team)
                     course.window += 1
                     monitor.advance(1, f"epoch {course.epoch}")
                     keep()
@@ -160,28 +125,17 @@ class StreamedFit(RankingAnnotator):
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             publish = self._publisher(course, team)
             self._run_epochs(
-                course, self.epochs, run_epoch, publish, measure,
+                course, self.epochs, run_epoch, publish, self._measure(valid),
                 monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
             )  # fmt: skip
-        if checkpoints is not None and shared is not None:
-            checkpoints.keep(course.checkpoint)
 
     def _train_window(
-        self,
-        course: _StreamedCourse,
-        X: Matrix,
-        positives: sp.csr_array,
-        rate: float,
-        windows: Windows,
-        team: Team,
-        shared: SyncedTraining | None,
-        n_syncs: int,
+        self, course: _StreamedCourse, X: Matrix, positives: sp.csr_array, rate: float, windows: Windows, team: Team
     ) -> None:
         """Go once over the pairs of a window; what the next one goes on with is left in the course."""
-        if not positives.nnz and shared is None:
+        if not positives.nnz:
             return
-        key = [course.seed] if shared is None else [course.seed, shared.exchange.rank]
-        rng = np.random.default_rng([*key, course.epoch, course.window])
+        rng = np.random.default_rng([course.seed, course.epoch, course.window])
         # Blocks as if all windows were one, but of no more than half a window's rows: they are copied together.
         from visterm.models.ranking.warp import LARGEST_TAG_BLOCK, block_for
 
@@ -189,20 +143,8 @@ class StreamedFit(RankingAnnotator):
         training: Any = self._training(X, positives, course.weights, Setup(rng, team, True, block))
         training.go_on(course.carried)
         training.growth = course.growth(course.epoch)
-        if shared is None:
-            course.add(training.run_epoch(rate), positives.nnz)
-            course.carried = training.carried()
-        else:
-            sums, n_pairs, course.carried = shared.run_window(training, rate, positives.nnz, n_syncs)
-            course.add(sums, n_pairs)
-
-    def _shared_measure(self, valid: Validation | None, exchange: Exchange) -> Any:
-        """Share the validation images out over the workers: all come to know the MAP over all of them."""
-        return self._measure_map(
-            valid,
-            lambda rows: np.array_split(rows, exchange.n_workers)[exchange.rank],
-            lambda found: np.concatenate(exchange.gather(found)),
-        )
+        course.add(training.run_epoch(rate), positives.nnz)
+        course.carried = training.carried()
 
 
 class _StreamedCourse(RankingCourse):

@@ -6,7 +6,6 @@ the image's side, in `visterm.models.ranking.image_sides`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -83,12 +82,8 @@ class PairTraining:
         self._violators, self._trials = np.empty((2, self._block), np.int64)
         self._gaps, self._gains = np.empty((2, self._block), np.float32)
 
-    def run_epoch(self, rate: float, sync: Callable[[], None] | None = None, n_syncs: int = 1) -> EpochSums:
-        """Visit every pair once, in an order drawn anew, with steps of the given learning rate.
-
-        `sync` is called between blocks, which it cuts off, `n_syncs` times in all, the last time at the end; it may
-        change the weights and what `carried` returns, in place.
-        """
+    def run_epoch(self, rate: float) -> EpochSums:
+        """Visit every pair once, in an order drawn anew, with steps of the given learning rate."""
         self._side.growth = self.growth
         self._side.set_rate(rate)
         self._rule = make_rule(rate, self._recipe.l2, self._recipe.max_norm * self.growth)
@@ -96,15 +91,12 @@ class PairTraining:
         self._shares = in_turn(self._side.n_shares, self._n_tag_shares)
         order = self._rng.permutation(self._tags.size)
         sums = np.zeros(3)
-        for until_sync in np.array_split(order, n_syncs):
-            blocks = [until_sync[start : start + self._block] for start in range(0, until_sync.size, self._block)]
-            # The weights are those before the block, so only the order of sums changes. Pairs of an image then share
-            # its row in the cache, and a thread finds the steps of the rows that it moves after.
-            self._team.run(lambda number, blocks=blocks: blocks[number].sort(), len(blocks))  # type: ignore[misc]
-            for examples in blocks:
-                sums += self._run_block(examples)
-            if sync is not None:
-                sync()
+        blocks = [order[start : start + self._block] for start in range(0, order.size, self._block)]
+        # The weights are those before the block, so only the order of sums changes. Pairs of an image then share
+        # its row in the cache, and a thread finds the steps of the rows that it moves after.
+        self._team.run(lambda number: blocks[number].sort(), len(blocks))
+        for examples in blocks:
+            sums += self._run_block(examples)
         self._epoch += 1
         n = max(1, order.size)
         self._negatives.end_epoch(sums[1], n)

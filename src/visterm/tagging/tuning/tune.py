@@ -13,6 +13,7 @@ import numpy as np
 
 from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
+from visterm.core.executor import LOCAL, Executor
 from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
 from visterm.core.vocabulary import Vocabulary
@@ -61,6 +62,7 @@ def tune(
     grid: Mapping[str, Choices],
     n_random: int | None = None,
     metric: str = "map",
+    executor: Executor = LOCAL,
     say: Say = silent,
     progress: Progress = SILENT,
     **request: Any,
@@ -70,7 +72,7 @@ def tune(
     `images`, `tags` and the request are fields of `FitRequest`, `out` among them.
     """
     fields = FitRequest(images=images, tags=tags, **request)
-    return tune_run(fields, grid=grid, n_random=n_random, metric=metric, say=say, progress=progress)
+    return tune_run(fields, grid=grid, n_random=n_random, metric=metric, executor=executor, say=say, progress=progress)
 
 
 def tune_run(
@@ -79,6 +81,7 @@ def tune_run(
     grid: Mapping[str, Choices],
     n_random: int | None = None,
     metric: str = "map",
+    executor: Executor = LOCAL,
     say: Say = silent,
     progress: Progress = SILENT,
 ) -> Tuned:
@@ -96,15 +99,17 @@ def tune_run(
         named, and `model_params` hold for all trials. `valid` (0.1 if not given) is the share of the images to choose
         by, or of images known by number those of which one tag is held out. Where there is a split "valid", its rows
         are used instead. Models that stop by validation rows stop by the same. In the end all rows are learned from;
-        but those of a split "valid" not by a model over kernel values, which have no columns for them. With an executor
-        of several machines a worker tries one setting at a time, on one thread. Trials that were finished before are
-        not made again, and a single one is done here.
+        but those of a split "valid" not by a model over kernel values, which have no columns for them. Trials that were
+        finished before are not made again.
     grid : mapping of str to list of values or Range
         What to try for each setting of the model. Ranges need `n_random`.
     n_random : int, optional
         Draw this many different settings, with the seed. None tries all combinations.
     metric : str
         What to choose by, from ``visterm metrics``; higher is better, and among equals the first is taken.
+    executor : Executor
+        Where settings are tried. On several machines a worker tries one at a time, on one thread; a single one is tried
+        here.
     say : callable
         Takes lines for people.
     progress : Progress
@@ -115,7 +120,7 @@ def tune_run(
     Tuned
         The saved tagger and the trials.
     """
-    search = _Search(request, grid, n_random, metric)
+    search = _Search(request, grid, n_random, metric, executor)
     tagger = search.tagger
     cleaning = Cleaning.read(request)
     corpus, _, read = read_images(tagger.encoder, request, say)
@@ -151,7 +156,9 @@ def tune_run(
 class _Search:
     """The settings to try, and what they are tried with; it refuses bad ones before any photo is read."""
 
-    def __init__(self, request: FitRequest, grid: Mapping[str, Choices], n_random: int | None, metric: str) -> None:
+    def __init__(
+        self, request: FitRequest, grid: Mapping[str, Choices], n_random: int | None, metric: str, executor: Executor
+    ) -> None:
         out = request.out
         if out is None:
             raise UserError("Missing output folder: tuning writes a run, and keeps its trials beside it. Pass out=RUN.")
@@ -169,14 +176,14 @@ class _Search:
             raise UserError(
                 f"{twice[0]} is both fixed and to be searched over. Leave one of the two out (--set, --grid)."
             )
-        n_jobs = request.executor.n_jobs if request.n_jobs is None else request.n_jobs
+        n_jobs = executor.n_jobs if request.n_jobs is None else request.n_jobs
         self.tagger = Tagger(
             encoder=request.encoder, model=request.model, encoder_params=encoder_params, model_params=self._fixed,
             min_count=request.min_count, seed=request.seed, n_jobs=n_jobs,
         )  # fmt: skip
         self.tagger.encoder.check_settings()
         self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
-        self._executor = request.executor
+        self._executor = executor
         self._shared = {"random_state": request.seed, "n_jobs": n_jobs}
         self._candidates = [
             Candidate(self.make(settings), settings) for settings in settings_to_try(grid, n_random, request.seed)
