@@ -30,7 +30,7 @@ from harness.runs import machine, options, parse, ratios, say, spread, stolen, w
 from visterms import photos
 
 from visterm.cluster import RayExecutor
-from visterm.cluster.engine import engine
+from visterm.cluster.engine import running_engine
 from visterm.features.job import encode_folder
 
 NETWORK = Path(__file__).resolve().parents[2] / "shared" / "models" / "mobilenet_v2.onnx"
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=1024, help="photos that are encoded")
     chosen = parse(parser)
     result: dict[str, Any] = {"machine": machine(), "quick": chosen.quick}
-    with tempfile.TemporaryDirectory() as temporary, engine("local", max(WORKERS)):
+    with tempfile.TemporaryDirectory() as temporary, running_engine("local", max(WORKERS)):
         result["encode"] = compare(encoding(Path(temporary), chosen), chosen.runs)
         say(f"encode: two workers over one {result['encode']['ratio']['median']:.2f}")
     write(result, chosen.json)

@@ -25,7 +25,6 @@ from visterm.core.errors import CorruptFileError, DataError, TagFileError, Unkno
 from visterm.data.one_pass import BoundedCounts, Reservoir
 from visterm.data.tag_files import read_tag_table
 from visterm.data.tag_formats.tables import stream_table
-from visterm.features.streaming.checkpoints import CHECKPOINT, FileCheckpoints
 from visterm.features.streaming.joining import JoinedTags
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.name_index import NameIndex
@@ -34,7 +33,7 @@ from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
 from visterm.models.baselines import Prior
 from visterm.models.ranking.warp_linear import WarpLinear
-from visterm.tagging.streamed_fit import fit_streamed
+from visterm.tagging.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
 
 SMALL = Plan(2, 8 * 160 * 50 * 2)
 """Memory for windows of two shards."""

@@ -168,7 +168,7 @@ def test_images_that_a_worker_left_out_are_an_error(encode, tmp_path, monkeypatc
         work = job.begin(Team(1), SILENT)
         yield from (work(names[:-1]) for names in parts)
 
-    monkeypatch.setattr("visterm.cluster.executor.in_order", forgetful)
+    monkeypatch.setattr("visterm.cluster.in_order", forgetful)
     with pytest.raises(StorageError, match=r"returned \d images? of the \d from '00.png'"):
         encode(tmp_path / "F")
     assert not (tmp_path / "F" / "manifest.json").exists()

@@ -35,7 +35,7 @@ def no_engine(monkeypatch):
         pytest.fail("an engine was started")
         yield
 
-    monkeypatch.setattr("visterm.cluster.executor.engine", refused)
+    monkeypatch.setattr("visterm.cluster.running_engine", refused)
 
 
 def search(out, **changed):
@@ -111,7 +111,7 @@ def test_one_setting_left_starts_no_engine_and_is_reported(no_engine, tmp_path):
 
 
 def test_without_the_package_it_is_refused_before_any_work(monkeypatch, tmp_path):
-    monkeypatch.setattr("visterm.cluster.executor.find_spec", lambda name: None)
+    monkeypatch.setattr("visterm.cluster.find_spec", lambda name: None)
     with pytest.raises(UserError, match="package 'ray'"):
         search(tmp_path / "run", executor=RayExecutor("local"))
     assert list(tmp_path.iterdir()) == []

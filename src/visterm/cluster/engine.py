@@ -18,7 +18,7 @@ OBJECT_STORE = 512 * 2**20  # Bytes of shared memory that an engine started here
 
 
 @contextmanager
-def engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
+def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
     """Reach the engine at an address, or start one here ("local"), yield its workers, and disconnect at the end.
 
     "auto" and "HOST:PORT" reach an engine that was started with ``ray start``. It has at most `n_jobs` workers; None:

@@ -6,22 +6,24 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import safe_open
 
 from visterm.core.errors import UserError, VistermError
 from visterm.core.packing import json_params
-from visterm.core.persist import file_hash
+from visterm.core.persist import file_hash, save_arrays
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
+from visterm.core.writing import whole_file
 from visterm.data.tag_files import check_in_file
 from visterm.features.learned_images import LearnedImages
-from visterm.features.streaming.checkpoints import CHECKPOINT, EVERY, FileCheckpoints
 from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
 from visterm.features.streaming.memory import WINDOWS, Plan
 from visterm.features.streaming.shards import Shards
@@ -31,10 +33,14 @@ from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
 from visterm.models.abilities import FitsStreams
 from visterm.models.base import Annotator
+from visterm.models.ranking.streamed_fit import Checkpoint
 from visterm.tagging.run import Run
 
 MOST_COUNTED = 20_000  # Images in whose tags the calibration counts how frequent tags are
 VALID_SHARE = 0.1
+EVERY = 20.0  # Seconds between checkpoints, at least, and 20 times as long as one takes
+CHECKPOINT = "checkpoint.safetensors"
+OF, FACTS = "of", "facts"
 
 
 def check_streams(model: Annotator, n_folders: int = 1) -> None:
@@ -105,7 +111,6 @@ def fit_streamed(
         )  # fmt: skip
         key = _training_key(tagger, shards, tags, plan, seed, split, aliases)
         checkpoints = FileCheckpoints(folder, key, every)
-        went_on = checkpoints.there()
         tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=progress)
         _set_learned(tagger, shards, joined, found, plan)
         if calibration and found.valid is not None:
@@ -117,9 +122,44 @@ def fit_streamed(
             lines.append(NONE_HELD_OUT)
         if found.valid is None and calibration:
             lines.append("There are no confidences: streamed features teach them by images that are held out.")
-        if went_on:
+        if checkpoints.went_on:
             lines.append("Went on from where the fit before was stopped.")
     return lines
+
+
+class FileCheckpoints:
+    """Keeps the last checkpoint in a folder, at least `every` seconds after the one before; 0 keeps each.
+
+    `of` names the data, the settings and the windows: checkpoints of others are ignored. `went_on` says whether `last`
+    returned one.
+    """
+
+    def __init__(self, folder: Path, of: str, every: float = EVERY) -> None:
+        self._file, self._of, self._every = folder / CHECKPOINT, of, every
+        self._next = time.monotonic() + every
+        self.went_on = False
+
+    def last(self) -> Checkpoint | None:
+        """Return the last checkpoint; None if there is none of the same data and settings."""
+        if not self._file.exists():
+            return None
+        with safe_open(self._file, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if metadata.get(OF) != self._of:
+                return None
+            self.went_on = True
+            return Checkpoint(json.loads(metadata[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+
+    def offer(self, make: Callable[[], Checkpoint]) -> None:
+        """Write a checkpoint if enough time has passed; after a kill the one before is still whole."""
+        began = time.monotonic()
+        if began < self._next:
+            return
+        made = make()
+        with whole_file(self._file) as temporary:
+            save_arrays(temporary, made.arrays, {OF: self._of, FACTS: json.dumps(made.facts)})
+        done = time.monotonic()
+        self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -310,10 +309,6 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Return what measures the weights as they are on validation images; None where none has a tag."""
         return self._measure_map(judged)
-
-    def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
-        """Return the longest row that each of the weights may have in training."""
-        return (math.inf,) * n_weights
 
     def _grown(self, weights: Weights) -> float:
         """Return the factor of the longest vectors that learned weights need."""

@@ -261,9 +261,6 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     def _resume(self) -> Weights:
         return self.image_map_.copy(), self.tag_rows_.copy()
 
-    def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
-        return self.max_norm * self.scale_, self.max_norm
-
     def _publish(self, *weights: Floats, images: bool = True) -> None:
         self.image_map_, self.tag_rows_ = weights
         if images and self.standardize:

@@ -70,7 +70,7 @@ class OpenSchedule(EmbeddingRanker, StreamedFit):
         if self.schedule != OPEN:
             return 1.0
         squares = [float(np.einsum("rc,rc->r", rows, rows).max()) for rows in weights]
-        longest = self._longest_rows(len(weights))
+        longest = self.max_norm * self.scale_, self.max_norm
         return max(1.0, *(math.sqrt(square) / limit for square, limit in zip(squares, longest, strict=True)))
 
     def _most_trials(self, max_trials: int | None) -> int | None:

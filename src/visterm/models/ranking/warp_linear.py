@@ -70,6 +70,3 @@ class WarpLinear(LinearRanker, StreamedFit):
         )
         side = PlainImages(self._scaled(X), block_size(recipe.block, positives.nnz))
         return PairTraining(side, positives, weights[0], recipe, rng=setup.rng, team=setup.team)
-
-    def _longest_rows(self, n_weights: int) -> tuple[float, ...]:
-        return (self.max_norm,)
