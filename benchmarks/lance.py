@@ -68,7 +68,7 @@ def measure(n_rows: int, folder: Path, uri: str, runs: int) -> dict[str, Any]:
     start = time.perf_counter()
     opened.search(queries[1], K)
     first = time.perf_counter() - start
-    rows = opened._rows.current()
+    rows = opened.current_rows()
     exact = CurrentRows(rows.version, [LancePart(p.ids, p.rows, p.hidden) for p in rows.parts], rows.width)
     q = queries[1]
     calls: dict[str, Any] = {"files, exact": lambda: files.search(q, K), "lance, exact": lambda: exact.search(q, K)}

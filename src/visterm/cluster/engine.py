@@ -19,21 +19,24 @@ OBJECT_STORE = 512 * 2**20  # Bytes of shared memory that an engine started here
 
 @contextmanager
 def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
-    """Reach the engine at an address, or start one here ("local"), yield its workers, and disconnect at the end.
+    """Reach the engine at an address, or start one here ("local"), and yield how many workers it has.
 
     "auto" and "HOST:PORT" reach an engine that was started with ``ray start``. It has at most `n_jobs` workers; None:
-    one for each processor. What this process is connected to already is used and left as it is. Raises
-    MissingExtraError if Ray is not installed; UserError if there is no engine at the address.
+    one for each processor. In the end it is disconnected; what this process is connected to already is used and left as
+    it is. Raises MissingExtraError if Ray is not installed; UserError if there is no engine at the address.
     """
     ray = load_ray()
-    own = not ray.is_initialized()
+    connects = not ray.is_initialized()
     _keep_standard_output(ray)
-    if own:
+    if connects:
         _connect(ray, address, n_jobs)
     try:
-        yield _workers_of(ray, address, n_jobs)
+        n_cpus = int(ray.cluster_resources().get("CPU", 0))
+        if n_cpus < 1:
+            raise UserError(f"The Ray engine at '{address}' has no free processor. Start its nodes with --num-cpus.")
+        yield n_cpus if n_jobs in (None, -1) else min(n_cpus, resolve_jobs(n_jobs))
     finally:
-        if own:
+        if connects:
             ray.shutdown()
 
 
@@ -72,9 +75,9 @@ def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
     """Reach the engine at an address, or start one."""
     shared = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
-        own = {"num_cpus": resolve_jobs(n_jobs), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
+        limits = {"num_cpus": resolve_jobs(n_jobs), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
         with _unheard():
-            ray.init("local", **own, **shared)
+            ray.init("local", **limits, **shared)
         return
     try:
         _knock(address)
@@ -105,11 +108,3 @@ def _knock(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
-
-
-def _workers_of(ray: Any, address: str, n_jobs: int | None) -> int:
-    """Return how many workers the engine that this process is connected to has: processors, at most `n_jobs`."""
-    n_cpus = int(ray.cluster_resources().get("CPU", 0))
-    if n_cpus < 1:
-        raise UserError(f"The Ray engine at '{address}' has no free processor. Start its nodes with --num-cpus.")
-    return n_cpus if n_jobs in (None, -1) else min(n_cpus, resolve_jobs(n_jobs))

@@ -92,12 +92,6 @@ def _one_part(config: Mapping[str, int], parts: Sequence[Any], job: Job[Any, Any
     return {"pickled": load_ray().cloudpickle.dumps(result).hex()}
 
 
-def _raised(name: str, message: str, trace: str) -> Exception:
-    """Return the error of a worker: one of ours as it was, another with the lines that led to it."""
-    kind = {kind.__name__: kind for kind in (UserError, DataError, ShapeError, TooLargeError)}.get(name)
-    return RuntimeError(trace) if kind is None else kind(message)
-
-
 def _ends(n_parts: int, finished: Callable[[int, Any], None], pickler: Any) -> Any:
     """Make what Tune calls with results and asks whether to stop; made here, as its bases are known only with Ray."""
     from ray.tune import Callback, Stopper
@@ -112,7 +106,9 @@ def _ends(n_parts: int, finished: Callable[[int, Any], None], pickler: Any) -> A
         ) -> None:
             number = trial.config["number"]
             if "error" in result:
-                self.error = self.error or _raised(*result["error"])
+                kind, message, trace = result["error"]
+                ours = {kind.__name__: kind for kind in (UserError, DataError, ShapeError, TooLargeError)}
+                self.error = self.error or (ours[kind](message) if kind in ours else RuntimeError(trace))
             elif number in self.waited_for:
                 self.waited_for.remove(number)
                 finished(number, pickler.loads(bytes.fromhex(result["pickled"])))
