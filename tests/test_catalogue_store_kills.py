@@ -55,8 +55,8 @@ def test_nothing_that_was_committed_is_lost_however_often_the_writer_is_killed(t
     made.close()
     rng = np.random.default_rng(4)
     left: set[int] = set()
-    for _ in range(3):
-        said = kill_after(rng.uniform(0.02, 0.25), folder, kind)
+    for lines in range(3):
+        said = kill_after(lines, rng.uniform(0.02, 0.25), folder, kind)
         catalogue = StoredCatalogue.open(folder)
         n = catalogue.images.count()
         assert n >= max([int(line.split()[1]) for line in said if line.startswith("added")], default=0)
@@ -80,14 +80,15 @@ def test_nothing_that_was_committed_is_lost_however_often_the_writer_is_killed(t
     assert n > 0
 
 
-def kill_after(seconds, folder, kind):
-    """Let a process write for so long after it is ready, kill it, and give the lines of what it said was done."""
+def kill_after(lines, seconds, folder, kind):
+    """Let a process write some lines and some seconds longer, kill it, and return the lines of what is done."""
     child = subprocess.Popen([sys.executable, "-c", WRITES, str(folder), kind], stdout=subprocess.PIPE, text=True)
     with child:
         assert child.stdout.readline() == "ready\n"
+        said = "".join(child.stdout.readline() for _ in range(lines))
         time.sleep(seconds)
         child.kill()
-        said = child.stdout.read()
+        said += child.stdout.read()
     return said[: said.rfind("\n") + 1].splitlines()
 
 

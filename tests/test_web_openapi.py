@@ -111,7 +111,7 @@ def hold_description(service, number, mode, n_cases, seeded=None):
 
     @given(case=operations[number].as_strategy(generation_mode=mode))
     def is_described(case):
-        case.call_and_validate(address, session, checks=CHECKS.get_by_names(HELD))
+        case.call_and_validate(address, session, checks=CHECKS.get_by_names(HELD), timeout=600)
 
     hold(is_described, n_cases, seeded)
 
