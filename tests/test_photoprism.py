@@ -7,7 +7,7 @@ import pytest
 from fakes import served
 from fakes.photoprism import FakePhotoPrism
 from visterm.connectors.contract import Pair
-from visterm.connectors.photoprism import PhotoPrism, uncertainty_of
+from visterm.connectors.photoprism import LOOK_AT_ALL, PhotoPrism, uncertainty_of
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import LONGEST_SHOWN, Patience
 
@@ -54,10 +54,11 @@ def test_what_is_taken_back_is_no_rejection(fake, library):
     photo = fake.add_photo("a.jpg")
     pair = Pair(photo, "sea", 0.9)
     library.add([pair])
-    assert only(library).tags == ("Sea",)
+    found = only(library)
+    assert (found.tags, found.guessed) == ((), ("Sea",))
     assert library.take([pair]) == []
     found = only(library)
-    assert (found.tags, found.rejected) == ((), ())
+    assert (found.tags, found.rejected, found.guessed) == ((), (), ())
     assert fake.photos[photo].labels == {}
     assert library.add([pair]) == []
 
@@ -96,6 +97,115 @@ def test_a_guess_of_photoprism_stays_as_it_is(fake, library):
     assert library.take([Pair(photo, "sea")]) == []
     assert library.there([Pair(photo, "sea")]) == set()
     assert fake.photos[photo].labels == before
+
+
+def test_a_label_that_a_person_confirms_while_labels_are_taken_stays(fake, library):
+    pairs = [Pair(fake.add_photo(f"{i}.jpg"), "sea", 0.9) for i in range(20)]
+    library.add(pairs)
+
+    def person(handler, work):
+        fake.person_tags(pairs[-1].photo, "sea")
+        handler.send(work())
+
+    fake.fail(person, where="DELETE .*")
+    assert [refused.pair for refused in library.take(pairs)] == pairs[-1:]
+    assert [fake.tags_of(pair.photo) for pair in pairs] == [set()] * 19 + [{"Sea"}]
+
+
+def test_labels_are_taken_out_of_the_archive_too(fake, library):
+    photo = fake.add_photo("a.jpg")
+    pair = Pair(photo, "sea", 0.9)
+    library.add([pair])
+    fake.trash(photo)
+    assert library.there([pair]) == {pair[:2]}
+    assert library.take([pair]) == []
+    fake.trash(photo, back=True)
+    assert fake.photos[photo].labels == {}
+
+
+def test_what_was_taken_and_comes_back_is_no_persons_label(fake, library):
+    photo = fake.add_photo("a.jpg", tags=("tree",))
+    pair = Pair(photo, "sea", 0.9)
+    library.add([pair])
+    with fake.saving(photo):
+        library.take([pair])
+        assert library.there([pair]) == set()
+    assert only(library).tags == ("Tree",)
+    assert library.there([pair]) == {pair[:2]}
+    library.take([pair])
+    assert fake.tags_of(photo) == {"Tree"}
+
+
+def test_a_label_of_ours_on_a_photo_that_was_stacked_is_no_persons_label(fake, library):
+    first, second = (fake.add_photo(f"{i}.jpg") for i in range(2))
+    library.add([Pair(second, "sea", 0.9)])
+    fake.stack(first, second)
+    assert only(library).tags == ()
+    assert only(library).guessed == ("Sea",)
+
+
+def test_a_label_of_ours_that_somebody_renamed_is_still_ours(fake, library):
+    photo, other = fake.add_photo("a.jpg"), fake.add_photo("b.jpg", tags=("snow tree",))
+    pair = Pair(photo, "snow tree", 0.9)
+    library.add([pair])
+    fake.rename("snow tree", "winter")
+    found = {each.id: each for page in library.changes() for each in page.photos}
+    assert (found[photo].tags, found[other].tags) == ((), ("Winter",))
+    assert {"Winter", "snow tree"} <= set(found[photo].guessed)
+    assert library.there([pair, Pair(other, "snow tree")]) == {pair[:2]}
+    assert library.take([pair, Pair(other, "snow tree")]) == []
+    assert (fake.tags_of(photo), fake.tags_of(other)) == (set(), {"Winter"})
+
+
+@pytest.mark.parametrize(("uncertainty", "how"), [(60, "the photo has"), (100, "somebody removed there")])
+def test_a_name_that_was_a_labels_first_one_changes_no_guess_and_no_no(fake, library, uncertainty, how):
+    photo = fake.add_photo("a.jpg")
+    fake.give(photo, "sea", "image", uncertainty)
+    fake.rename("sea", "ocean")
+    (refused,) = library.add([Pair(photo, "sea", 0.9)])
+    assert refused.reason == f"PhotoPrism takes it for 'Ocean', which {how}"
+    assert [(on.source, on.uncertainty) for on in fake.photos[photo].labels.values()] == [("image", uncertainty)]
+
+
+def test_a_label_that_photoprism_takes_and_does_not_keep_is_refused(fake, library):
+    photo = fake.add_photo("a.jpg")
+    fake.fail(served.changed(lambda answer: answer | {"Labels": []}), where="POST .*")
+    (refused,) = library.add([Pair(photo, "sea", 0.9)])
+    assert "did not keep it" in refused.reason
+
+
+def test_keywords_are_not_lost_with_a_label(fake, library):
+    photo = fake.add_photo("beach.jpg", keywords=["sea", "teal", "beach"])
+    (refused,) = library.add([Pair(photo, tag, 0.9) for tag in ("deep sea", "teal", "beach party")])
+    assert refused.reason == "the photo has the keyword 'sea', which PhotoPrism removes together with the label"
+    assert "sea" in only(library).guessed
+    library.take([Pair(photo, tag) for tag in ("deep sea", "teal", "beach party")])
+    assert fake.tags_of(photo) == set()
+    assert "sea" in fake.photos[photo].keywords
+
+
+def test_changes_that_move_no_time_are_read_within_a_day(fake, library):
+    photos = [fake.add_photo(f"{i}.jpg", tags=("sea", "sky")) for i in range(3)]
+    library.add([Pair(photos[0], "sand", 0.9)])
+    *_, last = library.changes()
+    fake.edit_several(photos[:2], add="boat", remove="sky")
+    fake.edit_several(photos[:1], remove="sand")
+    fake.delete_label("sea")
+    fake.vision(photos[2], "cloud", 30)
+    assert {photo.id for page in library.changes(last.mark) for photo in page.photos} <= {photos[0]}
+    fake.offset += LOOK_AT_ALL + 1
+    (page,) = library.changes(last.mark)
+    found = {photo.id: (photo.tags, set(photo.guessed) - {"sea"}) for photo in page.photos}  # a keyword, in 2024
+    boat = (("Boat",), set())
+    assert found == {photos[0]: boat, photos[1]: boat, photos[2]: (("Sky",), {"Cloud"})}
+    assert not {photo.id for page in library.changes(page.mark) for photo in page.photos} - {photos[0]}
+
+
+def test_a_mark_of_an_earlier_version_reads_all_once(fake, library):
+    photos = {fake.add_photo(f"{i}.jpg") for i in range(3)}
+    (page,) = library.changes(f"2030-01-01T00:00:00Z {min(photos)}")
+    assert {photo.id for photo in page.photos} == photos
+    assert list(library.changes(page.mark)) == []
 
 
 @pytest.mark.parametrize(("there", "tag"), [("Cafe", "café"), ("Sea side", "sea-side")], ids=["accent", "sign"])

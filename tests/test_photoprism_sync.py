@@ -16,7 +16,7 @@ from remembered_library import N_PHOTOS, N_TAGGED, colour_of, connected, picture
 from tiny_catalogues import ENCODER as SETTINGS
 from visterm import Catalogue
 from visterm.connectors import json_answers
-from visterm.connectors.photoprism import PhotoPrism
+from visterm.connectors.photoprism import LOOK_AT_ALL, SETTLED, PhotoPrism
 from visterm.connectors.sync import Settings, sync, undo
 from visterm.core import web_client
 from visterm.core.errors import ServiceError
@@ -140,6 +140,56 @@ def test_a_label_of_ours_that_photoprisms_model_found_surer_was_not_taken_off_by
     undo(catalogue, library_of(fake))
     assert label in fake.tags_of(photo)
     assert fake.rejected(photo) == set()
+
+
+def test_what_comes_back_after_undo_is_not_learned(opened):
+    catalogue, fake = opened
+    sync(catalogue, library_of(fake), LOW)
+    ours = {photo for photo, _ in written(fake)}
+    with fake.saving(*ours):
+        undo(catalogue, library_of(fake))
+    assert any(uncertainty > 0 for labels in given(fake).values() for *_, uncertainty in labels)
+    done = sync(catalogue, library_of(fake), Settings(parent=None, precision=0.999))
+    assert (done.pulled.retagged, done.pulled.taken_off, done.learned) == (0, 0, None)
+
+
+def test_labels_of_ours_that_somebody_renamed_are_not_taken_off_and_are_taken_back(opened):
+    catalogue, fake = opened
+    before = given(fake)
+    sync(catalogue, library_of(fake), LOW)
+    _, label = min(written(fake))
+    fake.rename(label, "another name")
+    fake.offset += LOOK_AT_ALL + 1
+    sync(catalogue, library_of(fake), LOW)
+    assert catalogue.stored.connected.pairs(OFF) == []
+    undo(catalogue, library_of(fake))
+    fake.rename(label, label)
+    assert given(fake) == before
+
+
+def test_what_a_person_removes_from_several_photos_at_once_is_known_within_a_day(opened):
+    catalogue, fake = opened
+    sync(catalogue, library_of(fake), LOW)
+    fake.offset += 2 * SETTLED
+    sync(catalogue, library_of(fake), LOW)
+    photo, label = min(written(fake))
+    fake.edit_several([photo], remove=label)
+    fake.offset += LOOK_AT_ALL
+    assert sync(catalogue, library_of(fake), LOW).pulled.taken_off == 1
+    assert [(pair.remote_id, pair.text) for pair in catalogue.stored.connected.pairs(OFF)] == [(photo, label)]
+    assert label not in fake.tags_of(photo)
+
+
+def test_undo_takes_labels_out_of_the_archive_too(opened):
+    catalogue, fake = opened
+    before = given(fake)
+    sync(catalogue, library_of(fake), LOW)
+    photo, _ = min(written(fake))
+    fake.trash(photo)
+    undo(catalogue, library_of(fake))
+    fake.trash(photo, back=True)
+    assert given(fake) == before
+    assert sync(catalogue, library_of(fake), Settings(parent=None, precision=0.999)).pulled.retagged == 0
 
 
 class Killed(BaseException):

@@ -98,7 +98,7 @@ def held(fake, photos):
 
 
 def shown(photos):
-    return {photo.id: set(photo.tags) for photo in photos.values()}
+    return {photo.id: {*photo.tags, *photo.guessed} for photo in photos.values()}
 
 
 def everything(library, fake, photos):

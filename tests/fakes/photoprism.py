@@ -1,13 +1,18 @@
 """PhotoPrism on the loopback address: its photos and labels, with the traps of the real one.
 
 Made from PhotoPrism's own sources (`photo_label.go`, `photos_search.go`, `search/photos.go`, `entity/label.go`,
-`entity/photo_label.go`, `api_auth.go`, `thumbnails.go`, `client_config.go`). What the tests rely on:
+`entity/photo_label.go`, `entity/photo.go`, `batch/apply_labels.go`, `api_auth.go`, `thumbnails.go`,
+`client_config.go`). What the tests rely on:
 
 * searches return no labels; they page by rows, newest photo first with ``order=added``, and ``order=updated`` leaves
   out photos that never changed; times are in seconds;
 * a label that comes by the API is "manual", keeps the lower of two uncertainties, and finds an older label by its slug:
   names that differ by capitals, accents or signs only are one label; names get capitals;
-* removing a manual label deletes it; another one stays with an uncertainty of 100 (and is manual from 2026 on: `new`);
+* removing a manual label deletes it; another one stays with an uncertainty of 100 (and is manual from 2025 on: `new`);
+* removing a label removes the keywords that are within its name, whoever gave them; in 2024 labels become keywords;
+* editing labels of several photos, renaming and deleting labels, the vision worker and the archive move no time;
+* a renamed label is found by its first slug, too; writing one that somebody deleted makes it again;
+* who read a photo before (`saving`) puts all its labels back as they were, but for those that came since;
 * the configuration is answered without a key or its permission, too, as that of the login page; a wrong token for
   previews gets a drawing and 403, a photo without a preview a drawing and 200;
 * a body must be JSON by its type, too; a key without the scope gets 403.
@@ -15,11 +20,14 @@ Made from PhotoPrism's own sources (`photo_label.go`, `photos_search.go`, `searc
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import random
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +63,7 @@ class Photo:
     created: int
     updated: int
     labels: dict[int, OnPhoto] = field(default_factory=dict)
+    keywords: list[str] = field(default_factory=list)
     trashed: bool = False  # In the archive
     type: str = "image"
     quality: int = 3
@@ -74,6 +83,7 @@ class Label:
     name: str
     slug: str
     custom_slug: str
+    deleted: bool = False
 
 
 class _RefusedError(Exception):
@@ -128,19 +138,77 @@ class FakePhotoPrism(FakeServer):
             number = self.label(tag).id
             if number in self.photos[uid].labels:
                 self._remove(self.photos[uid], number)
-                self._touch(uid)
+                self._save(uid)
 
     def give(self, uid: str, tag: str, source: str = "manual", uncertainty: int = 0) -> None:
-        """Give a photo a label: a person by default, or a model of PhotoPrism."""
+        """Give a photo a label: a person by default, or a model of PhotoPrism when it indexes."""
         with self.lock:
-            self.photos[uid].labels[self.label(tag).id] = OnPhoto(source, uncertainty)
-            self._touch(uid)
+            self.photos[uid].labels[self.label(tag, restore=True).id] = OnPhoto(source, uncertainty)
+            self._save(uid)
 
-    def trash(self, uid: str) -> None:
-        """Put a photo into the archive."""
+    def vision(self, uid: str, tag: str, uncertainty: int) -> None:
+        """Let the vision worker find a label (`AddLabels`): no deleted one, nor one that is there and surer."""
         with self.lock:
-            self.photos[uid].trashed = True
-            self._touch(uid)
+            label, labels = self.label(tag), self.photos[uid].labels
+            surer = label.id in labels and not uncertainty < labels[label.id].uncertainty < 100
+            if not label.deleted and not surer:
+                labels[label.id] = OnPhoto("image", uncertainty)
+
+    def edit_several(self, uids: Iterable[str], add: str = "", remove: str = "") -> None:
+        """Edit the labels of several photos on the page, from 2025 on: no time moves (`ApplyLabels`)."""
+        with self.lock:
+            for photo in (self.photos[uid] for uid in uids):
+                if add:
+                    photo.labels[self.label(add, restore=True).id] = OnPhoto("batch", 0)
+                number = self.label(remove).id if remove else 0
+                if number not in photo.labels:
+                    continue
+                if photo.labels[number].source not in ("manual", "batch"):
+                    photo.labels[number] = OnPhoto("batch", 100)
+                elif photo.labels[number].uncertainty < 100:
+                    del photo.labels[number]
+                photo.keywords = _without(photo.keywords, remove)
+
+    def rename(self, tag: str, name: str) -> None:
+        """Rename a label on the page of labels: its first slug stays, and no photo's time moves."""
+        with self.lock:
+            label = self.label(tag)
+            label.name, label.custom_slug = title_of(name), slug_of(title_of(name))
+
+    def delete_label(self, tag: str) -> None:
+        """Delete a label on the page of labels, and from all photos; no photo's time moves."""
+        with self.lock:
+            label = self.label(tag)
+            label.deleted = True
+            for photo in self.photos.values():
+                photo.labels.pop(label.id, None)
+
+    def stack(self, uid: str, other: str) -> None:
+        """Merge another photo into one, with its labels (`Merge`)."""
+        with self.lock:
+            first, second = self.photos[uid], self.photos[other]
+            second.trashed, second.quality = True, -1
+            for number in [number for number in second.labels if number not in first.labels]:
+                first.labels[number] = second.labels.pop(number)
+
+    @contextmanager
+    def saving(self, *uids: str) -> Iterator[None]:
+        """Read photos, do what the block does, and save them: what it removed comes back (gorm saves what it loaded).
+
+        A request does so within some milliseconds, the worker for metadata within minutes.
+        """
+        with self.lock:
+            read = {uid: copy.deepcopy(self.photos[uid].labels) for uid in uids}
+        yield
+        with self.lock:
+            for uid, labels in read.items():
+                self.photos[uid].labels.update(labels)
+                self._save(uid)
+
+    def trash(self, uid: str, *, back: bool = False) -> None:
+        """Put a photo into the archive, or bring it `back`; its time does not move."""
+        with self.lock:
+            self.photos[uid].trashed = not back
 
     def delete(self, uid: str) -> None:
         """Delete a photo for good."""
@@ -153,12 +221,13 @@ class FakePhotoPrism(FakeServer):
             self.photos[uid].preview, self.photos[uid].edition = preview, self.photos[uid].edition + 1
             self._touch(uid)
 
-    def label(self, name: str) -> Label:
-        """Return a label by its name, made if there is none of its slug (`FirstOrCreateLabel`)."""
+    def label(self, name: str, *, restore: bool = False) -> Label:
+        """Return a label by its name, made if there is none of its slug (`FirstOrCreateLabel`), or was deleted."""
         title = title_of(name) or "Unknown"
         slug = slug_of(title)
         for label in self.tags.values():
             if slug in (label.slug, label.custom_slug):
+                label.deleted = label.deleted and not restore
                 return label
         number = len(self.tags) + 1
         self.tags[number] = Label(number, title, slug, slug)
@@ -211,7 +280,7 @@ class FakePhotoPrism(FakeServer):
                 photo = self._photo(uid)
                 self._on_photo(photo, number)
                 self._remove(photo, int(number))
-                self._touch(uid)
+                self._save(uid)
                 return reply(self._details(photo))
             case ("GET", "api", "v1", "t", hashed, token, size):
                 return self._thumbnail(hashed, token, size)
@@ -268,7 +337,7 @@ class FakePhotoPrism(FakeServer):
     def _details(self, photo: Photo) -> dict[str, Any]:
         """Return a photo as it is shown alone."""
         hit = self._hit(photo)
-        kept = ("UID", "Type", "TakenAt", "Path", "Name", "Title", "Quality", "CreatedAt", "UpdatedAt")
+        kept = ("UID", "Type", "TakenAt", "Path", "Name", "OriginalName", "Title", "Quality", "CreatedAt", "UpdatedAt")
         ordered = sorted(photo.labels.items(), key=lambda each: (each[1].uncertainty, -each[0]))
         labels = [
             {"PhotoID": photo.number, "LabelID": number, "LabelSrc": on.source, "Uncertainty": on.uncertainty,
@@ -276,9 +345,18 @@ class FakePhotoPrism(FakeServer):
             for number, on in ordered
         ]  # fmt: skip
         file = {"UID": hit["FileUID"], "PhotoUID": photo.uid, "Name": hit["FileName"], "Root": "/", "Hash": photo.hash,
-                "Primary": True, "Sidecar": False, "Missing": False, "Mime": "image/jpeg"}  # fmt: skip
+                "Primary": True, "Sidecar": False, "Missing": False, "Mime": "image/jpeg",
+                "MainColor": "teal"}  # fmt: skip
         archived = {"DeletedAt": _time(photo.updated)} if photo.trashed else {}
-        return {**{name: hit[name] for name in kept}, "Labels": labels, "Files": [file], "Albums": [], **archived}
+        details = {"PhotoID": photo.number, "Keywords": ", ".join(photo.keywords), "KeywordsSrc": "meta"}
+        return {
+            **{name: hit[name] for name in kept},
+            "Details": details,
+            "Labels": labels,
+            "Files": [file],
+            "Albums": [],
+            **archived,
+        }
 
     def _label_shown(self, label: Label) -> dict[str, Any]:
         return {"ID": label.id, "UID": f"ls{label.id:014d}", "Slug": label.slug, "CustomSlug": label.custom_slug,
@@ -294,7 +372,7 @@ class FakePhotoPrism(FakeServer):
             raise _RefusedError(400, "Invalid request")
         if self.new and not slug_of(title_of(name)):
             raise _RefusedError(400, "Invalid name")
-        label = self.label(name)
+        label = self.label(name, restore=True)
         on = photo.labels.get(label.id)
         if on is None:
             photo.labels[label.id] = OnPhoto("manual", uncertainty)
@@ -302,7 +380,7 @@ class FakePhotoPrism(FakeServer):
         elif on.uncertainty > uncertainty:
             on.source, on.uncertainty = "manual", uncertainty
             self.writes.append(("add", photo.uid, label.name))
-        self._touch(photo.uid)
+        self._save(photo.uid)
         return photo
 
     def _update(self, photo: Photo, number: str, asked: Asked) -> Photo:
@@ -313,12 +391,12 @@ class FakePhotoPrism(FakeServer):
         on.uncertainty = uncertainty
         if self.new and uncertainty == 0:
             on.source = "manual"
-        self._touch(photo.uid)
+        self._save(photo.uid)
         return photo
 
     def _remove(self, photo: Photo, number: int) -> None:
         on = photo.labels[number]
-        people = ("manual", "batch") if self.new else ("manual", "keyword")
+        people = ("manual", "batch") if self.new else ("manual", "title", "subject", "keyword")
         if on.source in people:
             if on.uncertainty < 100 or not self.new:
                 del photo.labels[number]
@@ -326,6 +404,7 @@ class FakePhotoPrism(FakeServer):
         else:
             on.uncertainty = 100
             on.source = "manual" if self.new else on.source
+        photo.keywords = _without(photo.keywords, self.tags[number].name)
 
     def _thumbnail(self, hashed: str, token: str, size: str) -> Reply:
         if token != self.preview_token:
@@ -364,8 +443,17 @@ class FakePhotoPrism(FakeServer):
         except (ValueError, TypeError) as error:
             raise _RefusedError(400, "Unable to do that") from error
 
+    def _save(self, uid: str) -> None:
+        """Save a photo, as `SaveLabels` does: in 2024 with the words of its labels as keywords."""
+        photo = self.photos[uid]
+        if not self.new:
+            shown = [self.tags[number].name for number, on in photo.labels.items() if on.uncertainty < 100]
+            words = {word for name in shown for word in re.findall(r"[\w'-]{3,}", name.lower())}
+            photo.keywords = sorted({*photo.keywords, *words})
+        self._touch(uid)
+
     def _touch(self, uid: str) -> None:
-        """Save a photo, as `SaveLabels` does: times have seconds."""
+        """Move a photo's time of change: times have seconds."""
         self.photos[uid].updated = max(self.photos[uid].updated, int(self.now()))
 
 
@@ -386,6 +474,11 @@ def slug_of(name: str) -> str:
     """Return a name without accents and signs; letters of other scripts stay (gosimple/slug writes them in Latin)."""
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
     return re.sub(r"[\W_]+", "-", plain.lower()).strip("-")[:80]
+
+
+def _without(keywords: list[str], name: str) -> list[str]:
+    """Return keywords without those within a name, as PhotoPrism removes them with a label (`RemoveFromWords`)."""
+    return [word for word in keywords if word not in name.lower()]
 
 
 def _time(seconds: int) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlencode
 
 from visterm.connectors.contract import Page, Pair, Recent, Refused
-from visterm.connectors.json_answers import JsonServer, checked, clock, field, optional
+from visterm.connectors.json_answers import JsonServer, checked, clock, field
 from visterm.connectors.photoprism_photos import (
     GONE,
     UID,
@@ -29,7 +29,8 @@ from visterm.store.connected import PROGRAMS
 LISTED, DETAILED = 1000, 500  # Photos of a page of the search, and of a page that is yielded
 MOST_RESTARTS = 20  # Of a list of photos that changes while it is read
 MOST_PREVIEW = 2**25  # Bytes
-AT_ONCE = 4  # Photos that are asked for at a time
+AT_ONCE = 4  # Photos that are asked for at a time, and then changed
+LOOK_AT_ALL = 86_400  # Seconds: some changes of labels move no photo's time, so all photos are read once a day
 SETTLED = 60  # Seconds after which no change can have a time any more, also where a proxy's clock differs a bit
 MOST_KNOWN = 5000  # Photos whose preview's name is kept
 NOBODY = "ps00000000000000"
@@ -56,7 +57,10 @@ class PhotoPrism:
     models stays with an uncertainty of 100, as a "no". A label that a person adds or confirms has an uncertainty of 0.
     So labels that are written here have one of 1 to 99, and only such labels are taken out again: neither a person's
     labels nor the models' are ever touched. Names begin with capitals there; names that differ by accents or signs only
-    are one label.
+    are one label, and so are the first and the present name of a label. Editing several photos at once, renaming and
+    deleting labels, and the vision worker move no photo's time of change: `changes` reads all photos once a day.
+    Nothing is queued behind a request. But another request, or the metadata worker, that read a photo before a label
+    was removed and saves it afterwards puts the label back.
 
     Parameters
     ----------
@@ -105,28 +109,31 @@ class PhotoPrism:
 
         A mark is a time by the server's clock, in seconds, and the last photo of that second where no more changes can
         have it. No mark is later than the last change that there was when the list was begun: what changes while it is
-        read comes again.
+        read comes again. Once a day, reading begins with the oldest change again.
         """
         mark = Mark.read(since)
-        newest = self._search(count=1, order="updated")
+        answer = self._answered(count=1, order="updated")
+        newest, now = self._records(answer, 1), _seconds(answer)
+        if now and not -SETTLED <= now - mark.all < LOOK_AT_ALL:
+            mark = Mark(all=now)
         query = {"updated": time_text(mark.time)} if mark.time else {}
         listed = self._listed(**query)
         begun = max((*map(updated_at, newest), *listed.first, mark.time), default=0)
         settled = min(begun, listed.clock - SETTLED)
-        found = sorted((time, uid) for uid, time in listed.photos.items() if (time, uid) > mark)
+        found = sorted((time, uid) for uid, time in listed.photos.items() if (time, uid) > mark[:2])
         for start in range(0, len(found), DETAILED):
             some = found[start : start + DETAILED]
             photos = self._photos([uid for _, uid in some])
             time, uid = some[-1]
-            mark = Mark(time, uid) if time <= settled else Mark(min(time, begun))
-            yield Page([photo.remote() for photo in photos.values()], mark.text())
+            mark = Mark(time, uid, mark.all) if time <= settled else Mark(min(time, begun), all=mark.all)
+            yield Page([photo.remote() for photo in photos.values() if not photo.archived], mark.text())
 
     def preview(self, photo: str) -> bytes:
         """Return PhotoPrism's preview of at most 1,920 by 1,200 pixels. Raises DataError if there is none (yet)."""
         name = self._hashes.get(photo)
         if name is None:
             found = self._photo(photo)
-            name = "" if found is None else found.hash
+            name = "" if found is None or found.archived else found.hash
         if name:
             for _ in range(2):  # tokens change, and are asked for again
                 token = self._preview_token or self._new_token()
@@ -144,10 +151,9 @@ class PhotoPrism:
         raise DataError(f"PhotoPrism has no preview of the photo {photo[:40]!r}: it was deleted, or cannot be shown.")
 
     def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
-        """Return those of some pairs that a person or the API gave, by a request for each photo."""
+        """Return those of some pairs that a person or the API gave, in the archive too, by a request for each photo."""
         photos = self._photos({pair.photo for pair in pairs})
-        labels = {pair[:2]: photos[pair.photo].label(pair.tag) for pair in pairs if pair.photo in photos}
-        return {pair for pair, label in labels.items() if label is not None and label.given}
+        return {pair[:2] for pair in pairs if pair.photo in photos and photos[pair.photo].has(pair.tag)}
 
     def recent(self, since: str = "") -> Recent:
         """Return nothing: a request has changed a photo's labels once it is answered."""
@@ -156,28 +162,39 @@ class PhotoPrism:
     def add(self, pairs: Collection[Pair]) -> list[Refused]:
         """Write labels, each with its uncertainty; what somebody removed, and what a model gave, stays as it is."""
         refused = []
-        photos = self._photos({pair.photo for pair in pairs})
-        for pair in pairs:
-            reason = "the photo is not there any more"
-            if pair.photo in photos:
-                photos[pair.photo], reason = self._add(photos[pair.photo], pair)
-            if reason:
-                refused.append(Refused(pair, reason))
+        for photo, of_photo in self._each(pairs):
+            for pair in of_photo:
+                reason = "the photo is not there any more"
+                if photo is not None and not photo.archived:
+                    photo, reason = self._add(photo, pair)
+                if reason:
+                    refused.append(Refused(pair, reason))
         return refused
 
     def take(self, pairs: Collection[Pair]) -> list[Refused]:
         """Take labels out that the API wrote. A person's labels are refused, a model's are not counted as there."""
         refused = []
-        photos = self._photos({pair.photo for pair in pairs})
-        for pair in pairs:
-            label = photos[pair.photo].label(pair.tag) if pair.photo in photos else None
-            if label is None or not label.given:
+        for photo, of_photo in self._each(pairs):
+            if photo is None:
                 continue
-            if label.uncertainty == 0:
-                refused.append(Refused(pair, "a person gave or confirmed it in PhotoPrism"))
-            else:
-                self._ask("DELETE", f"/photos/{pair.photo}/label/{label.id}", needs=CHANGES)
+            for pair in of_photo:
+                for written in photo.written(pair.tag):
+                    self._ask("DELETE", f"/photos/{photo.id}/label/{written.id}", needs=CHANGES)
+                label = photo.label(pair.tag)
+                if label is not None and label.given and not label.written:
+                    refused.append(Refused(pair, "a person gave or confirmed it in PhotoPrism"))
         return refused
+
+    def _each(self, pairs: Iterable[Pair]) -> Iterator[tuple[Photo | None, list[Pair]]]:
+        """Yield photos with their pairs, a few asked for at a time: people may change them until just before."""
+        by_photo: dict[str, list[Pair]] = {}
+        for pair in pairs:
+            by_photo.setdefault(pair.photo, []).append(pair)
+        uids = list(by_photo)
+        for start in range(0, len(uids), AT_ONCE):
+            photos = self._photos(uids[start : start + AT_ONCE])
+            for uid in uids[start : start + AT_ONCE]:
+                yield photos.get(uid), by_photo[uid]
 
     def _add(self, photo: Photo, pair: Pair) -> tuple[Photo, str]:
         """Write one label; return the photo as it is then, and why the label was not taken."""
@@ -189,7 +206,10 @@ class PhotoPrism:
             return photo, why
         near = photo.near(pair.tag)
         if near is not None:
-            return photo, f"PhotoPrism takes it for {near.name!r}, which the photo has"
+            how = "somebody removed there" if near.uncertainty >= GONE else "the photo has"
+            return photo, f"PhotoPrism takes it for {near.name!r}, which {how}"
+        if keywords := photo.keywords_within(pair.tag):
+            return photo, f"the photo has the keyword {keywords[0]!r}, which PhotoPrism removes together with the label"
         body = {"Name": pair.tag, "Uncertainty": uncertainty_of(pair.confidence), "Priority": 0}
         answer = self._ask("POST", f"/photos/{photo.id}/label", body, needs=CHANGES, also=(400, 404))
         if answer.status != 200:
@@ -203,10 +223,10 @@ class PhotoPrism:
         for each in written:  # under another name than was meant
             self._ask("DELETE", f"/photos/{now.id}/label/{each.id}", needs=CHANGES)
         names = ", ".join(repr(each.name) for each in written)
-        return photo, f"PhotoPrism would keep it as {names or 'another label'}"
+        return photo, f"PhotoPrism would keep it as {names}" if names else "PhotoPrism took it and did not keep it"
 
     def _photos(self, uids: Collection[str]) -> dict[str, Photo]:
-        """Return the photos that are there, asked for by a few threads: one that is not was deleted or archived."""
+        """Return the photos that are not deleted, asked for by a few threads; some may be in the archive."""
         if not uids:
             return {}
         with ThreadPoolExecutor(min(AT_ONCE, len(uids)), thread_name_prefix="visterm-photoprism") as pool:
@@ -219,12 +239,11 @@ class PhotoPrism:
         answer = self._ask("GET", f"/photos/{uid}", needs=SEES)
         if answer.status == 404:
             return None
-        record = self._server.parsed(answer, "GET photo")
-        if optional(record, "DeletedAt", str):
-            return None
-        photo = read_photo(record)
+        photo = read_photo(self._server.parsed(answer, "GET photo"))
         if photo.id != uid:
             raise ServiceError(f"PhotoPrism answers with the photo {photo.id}; {uid} was asked for.")
+        if photo.archived:
+            return photo
         self._hashes[uid] = photo.hash
         if len(self._hashes) > MOST_KNOWN:
             self._hashes.popitem(last=False)
@@ -239,19 +258,19 @@ class PhotoPrism:
         for _ in range(MOST_RESTARTS):
             found: dict[str, int] = {}
             first: list[int] = []
-            last, offset, now = "", 0, None
+            last, offset, now = "", 0, 0
             while True:
                 answer = self._answered(count=LISTED, offset=offset, order="added", **query)
                 records = self._records(answer, LISTED)
                 if offset and (not records or uid_of(records[0]) != last):
                     break
                 if not offset:
-                    first, now = [updated_at(record) for record in records], clock(answer)
+                    first, now = [updated_at(record) for record in records], _seconds(answer)
                 found.update((uid_of(record), updated_at(record)) for record in records if is_shown(record))
                 if len(records) < LISTED:
                     if not query and not found and self.count():  # else all photos would be taken for deleted
                         raise ServiceError("PhotoPrism counts photos, but lists none.")
-                    return _Listed(found, first, 0 if now is None else int(now.timestamp()))
+                    return _Listed(found, first, now)
                 last, offset = uid_of(records[-1]), offset + LISTED - 1
         raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
 
@@ -303,3 +322,9 @@ class PhotoPrism:
 def uncertainty_of(confidence: float) -> int:
     """Return what PhotoPrism stores for a confidence (0-1): 0 is a person's, and 100 is not there."""
     return min(max(round(100 - 100 * confidence), 1), GONE - 1)
+
+
+def _seconds(answer: Answer) -> int:
+    """Return the server's time by an answer, in seconds since 1970; 0: unknown."""
+    now = clock(answer)
+    return 0 if now is None else int(now.timestamp())

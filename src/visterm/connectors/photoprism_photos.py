@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ PEOPLE = ("manual", "batch")
 """The sources of labels that a person gave, or that came by the API; the others are PhotoPrism's own guesses."""
 GONE = 100  # Uncertainty of a label that somebody removed: PhotoPrism keeps it, so that no model gives it again
 UID = re.compile("p[0-9a-z]{15}")
+ALL = "all="  # Begins the time of the last reading of all photos in a mark's text
 _HASH = re.compile("[0-9a-f]{8,128}")
 
 
@@ -26,11 +28,22 @@ class Label(NamedTuple):
     name: str
     source: str
     uncertainty: int
+    slug: str = ""  # Of its first name: renaming a label changes another slug
 
     @property
     def given(self) -> bool:
         """Whether the photo has it because of a person or the API."""
         return self.source in PEOPLE and self.uncertainty < GONE
+
+    @property
+    def written(self) -> bool:
+        """Whether it came by the API with an uncertainty, as ours do: a person's label has none."""
+        return self.given and self.uncertainty > 0
+
+    @property
+    def renamed(self) -> bool:
+        """Whether somebody renamed it, as far as its slug shows."""
+        return self.slug not in ("", plain(self.name))
 
 
 class Mark(NamedTuple):
@@ -38,18 +51,22 @@ class Mark(NamedTuple):
 
     time: int = 0  # Seconds since 1970
     uid: str = ""
+    all: int = 0  # When all photos were last read, by the server's clock; 0: unknown
 
     @classmethod
     def read(cls, text: str) -> Mark:
         """Return a mark from its text. Raises DataError if it is none."""
         if not text:
             return cls()
-        time, _, uid = text.partition(" ")
-        return cls(_time(time, DataError), uid)
+        time, *more = text.split(" ")
+        all_read = [each.removeprefix(ALL) for each in more if each.startswith(ALL)]
+        uid = "".join(each for each in more if not each.startswith(ALL))
+        return cls(_time(time, DataError), uid, _time(all_read[0], DataError) if all_read else 0)
 
     def text(self) -> str:
         """Return what a catalogue holds."""
-        return f"{time_text(self.time)} {self.uid}".rstrip()
+        all_read = f"{ALL}{time_text(self.all)}" if self.all else ""
+        return " ".join(filter(None, (time_text(self.time), self.uid, all_read)))
 
 
 class Photo(NamedTuple):
@@ -59,6 +76,8 @@ class Photo(NamedTuple):
     name: str
     hash: str
     labels: list[Label]
+    keywords: frozenset[str] = frozenset()  # Without the words of labels, and those that PhotoPrism itself makes again
+    archived: bool = False
 
     def label(self, tag: str) -> Label | None:
         """Return its label of a name, in capitals or not; the surest if there are several."""
@@ -66,15 +85,39 @@ class Photo(NamedTuple):
         return min(found, key=lambda label: label.uncertainty, default=None)
 
     def near(self, tag: str) -> Label | None:
-        """Return its label of a name that differs by accents and signs only: PhotoPrism takes both for one."""
-        return next((label for label in self.labels if _plain(label.name) == _plain(tag)), None)
+        """Return its label that PhotoPrism takes for a tag: of a name that differs by signs, or that was another."""
+        slug = plain(tag)
+        return next((label for label in self.labels if slug and slug in (plain(label.name), label.slug)), None)
+
+    def written(self, tag: str) -> list[Label]:
+        """Return its labels of a name that came by the API with an uncertainty, also those that somebody renamed."""
+        return [each for each in self.labels if each.written and (
+            tag_key(each.name) == tag_key(tag) or each.slug == plain(tag) != "")]  # fmt: skip
+
+    def has(self, tag: str) -> bool:
+        """Return whether a person or the API gave it a tag."""
+        label = self.label(tag)
+        return (label is not None and label.given) or bool(self.written(tag))
+
+    def keywords_within(self, tag: str) -> list[str]:
+        """Return its keywords that are within a tag: PhotoPrism removes them together with a label of that name."""
+        name = tag.lower()
+        return sorted(word for word in self.keywords if word in name)
 
     def remote(self) -> RemotePhoto:
-        """Return what of it a catalogue reads: labels that people gave, and those that somebody removed."""
-        tags = tuple(dict.fromkeys(label.name for label in self.labels if label.given))
+        """Return what of it a catalogue reads: labels that people gave, and those that somebody removed.
+
+        Labels that came by the API are among the guesses: they are ours, or another program's, never a person's. So are
+        first names of labels that somebody renamed, and keywords, beside which ours need not be.
+        """
+        tags = (label.name for label in self.labels if label.given and not label.written)
         gone = (label.name for label in self.labels if label.uncertainty >= GONE)
-        guessed = tuple(each.name for each in self.labels if not each.given and each.uncertainty < GONE)
-        return RemotePhoto(self.id, self.name, self.hash, tags, tuple(dict.fromkeys(gone)), guessed)
+        shown = [label for label in self.labels if label.uncertainty < GONE]
+        guessed = [label.name for label in shown if label.written or not label.given]
+        guessed += [label.slug.replace("-", " ") for label in shown if label.renamed]
+        return RemotePhoto(
+            self.id, self.name, self.hash, _once(tags), _once(gone), _once([*guessed, *sorted(self.keywords)])
+        )
 
 
 def read_photo(record: Any) -> Photo:
@@ -85,12 +128,31 @@ def read_photo(record: Any) -> Photo:
         if label is not None:
             source = optional(each, "LabelSrc", str) or ""
             labels.append(Label(field(each, "LabelID", int), field(label, "Name", str), source,
-                                 field(each, "Uncertainty", int)))  # fmt: skip
+                                 field(each, "Uncertainty", int), optional(label, "Slug", str) or ""))  # fmt: skip
     files = optional(record, "Files", list) or []
     primary = next((file for file in files if optional(file, "Primary", bool)), None)
     hashed = "" if primary is None else field(primary, "Hash", str)
     name = field(record, "Name", str) if primary is None else field(primary, "Name", str)
-    return Photo(uid_of(record), name, hashed if _HASH.fullmatch(hashed) else "", labels)
+    keywords = _keywords(record, primary, labels)
+    archived = bool(optional(record, "DeletedAt", str))
+    return Photo(uid_of(record), name, hashed if _HASH.fullmatch(hashed) else "", labels, keywords, archived)
+
+
+def _keywords(record: Any, primary: Any, labels: list[Label]) -> frozenset[str]:
+    """Return the keywords of a photo that people or its file gave.
+
+    PhotoPrism of 2024 adds the words of labels, and indexing adds those of the file's path and its colour again.
+    """
+    details = optional(record, "Details", dict)
+    keywords = "" if details is None else optional(details, "Keywords", str) or ""
+    own = [label.name for label in labels if label.uncertainty < GONE]
+    own += [optional(record, name, str) or "" for name in ("Path", "Name", "OriginalName")]
+    own.append("" if primary is None else optional(primary, "MainColor", str) or "")
+    return frozenset(_words(keywords)).difference(*map(_words, own))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
 
 
 def uid_of(record: Any) -> str:
@@ -127,6 +189,11 @@ def _time(text: str, error: type[DataError | ServiceError]) -> int:
         raise error(f"{text[:60]!r} is no time of a change in PhotoPrism.") from wrong
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """Return about what PhotoPrism finds a label by, its slug: a name without capitals, accents and signs."""
     letters = unicodedata.normalize("NFKD", name.casefold())
     return re.sub(r"[\W_]+", "-", "".join(each for each in letters if not unicodedata.combining(each))).strip("-")
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
