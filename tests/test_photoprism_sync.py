@@ -21,7 +21,7 @@ from visterm.connectors.sync import Settings, sync, undo
 from visterm.core import web_client
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience
-from visterm.store.connected import OFF
+from visterm.store.connected import OFF, OURS
 
 LOW = Settings(parent=None, precision=0.6)
 
@@ -294,6 +294,81 @@ def test_after_kills_all_is_as_if_there_had_been_none(calm, tmp_path, seed):
 @pytest.mark.parametrize("seed", range(4, 29))
 def test_after_a_hundred_kills_and_faults_all_is_as_if_there_had_been_none(calm, tmp_path, seed):
     hold_after_kills(calm, tmp_path, seed)  # 25 · 2 · 4 = 200 rounds are disturbed; 3 in 4 break off
+
+
+class Persons:
+    """A person who changes labels of random photos before some of the requests."""
+
+    def __init__(self, fake, seed):
+        self.fake, self.rng = fake, random.Random(seed)
+        self.ever = {(photo, label) for photo in fake.photos for label in fake.tags_of(photo)}
+        self.removed = set()
+
+    def act(self):
+        photo = self.rng.choice([photo for photo in self.fake.photos if self.fake.photos[photo].labels])
+        label = self.rng.choice([*sorted(self.fake.tags_of(photo)), "Sea"])
+        how = self.rng.choice(("tag", "untag", "add", "remove"))
+        if how in ("tag", "add"):
+            self.ever.add((photo, label))
+            self.removed.discard((photo, label))
+            self.fake.person_tags(photo, label) if how == "tag" else self.fake.edit_several([photo], add=label)
+        elif label in self.fake.tags_of(photo):
+            self.removed.add((photo, label))
+            self.fake.person_untags(photo, label) if how == "untag" else self.fake.edit_several([photo], remove=label)
+
+    def around(self, handler, work):
+        if self.rng.random() < 0.05:
+            self.act()
+        handler.send(work())
+
+
+def hold_beside_a_person(calm, folder_of_test, seed):
+    fake, folder, before, *_ = calm
+    fake.photos, fake.tags = copy.deepcopy(before)
+    fake.writes.clear()
+    shutil.copytree(folder, folder_of_test / "catalogue")
+    catalogue, person = Catalogue.load(folder_of_test / "catalogue", n_jobs=1), Persons(fake, seed)
+    for _ in range(2):
+        fake.fail(person.around, times=100_000)
+        sync(catalogue, library_of(fake), LOW)
+        fake.forget_faults()
+        fake.offset += LOOK_AT_ALL + 1
+    sync(catalogue, library_of(fake), LOW)
+    rows = catalogue.stored.database.rows("SELECT remote_id, image_id FROM remote_photos WHERE image_id IS NOT NULL")
+    images = {photo: catalogue.image(number) for photo, number in rows}
+    denied = {(photo, tag) for photo, image in images.items() for tag, value in image.verdicts.items() if value == -1}
+    again = {pair for pair in written(fake) if written(fake).count(pair) == 2}  # gone before the round read it again
+    assert denied <= person.removed <= denied | again
+    assert denied
+    theirs = by_people(fake)
+    assert theirs <= person.ever
+    ours = {(pair.remote_id, pair.text) for pair in catalogue.stored.connected.pairs(*OURS)}
+    assert {(photo, tag) for photo, image in images.items() for tag in image.tags} == theirs - ours
+    undo(catalogue, library_of(fake))
+    assert by_people(fake) == theirs
+    assert not [label for labels in given(fake).values() for label in labels if 0 < label[2] < 100]
+    catalogue.stored.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_beside_a_person_nothing_of_theirs_is_lost_and_no_correction_is_made_up(calm, tmp_path, seed):
+    hold_beside_a_person(calm, tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_beside_a_person_in_more_ways(calm, tmp_path, seed):
+    hold_beside_a_person(calm, tmp_path, seed)
+
+
+def by_people(fake):
+    """Return the photos and labels that a person gave or confirmed."""
+    return {
+        (uid, fake.tags[number].name)
+        for uid, photo in fake.photos.items()
+        for number, on in photo.labels.items()
+        if on.uncertainty == 0
+    }
 
 
 def test_the_commands(tmp_path, monkeypatch):
