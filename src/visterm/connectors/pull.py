@@ -21,7 +21,18 @@ from visterm.data.program_tags import of_people
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import Listed
-from visterm.store.connected import LOST, OFF, OURS, TAKEN, WRITTEN, Connected, ConnectedPhoto, LoggedPair, SeenPhoto
+from visterm.store.connected import (
+    LOST,
+    MARKED,
+    OFF,
+    OURS,
+    TAKEN,
+    WRITTEN,
+    Connected,
+    ConnectedPhoto,
+    LoggedPair,
+    SeenPhoto,
+)
 from visterm.store.database import as_text
 
 if TYPE_CHECKING:
@@ -191,13 +202,14 @@ def _apply(
             if image_id is None:
                 continue  # stopped before it was its turn
             pairs, there = ours.get(photo.id, ()), set(map(tag_key, [*photo.tags, *photo.guessed]))
-            gone = _vanished(stored.connected, pairs, there, ours_alone)
+            confirmed = set(map(tag_key, photo.tags)) if people.marked else set()
+            gone = _vanished(stored.connected, pairs, there, ours_alone, confirmed)
             taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
             no = [text for text in photo.rejected if tag_key(text) not in taken_back]
             now, before = _by_key(tags), _by_key(photo.given or ())
             denied, denied_before = _by_key(people.usable(no)), _by_key(photo.denied or ())
             off = {**_by_key(pair.tag for pair in gone), **_less(before, now), **_less(denied, denied_before)}
-            off = _less(off, now)
+            off = _less(off, {**now, **_by_key(photo.guessed)})
             verdicts = stored.tags.verdicts(image_id)
             for tag in sorted(off.values()):
                 if verdicts.get(tag) != -1:
@@ -214,16 +226,19 @@ def _apply(
 
 
 def _vanished(
-    connected: Connected, pairs: Sequence[LoggedPair], there: set[str], prefixes: tuple[str, ...]
+    connected: Connected, pairs: Sequence[LoggedPair], there: set[str], prefixes: tuple[str, ...], confirmed: set[str]
 ) -> list[LoggedPair]:
     """Note which of our pairs of one photo vanished or came back; return those that a person took off.
 
-    One that was not read again after it was written may have been lost by the program, and is written again, once.
+    One that was not read again after it was written may have been lost by the program, and is written again, once. One
+    whose key is `confirmed` is the person's from then on.
     """
     states: dict[str, list[LoggedPair]] = {OFF: [], LOST: [], WRITTEN: []}
     for pair in pairs:
         is_there = tag_key(pair.text) in there
-        if pair.state == WRITTEN and not is_there:
+        if pair.state == WRITTEN and tag_key(pair.text) in confirmed:
+            connected.give_up([(pair.photo_id, pair.text)])
+        elif pair.state == WRITTEN and not is_there:
             states[OFF if pair.sure or pair.losses else LOST].append(pair)
         elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_there(prefixes):
             states[WRITTEN].append(pair)
@@ -259,7 +274,8 @@ class PeoplesTags:
         parent = connection.settings.get("parent")
         self._under = None if parent is None else tag_key(f"{parent}/")
         self._ours: dict[int, set[str]] = {}
-        for pair in connected.pairs(*OURS):
+        self.marked = connection.kind in MARKED
+        for pair in () if self.marked else connected.pairs(*OURS):
             self._ours.setdefault(pair.photo_id, set()).add(pair.text)
         self._unusable = unusable
         self._spelled: dict[str, str | None] = {}

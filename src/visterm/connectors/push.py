@@ -192,7 +192,10 @@ def take_all(
 def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair]:
     """Return the pairs of the log that are ours and there now, and note those of them that came back."""
     ours_alone = connected.prefixes()
-    maybe = [pair for pair in connected.pairs(LOST, TAKEN, OFF) if pair.is_ours_if_there(ours_alone)]
+    maybe = [
+        pair for pair in connected.pairs(LOST, TAKEN, OFF)
+        if pair.is_ours_if_there(ours_alone) or (not library.queued and pair.state != OFF)
+    ]  # fmt: skip
     for some in _parts(maybe):
         there = library.there([_pair(pair) for pair in some])
         connected.set_state(
@@ -371,7 +374,7 @@ def _write(
         connected.set_state(WRITTEN, [pair.key for pair in kept])
         folders.learn(kept, lost)
         lost_again = folders.keeping(lost, pushed)
-        never = {pair.key for pair in lost} - {pair.key for pair in lost_again if library.queued}
+        never = {pair.key for pair in lost} - {pair.key for pair in lost_again}
         connected.set_state(LOST, [pair.key for pair in lost if pair.key not in never])
         connected.forget([*never, *(by_key[key].key for key in outcome.unsent | set(refused))])
     pushed.written += len(kept)

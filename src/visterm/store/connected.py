@@ -14,6 +14,9 @@ from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 
 PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Their names for people, by kind
+MARKED = {"photoprism"}
+"""Programs that tell tags that visterm wrote from people's: ours come as `SeenPhoto.guessed`, and one of `tags` is a
+person's, who gave or confirmed it."""
 NOT_OURS = "not ours"  # The folder of photos that are seen and take no tags, as a partner's in Immich
 PARENT = "visterm"  # The tag under which ours lie, unless said otherwise
 PAGES = {"immich": "/photos/", "photoprism": "/library/browse?view=cards&q=uid:"}
@@ -330,16 +333,22 @@ class Connected(Table):
         photos: dict[int, set[str]] = {}
         for photo_id, text in pairs:
             photos.setdefault(photo_id, set()).add(text)
+        connection = self.get()
+        column = "guessed" if connection is not None and connection.kind in MARKED else "tags"
         found = self._database.rows(
-            "SELECT id, tags FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))", (as_list(photos),)
+            f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))", (as_list(photos),)
         )
         self._database.write_many(
-            "UPDATE remote_photos SET tags = ? WHERE id = ?",
+            f"UPDATE remote_photos SET {column} = ? WHERE id = ?",
             [
                 (_texts(photos[number].union(before) if there else set(before) - photos[number]), number)
                 for number, before in ((number, json.loads(tags)) for number, tags in found)
             ],
         )
+
+    def give_up(self, pairs: Iterable[tuple[int, str]]) -> None:
+        """Take pairs out of the log: they are a person's now."""
+        self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ?", pairs)
 
     def forget(self, pairs: Iterable[tuple[int, str]]) -> None:
         """Forget pairs that were not written; those that the program lost once are lost again."""
