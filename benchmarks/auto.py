@@ -7,7 +7,7 @@ scores of the two models alone, each less its mean and over its deviation.
 
 Differences in MAP over images have paired 95 % bootstrap intervals over the images. N+ counts the tags recalled at
 least once with five tags an image; F1 is that of the means of precision and recall over tags, as the literature on
-Corel5k reports it: with five tags an image, and with the tags that `visterm annotate --best-f1` gives.
+Corel5k reports it: with five tags an image, and with the tags that `best_f1` gives.
 
     python benchmarks/auto.py ../shared --cache CACHE --json docs/figures/auto.json
 

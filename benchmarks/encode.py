@@ -144,10 +144,10 @@ def memory(run, paths, sizes, runs, folder):
             (folders[n] / f"{i:06}.jpeg").symlink_to(paths[i % len(paths)])
 
     def annotate(n, _):
-        return ["annotate", run, folders[n], "--json", "--jobs", "2"]
+        return ["annotate", run, folders[n], "--json"]
 
     def encode(n, number):
-        return ["encode", folders[n], "--run", run, "-o", folder / f"features_{n}_{number}", "--jobs", "2"]
+        return ["encode", folders[n], "--encoder", run, "-o", folder / f"features_{n}_{number}"]
 
     found = {}
     for command in (annotate, encode):

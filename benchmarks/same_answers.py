@@ -142,18 +142,18 @@ def _answers(threads: int, models: Sequence[str]) -> dict[str, Any]:
     work = Path(tempfile.mkdtemp(prefix="same-answers-")).resolve()
     os.chdir(work)
     try:
-        found = {"demo": _demo(threads)}
+        found = {"demo": _demo()}
         images = sorted(path.name for path in Path("demo/library/images").iterdir())
         tests = [f"demo/library/images/{name}" for name in images[-N_ANNOTATED:]]
         settings = [part for name, value in ENCODER.items() for part in ("--encoder-set", f"{name}={value}")]
-        visterm("encode", "demo/library/images", "-o", "features", *settings, "--jobs", threads)
+        visterm("encode", "demo/library/images", "-o", "features", *settings)
         found["features"] = _weights(Path("features"))
         _write_pairs(Path("pairs.csv"))
         for model in models:
             say_progress(f"{threads} threads: {model}")
-            found[model] = _of_model(model, threads, images if model in BY_NUMBER else tests)
+            found[model] = _of_model(model, images if model in BY_NUMBER else tests)
         if "wsabie" in models:
-            found["streamed"] = _of_streamed(threads)
+            found["streamed"] = _of_streamed()
             found["feedback"] = _of_feedback(threads)
             found["python"] = _in_python(tests)
         return found
@@ -162,9 +162,9 @@ def _answers(threads: int, models: Sequence[str]) -> dict[str, Any]:
         shutil.rmtree(work)
 
 
-def _demo(threads: int) -> dict[str, Any]:
+def _demo() -> dict[str, Any]:
     """Run `visterm demo`: its table, and the library that everything else reads."""
-    table = visterm("demo", "--scenes", SCENES, "-o", "demo", "--jobs", threads)
+    table = visterm("demo", "--scenes", SCENES, "-o", "demo")
     pictures = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path("demo/library/images").iterdir())))
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path("demo/library").glob("*.csv"))}
     return {
@@ -176,24 +176,25 @@ def _demo(threads: int) -> dict[str, Any]:
     }
 
 
-def _of_model(model: str, threads: int, images: Sequence[str]) -> dict[str, Any]:
+def _of_model(model: str, images: Sequence[str]) -> dict[str, Any]:
     """Fit a model; annotate, evaluate, index and search with its run."""
-    settings = [part for name, value in MODELS[model].items() for part in ("--set", f"{name}={value}")]
+    from visterm import fit
+
     run, catalogue = f"runs/{model}", f"catalogues/{model}"
-    how = ["--model", model, *settings, "--seed", 3, "--jobs", threads, "-o", run]
+    how: dict[str, Any] = {"model": model, "model_params": MODELS[model], "seed": 3, "out": run}
     tags = ["--tags", "demo/library/tags.csv"]
     if model in BY_NUMBER:
-        visterm("fit", "--tags", "pairs.csv", "--encoder", "ids", *how)
-        given = json_lines("annotate", run, *images[:N_ANNOTATED], "--new-only", "-k", 6, "--jobs", threads)
+        fit(None, "pairs.csv", encoder="ids", **how)
+        given = json_lines("annotate", run, *images[:N_ANNOTATED], "--new-only", "-k", 6)
         return {"run": _weights(Path(run)), "annotate": _tagged(given), **_near(run)}
     if model == "objects_and_parts":
-        how += ["--part-of", "demo/library/part_of.csv", "--isa", "demo/library/isa.csv"]
-    visterm("fit", "features", *tags, *how)
-    visterm("index", run, "demo/library/images", *tags, "-o", catalogue, "--jobs", threads)
+        how["tag_rules"] = {"part_of": "demo/library/part_of.csv", "isa": "demo/library/isa.csv"}
+    fit("features", tags[1], **how)
+    visterm("index", run, "demo/library/images", *tags, "-o", catalogue)
     return {
         "run": _weights(Path(run)),
-        "annotate": _tagged(json_lines("annotate", run, *images, "-k", 6, "--jobs", threads)),
-        "evaluate": _clean(json_lines("evaluate", run, "features", *tags, "--split", "test", "--jobs", threads)),
+        "annotate": _tagged(json_lines("annotate", run, *images, "-k", 6)),
+        "evaluate": _clean(json_lines("evaluate", run, "features", *tags)),
         **_near(run),
         **_searches(catalogue, images[0]),
     }
@@ -202,7 +203,7 @@ def _of_model(model: str, threads: int, images: Sequence[str]) -> dict[str, Any]
 def _near(run: str) -> dict[str, Any]:
     """List the tags nearest to one, where the model has vectors of tags; others refuse."""
     try:
-        found = json_lines("neighbours", run, "sky", "-k", 5)
+        found = json_lines("tags", run, "--like", "sky", "-k", 5)
     except CommandFailedError:
         return {"neighbours": "refused"}
     return {"neighbours": {"ids": [near["tag"] for near in found], "scores": [near["score"] for near in found]}}
@@ -222,10 +223,10 @@ def _searches(catalogue: str, image: str) -> dict[str, Any]:
     return {"search": found, "rows": {"sha256 of files": rows}}
 
 
-def _of_streamed(threads: int) -> dict[str, Any]:
+def _of_streamed() -> dict[str, Any]:
     """Fit with less memory than the features take, which streams them from disk."""
     settings = [part for name, value in SHORT.items() for part in ("--set", f"{name}={value}")]
-    how = ["--model", "wsabie", *settings, "--memory", "1M", "--jobs", threads, "-o", "runs/streamed"]
+    how = ["--model", "wsabie", *settings, "--memory", "1M", "-o", "runs/streamed"]
     visterm("fit", "features", "--tags", "demo/library/tags.csv", *how)
     return {"run": _weights(Path("runs/streamed"))}
 

@@ -45,7 +45,7 @@ FLAT, NESTED = (3, 1, 0), (3, 2, 0)
 def visterm(*words: object) -> tuple[dict[str, float], dict[str, Any]]:
     """Run a command; return its seconds, those of processors, the peak of its memory in bytes, and its JSON."""
     began = time.perf_counter()
-    done = subprocess.Popen([sys.executable, "-m", "visterm", *map(str, words), "--json"], stdout=subprocess.PIPE)
+    done = subprocess.Popen([sys.executable, "-m", "visterm", *map(str, words)], stdout=subprocess.PIPE)
     assert done.stdout is not None
     out = done.stdout.read()
     _, status, used = os.wait4(done.pid, 0)
@@ -53,7 +53,7 @@ def visterm(*words: object) -> tuple[dict[str, float], dict[str, Any]]:
         raise RuntimeError(f"visterm {words[0]} failed")
     took = {"seconds": time.perf_counter() - began, "processor_seconds": used.ru_utime + used.ru_stime,
             "peak_bytes": used.ru_maxrss * 1024}  # fmt: skip
-    return took, json.loads(out.splitlines()[-1])
+    return took, json.loads(out.splitlines()[-1]) if out else {}
 
 
 def main() -> None:
@@ -93,9 +93,9 @@ def main() -> None:
         took, _ = visterm("connect", "immich", fake.url, "--key-file", folder / "key", "-o", catalogue, *SETTINGS)
         connect = {**took, "requests": len(fake.traffic), "photos": n_photos}
         say("connect", connect)
-        took, first = visterm("sync", catalogue)
+        took, first = visterm("sync", catalogue, "--json")
         fake.offset += 3600  # photos that were touched in the last minutes are read again
-        visterm("sync", catalogue)
+        visterm("sync", catalogue, "--json")
         say(f"first sync: {took['seconds']:.1f} s, {first['written']:,} written")
         rounds = []
         for turn in range(chosen.runs):
@@ -104,7 +104,7 @@ def main() -> None:
                 add(n_photos + turn * n_new + number, tagged=False)
             fake.advance(600.0)  # photos that were changed in the last minutes get no tags
             before = len(fake.traffic)
-            took, done = visterm("sync", catalogue)
+            took, done = visterm("sync", catalogue, "--json")
             asked = [f"{each['method']} {each['path'].split('/')[2]}" for each in fake.traffic[before:]]
             n_previews = sum(each["path"].endswith("/thumbnail") for each in fake.traffic[before:])
             rounds.append({**took, "previews": n_previews, "other_requests": len(asked) - n_previews,
@@ -112,7 +112,7 @@ def main() -> None:
             say(rounds[-1])
             assert done["new"] == n_new
             fake.offset += 3600
-            visterm("sync", catalogue)  # reads what was written now, so that each turn begins alike
+            visterm("sync", catalogue, "--json")  # reads what was written now, so that each turn begins alike
     write(
         {
             "machine": machine(), "immich": ".".join(map(str, fake.version)), "photos": n_photos, "new": n_new,

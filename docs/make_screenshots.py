@@ -126,11 +126,18 @@ def _shoot_widths(chromium: Browser, address: str) -> None:
 
 def _shoot_mistakes(page: Page, demo: Path, sheet: Path) -> None:
     """Shoot the sheet of the likeliest mistakes among the tags that people gave to the drawn scenes."""
-    library = demo / "library"
-    learned = [demo / "run", library / "images", "--tags", library / "tags.csv"]
-    subprocess.run(
-        [sys.executable, "-m", "visterm", "mistakes", *learned, "--limit", "12", "--sheet", sheet], check=True
-    )
+    catalogue = sheet.with_name("catalogue")
+    index = [
+        "index",
+        demo / "run",
+        demo / "library" / "images",
+        "--tags",
+        demo / "library" / "tags.csv",
+        "-o",
+        catalogue,
+    ]
+    for command in (index, ["mistakes", catalogue, "-k", "12", "-o", sheet]):
+        subprocess.run([sys.executable, "-m", "visterm", *command], check=True)
     page.goto(sheet.as_uri())
     _save(page, "mistakes_sheet.jpg")
 

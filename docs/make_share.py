@@ -64,7 +64,6 @@ def man_page() -> Iterator[str]:
 def command_lines(command: Any, name: str) -> Iterator[str]:
     """Yield a command: how it is typed, what it does, its arguments and options, and its examples."""
     ctx = command.make_context(name, [], resilient_parsing=True)
-    ctx.meta[f"{command_line.__name__}.all"] = True
     yield f'.SS "{roff(" ".join(["visterm", name, *command.collect_usage_pieces(ctx)]))}"'
     for number, paragraph in enumerate(command.help.strip().split("\n\n")):
         yield from ([".PP"] if number else [])

@@ -96,7 +96,7 @@ def tell(
         told.seconds[name], told.requests[name] = time.perf_counter() - began, len(fake.traffic) - n_before
 
     part("tagged")
-    part("connected", f"connect {fake.kind} {fake.url} --key-file key.txt -o catalogue --jobs 1 {options}")
+    part("connected", f"connect {fake.kind} {fake.url} --key-file key.txt -o catalogue {options}")
     part("tried", f"sync catalogue --precision {precision} --dry-run")
     part("synced", f"sync catalogue --precision {precision}")
     assert told.states["tried"] == told.states["connected"] == told.states["tagged"]  # nothing is written so far

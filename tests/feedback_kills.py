@@ -1,7 +1,7 @@
 """Kills (SIGKILL) between what people say and what is learned from it, by seed: nothing acknowledged is ever lost.
 
 People speak through the service (HTTP) and through `visterm correct`, one thing after the other, while the service or
-`visterm fit --catalogue` learns, or `visterm go-back` goes back. Any of these processes is killed at a random moment.
+`visterm fit` learns, or `visterm use` goes back. Any of these processes is killed at a random moment.
 After each kill the catalogue is sound and holds all that was acknowledged. After each seed it learns in peace, from all
 of that, and goes back step by step to its first run: what was said is still there.
 
@@ -41,12 +41,13 @@ N_LEARNED = 4  # Runs that the catalogue learned before anything is killed
 LONGEST = 600.0  # Seconds that anything may take on a busy machine before something is wrong
 PAUSE = 0.01  # Seconds between two things that a person says
 OPS = {"give": "give", "take": "take", "accept": 1, "reject": -1}
+OPTIONS = {"give": "add", "accept": "add", "take": "remove", "reject": "remove"}
 SPEAKERS = ("service", "command")
 KINDS = (
-    "the service", "the service while it learns", "a job that learns", "a job that goes back", "visterm correct",
-    "visterm fit --catalogue", "visterm go-back",
+    "the service", "the service while it learns", "a job that learns", "a job that goes back", "visterm tag",
+    "visterm fit", "visterm use",
 )  # fmt: skip
-WORK = {"visterm fit --catalogue": "fit", "visterm go-back": "go-back"}  # The others take as long as a job
+WORK = {"visterm fit": "fit", "visterm use": "go-back"}  # The others take as long as a job
 PRELOADED = [
     "feedback_kills", "visterm.web.app", "visterm.cli.tag", "visterm.cli.fit", "visterm.cli.runs", "uvicorn",
     "visterm.library.learn", "visterm.models.ranking.wsabie", "visterm.encoders.visterms", "visterm.encoders.codebook",
@@ -77,7 +78,7 @@ def correct(folder: str, seed: int, told: Any) -> None:
     """Say one thing after the other by commands, and tell before and after each what it is."""
     for image, tag, op in things_to_say("command", random.Random(seed)):
         told.send((image, tag, op, False))
-        done = run_command(["correct", folder, f"{image:03d}.png", f"--{op}", tag])
+        done = run_command(["tag", folder, f"{image:03d}.png", f"--{OPTIONS[op]}", tag])
         assert done.returncode == 0, done.stderr
         told.send((image, tag, op, True))
 
@@ -152,10 +153,7 @@ class Kills:
         shutil.copytree(folder / "made", folder / "calm")
         calm = str(folder / "calm")
         self._run("info", calm)  # starts the server of processes
-        self.seconds = {
-            "fit": self._timed("fit", "--catalogue", calm, "--full"),
-            "go-back": self._timed("go-back", calm),
-        }
+        self.seconds = {"fit": self._timed("fit", calm, "--full"), "go-back": self._timed("use", "--back", calm)}
         began = time.monotonic()
         job = [sys.executable, "-m", "visterm.web.job_process", calm, "1", "fit", "full"]
         with subprocess.Popen(job, stdin=subprocess.PIPE) as process:  # it ends when this pipe does
@@ -193,9 +191,9 @@ class Kills:
             time.sleep(rng.uniform(0.0, 0.5))  # people begin
             work = None
             if kind.startswith("visterm fit"):
-                work = self._started(command, ["fit", "--catalogue", str(place), *full])
-            elif kind == "visterm go-back":
-                work = self._started(command, ["go-back", str(place)])
+                work = self._started(command, ["fit", str(place), *full])
+            elif kind == "visterm use":
+                work = self._started(command, ["use", "--back", str(place)])
             elif kind == "visterm correct":
                 victim = commands.pid
             elif kind != "the service":
@@ -215,7 +213,7 @@ class Kills:
             stop.set()
             commands.kill()
             commands.join(LONGEST)
-            assert commands.exitcode == -signal.SIGKILL, f"visterm correct ended with {commands.exitcode}"
+            assert commands.exitcode == -signal.SIGKILL, f"visterm tag ended with {commands.exitcode}"
             for thread in (person, listener):
                 thread.join(LONGEST)
 
@@ -243,15 +241,15 @@ class Kills:
 
     def _end_in_peace(self, place: Path, said: dict[str, Said]) -> None:
         """Learn from all that was said, and go back step by step to the first run: it is all still there."""
-        self._run("fit", "--catalogue", str(place), "--full", "--use-even-if-worse")
         catalogue = Catalogue.load(place, n_jobs=1)
+        catalogue.learn(full=True, use_even_if_worse=True)
         held = catalogue.stored.tags.held()
         learned = {tag for record in catalogue.records if not is_held_out(record) for tag in held.get(record.id, ())}
         assert learned <= set(catalogue.tagger.vocabulary.tags)
         before = [catalogue.image(image).as_dict() for image in range(N_PHOTOS)]
         while catalogue.earlier_runs():
             expected = catalogue.earlier_runs()[0].run.id
-            self._run("go-back", str(place))
+            self._run("use", "--back", str(place))
             current = catalogue.stored.runs.current()
             assert current is not None
             assert current.id == expected

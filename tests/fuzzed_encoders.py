@@ -111,7 +111,7 @@ def _make_run_of_all_files(folder: Path) -> None:
             [f"{i}.jpg" for i in range(n)],
             [[tag for tag, has in zip(tags, row, strict=True) if has] for row in given],
             idf=folder / "texts.txt",
-            aliases={"ocean": "sea"},
+            tag_rules={"aliases": {"ocean": "sea"}},
             relations=WordRelations([("sail", "boat")], [("boat", "ship")]),
             word_vectors=folder / "vectors.vec" if name == "sampled_tagger" else None,
         )

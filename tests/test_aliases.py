@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from visterm import Tagger
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, TagFileError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
-from visterm.data.relation_files import Alias, read_aliases, write_aliases
+from visterm.data.tag_rules import Alias, TagRules, write_draft
 from visterm.evaluation.compared_runs import queries_from_tags, shared_vocabulary
 from visterm.tagging.relations import WordRelations
 
 LISTS = [["Segull", "sea"], ["gull"], ["gull", "seagull"], ["Sea", "meer"], ["Meer"]]
+ALIAS_IN_QUOTES = Alias('a "b" \\ é', "c", "odd letters")
 ALIASES = {"segull": "Gull", "Seagull": "Gull", "meer": "sea", "baot": "boat"}
 
 
@@ -63,47 +64,42 @@ def test_aliases_that_are_tags_or_of_no_tag_are_refused(aliases, message):
 
 
 def test_what_is_written_is_read_with_chains_followed(tmp_path):
-    path = tmp_path / "aliases.csv"
-    write_aliases(path, [Alias("segull", "seagull", "misspelling"), Alias("Seagull", "gull", "same images, 0.9")])
-    assert path.read_text() == 'alias,tag,reason\nsegull,seagull,misspelling\nSeagull,gull,"same images, 0.9"\n'
-    assert read_aliases(path) == {"segull": "gull", "Seagull": "gull"}
-    path.write_text("meer,sea\nMeer,Sea\n")
-    assert read_aliases(path) == {"meer": "sea"}
+    path = tmp_path / "tags.toml"
+    write_draft(
+        path, [Alias("segull", "seagull", "misspelling"), Alias("Seagull", "gull", 'so "near"'), ALIAS_IN_QUOTES]
+    )
+    assert TagRules.of(path) == TagRules(aliases={"segull": "gull", "Seagull": "gull", 'a "b" \\ é': "c"})
+    assert TagRules.of({"aliases": {"meer": "sea", "Meer": "Sea"}}).aliases == {"meer": "sea"}
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("aliases", "message"),
     [
-        ("meer,sea\nmeer,lake\n", "line 2: 'meer' means 'lake' here and 'sea' above"),
-        ("a,b\nb,c\nc,a\n", "line 1: these aliases mean each other: a → b → c → a"),
-        ("Sea,sea\n", "line 1: 'Sea' is said to be an alias of itself"),
-        ("sea\n", "line 1: 1 columns; expected 2, alias and tag"),
-        ("alias,tag\n", "such as 'tshirt,t-shirt'"),
+        ({"meer": "sea", "Meer": "lake"}, "'Meer' means 'sea' and 'lake'"),
+        ({"a": "b", "b": "c", "c": "a"}, "aliases mean each other: a → b → c → a"),
+        ({"Sea": "sea"}, "'Sea' means itself"),
+        ({"sea": ""}, "expected a table of spellings and tags"),
+        (["sea"], "aliases is ['sea']; expected a table"),
     ],
 )
-def test_alias_files_that_contradict_themselves_are_refused_with_their_line(text, message, tmp_path):
-    path = tmp_path / "aliases.csv"
-    path.write_text(text)
-    with pytest.raises(DataError) as error:
-        read_aliases(path)
+def test_aliases_that_contradict_themselves_are_refused(aliases, message):
+    with pytest.raises(TagFileError) as error:
+        TagRules.of({"aliases": aliases})
     assert message in str(error.value)
 
 
-def test_long_rows_of_aliases_are_followed_and_of_a_large_circle_the_ends_and_the_size_are_named(tmp_path):
-    path = tmp_path / "aliases.csv"
-    row = [f"a{i},a{i + 1}" for i in range(50_000)]
-    path.write_text("\n".join(row))
-    assert set(read_aliases(path).values()) == {"a50000"}
-    path.write_text("\n".join([*row, "a50000,a0"]))
-    with pytest.raises(DataError, match=r"a0 → a1 → a2 → … → a49999 → a50000 → a0 \(50,001 aliases\)"):
-        read_aliases(path)
+def test_long_rows_of_aliases_are_followed_and_of_a_large_circle_the_ends_and_the_size_are_named():
+    row = {f"a{i}": f"a{i + 1}" for i in range(50_000)}
+    assert set(TagRules.of({"aliases": row}).aliases.values()) == {"a50000"}
+    with pytest.raises(TagFileError, match=r"a0 → a1 → a2 → … → a49999 → a50000 → a0 \(50,001 aliases\)"):
+        TagRules.of({"aliases": row | {"a50000": "a0"}})
 
 
 def test_a_run_keeps_aliases_for_its_searches(tmp_path):
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 255, (32, 32, 3)).astype(np.uint8) for _ in LISTS]
     tagger = Tagger(encoder_params={"codebook": 10}, model="knn", n_jobs=1).fit(
-        images, LISTS, aliases=ALIASES, calibrate=False
+        images, LISTS, tag_rules={"aliases": ALIASES}, calibrate=False
     )
     tagger.save(tmp_path / "run")
     run = Tagger.load(tmp_path / "run")
@@ -128,7 +124,7 @@ def test_words_of_queries_are_learned_by_what_they_mean():
     images = [np.full((32, 32, 3), value, np.uint8) for value in (40, 200)]
     corpus = Corpus.of(images, ["a", "b"], [[], []])
     tagger = Tagger(encoder_params={"codebook": 4}, model="pamir", n_jobs=1).fit_queries(
-        corpus, lines, aliases={"baot": "boat"}, calibrate=False
+        corpus, lines, tag_rules={"aliases": {"baot": "boat"}}, calibrate=False
     )
     assert tagger.vocabulary == Vocabulary(["boat", "sea"], [2, 1], {"baot": "boat"})
 
@@ -137,12 +133,3 @@ def test_relations_of_an_alias_are_those_of_its_tag():
     vocabulary = Vocabulary(["animal", "dog"], aliases={"Hund": "dog", "dogs": "dog"})
     assert WordRelations((), [("hund", "Tier"), ("tier", "animal")]).kinds(vocabulary).tolist() == [[1, 0]]
     assert WordRelations((), [("dogs", "dog")]).kinds(vocabulary).tolist() == []
-
-
-@pytest.mark.parametrize(
-    "first_line", ["name,meaning", "file_name,tags", "Word,Tag", "alias,tags", "spelling,tag of it,reason"]
-)
-def test_a_header_that_names_other_columns_is_refused(tmp_path, first_line):
-    (tmp_path / "bad.csv").write_text(f"{first_line}\ntshirt,t-shirt\n", encoding="utf-8")
-    with pytest.raises(DataError, match=f"has the columns {first_line.replace(',', ', ')}; --aliases needs alias,tag"):
-        read_aliases(tmp_path / "bad.csv")

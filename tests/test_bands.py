@@ -15,6 +15,7 @@ from visterm.cli.command_line import app
 from visterm.cli.evaluation_tables import show_bands
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
+from visterm.evaluation.evaluate_run import EvaluateRequest
 from visterm.evaluation.report.tables import band_summary
 from visterm.metrics import measure
 from visterm.metrics.bands import band_values, bands_from, frequency_bands, thirds_of
@@ -128,22 +129,21 @@ def library(tmp_path_factory):
 
 
 def evaluate(library, *options):
-    tags = ("--tags", library / "tags.csv", "--skipped", library / "skipped.jsonl")
+    tags = ("--tags", library / "tags.csv")
     return CliRunner().invoke(app, [str(part) for part in ("evaluate", library / "run", *tags, *options)])
 
 
-def test_the_command_says_bands_in_words_and_in_json_only_where_they_are_requested(library):
+def test_the_command_says_bands_in_words_and_in_json_only_with_a_report(library):
     metric = ("--metric", "tag_r@1")
-    answer = json.loads(evaluate(library, *metric, "--bands", "--json").stdout)
+    answer = json.loads(evaluate(library, *metric, "--report", library / "page", "--json").stdout)
     assert set(answer) == {"tag_r@1", "bands"}
     assert [(band["band"], band["tags"]) for band in answer["bands"]] == [("1 to 4", 2), ("20 to 99", 2)]
     assert {"mean", "low", "high"} == set(answer["bands"][0]["runs"][0]["metrics"]["tag_r@5"])
     assert set(json.loads(evaluate(library, *metric, "--json").stdout)) == {"tag_r@1"}
-    assert "20 to 99" in evaluate(library, *metric, "--bands").stdout
+    assert "20 to 99" in evaluate(library, *metric, "--report", library / "page").stdout
     assert "20 to 99" not in evaluate(library, *metric).stdout
-    refused = evaluate(library, "--queries", "tags", "--bands").exception
-    assert isinstance(refused, UserError)
-    assert "--bands and --queries do not go together" in str(refused)
+    with pytest.raises(UserError, match="bands and --queries do not go together"):
+        EvaluateRequest(runs=[library / "run"], queries="tags", bands=True).check()
 
 
 def test_the_report_always_has_bands(library):

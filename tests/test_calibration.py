@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
+import visterm
 from planted import plant_corpus
 from reference.calibration import confidence, expected_f1
 from visterm.cli.command_line import app
@@ -346,11 +347,12 @@ def test_the_commands_fit_without_a_calibration_and_search_down_to_the_cut_off(l
     assert len(some.stdout.splitlines()) == 2
     assert "%" in some.stdout
     assert "(-k 0 shows all)" in some.stderr
-    source = ["--tags", str(folder / "tags.jsonl"), "--encoder", f"precomputed:{folder / 'features.npy'}"]
-    fitted = run.invoke(app, ["fit", *source, "--model", "ridge", "--no-calibration", "-o", str(tmp_path / "run")])
-    assert fitted.exit_code == 0, fitted.output
+    told: list[str] = []
+    features = f"precomputed:{folder / 'features.npy'}"
+    visterm.fit(tags=folder / "tags.jsonl", encoder=features, model="ridge", calibrate=False, out=tmp_path / "run",
+                say=told.append)  # fmt: skip
     assert Tagger.load(tmp_path / "run").calibration is None
-    assert "On new photos" not in fitted.stderr
+    assert "On new photos" not in " ".join(told)
 
 
 def test_a_fit_says_in_three_lines_what_was_learned_and_what_to_expect_of_new_photos(library, tmp_path):

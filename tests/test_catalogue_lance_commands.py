@@ -39,14 +39,7 @@ def both(folder, tmp_path):
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        "red",
-        "'cool -blue' -k 0",
-        "red --combine sum --tag warm",
-        "--like photos/003.png -k 4",
-        "--like 003.png",
-        "--tag blue",
-    ],
+    ["red", "'cool -blue' -k 0", "red --tag warm", "--like photos/003.png -k 4", "--like 003.png", "--tag blue"],
 )
 def test_searches_give_the_same_lines(folder, asked):
     found = [visterm(f"search {name} {asked} --json", folder) for name in ("files", "tables")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -14,6 +15,8 @@ from command_line import visterm
 from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.features.job import encode_folder
+from visterm.library.search_request import SearchRequest, search_run
+from visterm.store.filters import Filter
 from visterm.web.app import create_app
 
 WRITTEN_BEFORE = Path(__file__).parent / "data" / "written_before"
@@ -42,8 +45,16 @@ def lines(command, home):
     return [json.loads(line) for line in out.splitlines()], err
 
 
-def names(home, options=""):
-    return sorted(hit["image"] for hit in lines(f"search catalogue red -k 0 --json {options}", home)[0])
+def names(home):
+    return sorted(hit["image"] for hit in lines("search catalogue red -k 0 --json", home)[0])
+
+
+def in_folder(home, folder):
+    """Return the names of photos in a folder, named from where the commands run."""
+    with contextlib.chdir(home):
+        request = SearchRequest(words="red", k=0, among=Filter(folder=str(folder)))
+        hits = search_run(Path("catalogue"), request).found.hits
+    return sorted(hit.image for hit in hits)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +62,12 @@ def names(home, options=""):
 )
 def test_names_are_paths_inside_the_indexed_folder_however_it_is_indexed(home, how):
     encode_folder(home / "Fotos", home / "features", run=home / "run", n_jobs=1)
-    _, err = lines(f"index run {how.format(home=home)} -o catalogue --jobs 1", home)
+    _, err = lines(f"index run {how.format(home=home)} -o catalogue", home)
     assert names(home) == NAMES
-    [found], _ = lines("search catalogue red --json -k 0 --folder Katzen", home)
-    assert (found["image"], found["path"]) == ("Katzen/a.png", str(home / "Fotos" / "Katzen" / "a.png"))
-    assert names(home, f"--folder {home / 'Fotos' / 'Katzen'}") == names(home, "--folder Fotos/Katzen") == [NAMES[1]]
+    paths = {hit["image"]: hit["path"] for hit in lines("search catalogue red --json -k 0", home)[0]}
+    assert paths["Katzen/a.png"] == str(home / "Fotos" / "Katzen" / "a.png")
+    for folder in ("Katzen", home / "Fotos" / "Katzen", "Fotos/Katzen"):
+        assert in_folder(home, folder) == [NAMES[1]]
     assert len(lines("search catalogue --like Katzen/a.png --json", home)[0]) == 2
     tags = {image.name: [tag.tag for tag in image_tags] for image, image_tags in given(home)}
     assert tags == {"Katzen/a.png": ["cat"] if "--tags" in how else [], "b.png": [], "Hunde/c.png": []}
@@ -70,7 +82,7 @@ def given(home):
 
 
 def test_exports_name_photos_as_searches_do(home):
-    lines("index run Fotos -o catalogue --jobs 1", home)
+    lines("index run Fotos -o catalogue", home)
     lines("export catalogue --to csv -o out.csv -k 1", home)
     assert sorted(line.split(",")[0] for line in (home / "out.csv").read_text().splitlines()[1:]) == NAMES
     written, _ = lines("export catalogue --to xmp -k 1 --json", home)
@@ -80,7 +92,7 @@ def test_exports_name_photos_as_searches_do(home):
 
 
 def test_the_page_names_folders_as_photos_are_named(home):
-    lines("index run Fotos -o catalogue --jobs 1", home)
+    lines("index run Fotos -o catalogue", home)
     ids = {hit["image"]: hit["id"] for hit in lines("search catalogue red -k 0 --json", home)[0]}
     with TestClient(create_app(home / "catalogue"), base_url="http://127.0.0.1") as client:
         page = client.get("/").text
@@ -93,9 +105,9 @@ def test_the_page_names_folders_as_photos_are_named(home):
 
 
 def test_photos_that_a_second_tag_file_does_not_name_keep_their_tags(home):
-    lines("index run Fotos -o catalogue --tags tags.csv --jobs 1", home)
+    lines("index run Fotos -o catalogue --tags tags.csv", home)
     write_tags(home / "more.csv", {"b.png": ["bird"]})
-    lines("index catalogue Fotos --tags more.csv --jobs 1", home)
+    lines("index catalogue Fotos --tags more.csv", home)
     assert {image.name: [tag.tag for tag in tags] for image, tags in given(home)} == {
         "Katzen/a.png": ["cat"], "b.png": ["bird"], "Hunde/c.png": []
     }  # fmt: skip
@@ -105,7 +117,7 @@ def test_hidden_and_thumbnail_folders_are_left_out_and_counted_in_one_line(home)
     for folder in ("@eaDir", "Katzen/@eaDir", ".thumbnails", "#recycle", ".git"):
         draw_photo(home / "Fotos" / folder / "x.png", "red", 9)
     for tags in ("", "--tags tags.csv"):
-        _, err = lines(f"index run Fotos -o catalogue --jobs 1 {tags}", home)
+        _, err = lines(f"index run Fotos -o catalogue {tags}", home)
         assert err.count("Not searched: 5 hidden or thumbnail folders (such as '#recycle').") == 1
     assert names(home) == NAMES
 
@@ -114,22 +126,22 @@ def test_photos_of_a_second_folder_are_named_with_it_and_those_of_the_first_stay
     draw_photo(home / "Urlaub" / "b.png", "red", 20)
     draw_photo(home / "mehr" / "Urlaub" / "b.png", "red", 21)
     for folder in ("Fotos", "Urlaub", "mehr/Urlaub", "Fotos/Katzen"):
-        lines(f"index run {folder} -o catalogue --jobs 1", home)
+        lines(f"index run {folder} -o catalogue", home)
     assert names(home) == [*NAMES[:2], "Urlaub/b.png", "b.png", "mehr/Urlaub/b.png"]
-    assert names(home, "--folder mehr/Urlaub") == ["mehr/Urlaub/b.png"]
+    assert in_folder(home, "mehr/Urlaub") == ["mehr/Urlaub/b.png"]
 
 
 def test_a_folder_around_an_indexed_one_takes_over_its_photos(home):
-    lines("index run Fotos/Katzen -o catalogue --jobs 1", home)
+    lines("index run Fotos/Katzen -o catalogue", home)
     assert names(home) == ["a.png"]
-    lines("index catalogue Fotos --jobs 1", home)
+    lines("index catalogue Fotos", home)
     assert names(home) == NAMES
 
 
 def test_a_library_that_was_moved_keeps_its_names(home):
-    lines("index run Fotos -o catalogue --jobs 1", home)
+    lines("index run Fotos -o catalogue", home)
     (home / "Fotos").rename(home / "Bilder")
-    lines("index catalogue Bilder --jobs 1", home)
+    lines("index catalogue Bilder", home)
     assert names(home) == NAMES
 
 
@@ -140,7 +152,7 @@ def test_a_catalogue_written_before_finds_folders_and_is_named_anew_when_its_fol
     for record in catalogue.records:  # as an index without tags named them
         path = str(tmp_path / "before" / "images" / Path(record.path).name)
         stored.images.move(record.id, path, f"images/{record.name}", record.mtime_ns)
-    assert len(names(tmp_path / "before", "--folder images")) == len(catalogue)
+    assert len(in_folder(tmp_path / "before", "images")) == len(catalogue)
     catalogue.index(tmp_path / "before" / "images")
     assert {record.name for record in catalogue.records} == {
         path.name for path in (WRITTEN_BEFORE / "images").iterdir()

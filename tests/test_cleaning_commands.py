@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+import visterm
 from visterm import Tagger
 from visterm.cli.command_line import app
-from visterm.core.errors import UserError
+from visterm.core.errors import TagFileError, UserError
 from visterm.core.tables import ENCODERS
+from visterm.data.tag_rules import TagRules
 from visterm.tagging.part_settings import move_encoder, with_device
 
 ROWS = [
@@ -20,14 +22,18 @@ ROWS = [
     "9,sun;photo,cy",
     "10,sea;sky;photo;meer,cy",
 ]
-CLEAN = ("--stop-tags", "stop.txt", "--aliases", "aliases.csv", "--max-share", "0.7", "--per-user", "2")
+RULES = """
+stop_tags = ["Sun", "canon"]  # a dictionary's noise
+max_share = 0.7
+per_user = 2
+aliases = {foto = "photo", meer = "sea"}
+"""
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "tags.csv").write_text("\n".join(["image,tags,user", *ROWS]), encoding="utf-8")
-    (tmp_path / "stop.txt").write_text("# a dictionary's noise\nSun\ncanon\n", encoding="utf-8")
-    (tmp_path / "aliases.csv").write_text("foto,photo\nmeer,sea\n", encoding="utf-8")
+    (tmp_path / "tags.toml").write_text(RULES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -37,16 +43,16 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize(
-    "command", [("fit", "--model", "prior"), ("tune", "--model", "knn", "--grid", "n_neighbors=1,2", "--valid", "0.4")]
+    "command", [("fit", "--model", "prior"), ("tune", "--model", "knn", "--grid", "n_neighbors=1,2")]
 )
 def test_a_dictionary_is_cleaned_before_it_is_learned_and_the_run_keeps_the_counts(command, folder):
-    done = run(*command, "--tags", "tags.csv", "--encoder", "ids", "-o", "run", *CLEAN)
+    done = run(*command, "--tags", "tags.csv", "--encoder", "ids", "-o", "run", "--tag-rules", "tags.toml")
     assert done.exit_code == 0, (done.stderr, done.exception)
     for said in (
         "Stop tags: 1 tag of 1 image is not learned; 1 line (such as 'canon') of no tag of the images.",
         "Per user: 4 of 10 images left out, as 1 user gave more than 2 images the same tags (such as 'bob', 6 images",
         "Too frequent: 1 tag on more than 0.7 of 6 images is not learned: 'photo' (6).",
-        "Aliases: 1 spelling of 1 tag; 1 line (such as 'foto,photo') of no tag that was learned.",
+        "Aliases: 1 spelling of 1 tag; 1 spelling (such as 'foto = photo') of no tag that was learned.",
     ):
         assert said in done.stderr
     tagger = Tagger.load(folder / "run")
@@ -55,28 +61,67 @@ def test_a_dictionary_is_cleaned_before_it_is_learned_and_the_run_keeps_the_coun
     assert kept == {"stop tags": 1, "images left out per user": 4, "too frequent tags": 1}
 
 
-def test_users_are_in_the_column_that_is_named(folder):
-    (folder / "tags.csv").write_text("image,tags,by\n1,sea,bob\n2,sea,bob\n", encoding="utf-8")
-    call = ("fit", "--tags", "tags.csv", "--encoder", "ids", "--model", "prior", "-o", "run", "--per-user", 1)
-    assert "Name it with --user-column" in str(run(*call).exception)
-    assert "Add --per-user N" in str(run(*call[:-2], "--user-column", "by").exception)
-    assert run(*call, "--user-column", "by").exit_code == 0
-    assert Tagger.load(folder / "run").facts["images"] == 1
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stop_tag = ['sea']", "rules.toml: there is no rule 'stop_tag'. Did you mean 'stop_tags'?"),
+        ("zebra = 1", "there is no rule 'zebra'. Expected stop_tags, max_share, per_user"),
+        ("stop_tags = 'sea'", "stop_tags is 'sea'; expected a list of tags"),
+        ("max_share = 5", "rules.toml: max_share is 5; expected a number above 0 and up to 1"),
+        ("max_share = true", "max_share is True; expected a number"),
+        ("per_user = 0", "per_user is 0; expected a whole number of 1 or more"),
+        ("part_of = 3", "part_of is 3; expected a CSV of part,whole"),
+        ("separator = 'and'", "The separator 'and' is a word"),
+        ("max_share = nothing", "rules.toml is no TOML"),
+        ("aliases = ['a']", "aliases is ['a']; expected a table of spellings and tags"),
+    ],
+)
+def test_a_rule_that_is_unknown_or_cannot_be_used_is_named_with_what_is_accepted(text, message, folder):
+    (folder / "rules.toml").write_text(text, encoding="utf-8")
+    call = ("fit", "--tags", "tags.csv", "--encoder", "ids", "--model", "prior", "-o", "run")
+    assert message in str(run(*call, "--tag-rules", "rules.toml").exception)
+    assert not (folder / "run").exists()
+
+
+def test_a_file_of_rules_that_is_not_there_is_named(folder):
+    with pytest.raises(TagFileError, match=r"There is no file of tag rules .*none\.toml"):
+        TagRules.of(folder / "none.toml")
+
+
+def test_paths_in_a_file_of_rules_start_from_its_folder_and_those_of_a_mapping_from_here(folder):
+    (folder / "rules").mkdir()
+    (folder / "rules" / "tags.toml").write_text("part_of = 'parts.csv'\nisa = 'wordnet'\n", encoding="utf-8")
+    rules = TagRules.of(folder / "rules" / "tags.toml")
+    assert (rules.part_of, rules.isa) == (str(folder / "rules" / "parts.csv"), "wordnet")
+    assert TagRules.of({"part_of": folder / "parts.csv"}).part_of == str(folder / "parts.csv")
+    assert TagRules.of(rules) is rules
+
+
+def test_columns_and_a_separator_of_the_rules_are_those_of_the_tag_file(folder):
+    (folder / "tags.csv").write_text("who,what\n1,sea / sky\n2,sea\n", encoding="utf-8")
+    (folder / "rules.toml").write_text(
+        "image_column = 'who'\ntags_column = 'what'\nseparator = '/'\n", encoding="utf-8"
+    )
+    call = ("fit", "--tags", "tags.csv", "--encoder", "ids", "--model", "prior", "-o", "run")
+    assert "Rename the column of file names, or name it in a file of tag rules" in str(run(*call).exception)
+    assert run(*call, "--tag-rules", "rules.toml").exit_code == 0
+    assert Tagger.load(folder / "run").vocabulary.tags == ["sea", "sky"]
 
 
 def test_queries_are_not_pruned(folder):
     (folder / "queries.csv").write_text("query,image\nsea,1\n", encoding="utf-8")
-    refused = run("fit", folder, "--queries", "queries.csv", "--model", "pamir", "-o", "run", "--max-share", 0.5)
+    call = ("fit", folder, "--queries", "queries.csv", "--model", "pamir", "-o", "run", "--tag-rules", "tags.toml")
+    refused = run(*call)
     assert "queries are learned. Leave them out" in str(refused.exception)
 
 
 def test_a_device_is_refused_where_nothing_runs_on_one(folder):
-    call = ("fit", "--tags", "tags.csv", "--encoder", "ids", "--model", "prior", "-o", "run")
-    refused = str(run(*call, "--device", "cpu").exception)
-    assert refused.startswith("Neither the model 'prior' nor the encoder 'ids' runs a network of torch")
-    assert run(*call).exit_code == 0
-    refused = str(run("annotate", "run", 1, "--device", "cpu").exception)
-    assert refused.startswith("The encoder 'ids' of this run has no network of torch")
+    how = {"encoder": "ids", "model": "prior", "out": "run"}
+    with pytest.raises(UserError, match="Neither the model 'prior' nor the encoder 'ids' runs a network of torch"):
+        visterm.fit(tags="tags.csv", device="cpu", **how)
+    visterm.fit(tags="tags.csv", **how)
+    with pytest.raises(UserError, match="The encoder 'ids' of this run has no network of torch"):
+        Tagger.load("run", device="cpu")
 
 
 def test_a_device_goes_to_the_model_and_to_the_encoder_that_have_one():
@@ -86,13 +131,13 @@ def test_a_device_goes_to_the_model_and_to_the_encoder_that_have_one():
     assert (model, encoder) == ({"device": "cpu"}, {})
     model, encoder = with_device("cpu", model=None, encoder="timm:resnet18", **none)
     assert (model, encoder) == ({}, {"device": "cpu"})
-    with pytest.raises(UserError, match="given twice: by --device and by --set device"):
+    with pytest.raises(UserError, match="given twice: by device and by --set device"):
         with_device("cpu", model="sampled_tagger", encoder=None, model_params={"device": "cuda"}, encoder_params={})
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read():
     pytest.importorskip("torch")
-    with pytest.raises(UserError, match="--device is 'gpu'; expected cpu, cuda or auto"):
+    with pytest.raises(UserError, match="device is 'gpu'; expected cpu, cuda or auto"):
         with_device("gpu", model="sampled_tagger", encoder=None, model_params={}, encoder_params={})
 
 

@@ -94,7 +94,7 @@ def test_commands_go_on_without_a_closed_folder_name_it_and_end_with_3(run, phot
     commands = [
         ("index", run, photos, "-o", tmp_path / "catalogue"),
         ("index", run, photos, "-o", tmp_path / "tagged", "--tags", tags),
-        ("encode", photos, "-o", tmp_path / "features", "--run", run),
+        ("encode", photos, "-o", tmp_path / "features", "--encoder", run),
         ("annotate", run, photos),
         ("annotate", run, photos, "-o", tmp_path / "annotations"),
         ("fit", photos, "--tags", tags, "-o", tmp_path / "new", "--model", "prior", "--encoder", "visterms", *settings),

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from visterm.cli.command_line import app
 from visterm.core.errors import UserError
 from visterm.core.queries import log_probabilities, part_signs
 from visterm.library.catalogue import Catalogue
@@ -74,16 +70,6 @@ def test_a_catalogue_ranks_by_the_product_of_all_words(catalogue):
 def test_by_one_word_the_product_ranks_as_the_sum_does(catalogue):
     by_sum, by_product = (catalogue.search("tree", 0, combine=how).hits for how in ("sum", "product"))
     assert [hit.image for hit in by_sum[:20]] == [hit.image for hit in by_product[:20]]
-
-
-def test_the_command_line_takes_the_way_to_combine(catalogue, tmp_path):
-    catalogue.save(tmp_path / "catalogue")
-    asked = ["search", str(tmp_path / "catalogue"), "tree sky", "-k", "4", "--json"]
-    for how in ("sum", "product"):
-        done = CliRunner().invoke(app, [*asked, "--combine", how])
-        assert done.exit_code == 0, done.output
-        expected = [hit.as_dict() for hit in catalogue.search("tree sky", 4, combine=how).hits]
-        assert [json.loads(line) for line in done.stdout.splitlines()] == expected
 
 
 def test_another_way_to_combine_and_models_without_probabilities_are_refused(catalogue, small_library):

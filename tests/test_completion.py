@@ -57,11 +57,11 @@ def test_a_search_completes_its_last_word_by_the_tags_of_the_catalogue_on_the_li
     assert completed("visterm|search|catalogue|'blue -re") == ["blue -red", "blue -reindeer"]
     assert completed("visterm|search|catalogue|'\"red p") == ['"red panda"']
     assert completed("visterm|search|catalogue|--tag|re") == ["red", "red\\ panda", "reindeer"]
-    assert completed("visterm|search|catalogue|blue|--without|rein") == ["reindeer"]
+    assert completed("visterm|search|catalogue|blue|--tag|rein") == ["reindeer"]
 
 
 def test_a_run_on_the_line_completes_its_own_tags(completed):
-    assert completed("visterm|neighbours|run|re") == ["red"]
+    assert completed("visterm|tags|run|--like|re") == ["red"]
     assert completed("visterm|explain|run|photo.jpg|re") == ["red"]
 
 

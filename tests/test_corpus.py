@@ -249,7 +249,7 @@ def test_an_unknown_split_is_an_error_that_lists_the_others(corpus):
     ):
         corpus.select("dev2")
     bare = corpus.subset([9])
-    with pytest.raises(UnknownNameError, match=r"have no column 'split'\. Leave --split out"):
+    with pytest.raises(UnknownNameError, match=r"have no column 'split'\. Leave split out"):
         bare.select("test")
 
 

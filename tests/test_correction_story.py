@@ -9,6 +9,8 @@ import pytest
 
 from command_line import visterm
 from tiny_catalogues import draw_photos, fit_run, write_tags
+from visterm import Catalogue
+from visterm.library.review import review_queue
 
 N_PHOTOS = 240
 FOGGY = [f"{number:03d}.png" for number in range(3, N_PHOTOS, 8)]  # Every second grey photo
@@ -20,7 +22,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("story")
     run = fit_run(folder / "first", draw_photos(folder / "first", 40, seed=7), folder / "run", model="ridge")
     write_tags(folder / "tags.csv", draw_photos(folder / "photos", N_PHOTOS))
-    assert visterm(f"index {run} photos -o catalogue --tags tags.csv --jobs 1", folder)[0] == 0
+    assert visterm(f"index {run} photos -o catalogue --tags tags.csv", folder)[0] == 0
     return folder
 
 
@@ -40,7 +42,7 @@ def test_the_whole_story(place):
     code, out, err = visterm(f"tag catalogue {' '.join(FOGGY)} --add fog", place)
     assert (code, out.splitlines()[0]) == (0, "003.png: cool, fog, grey")
     said, _, undo = err.partition("; to take it back: visterm ")
-    assert said == "30 photos: fog given. To learn from it: visterm fit --catalogue catalogue"
+    assert said == "30 photos: fog given. To learn from it: visterm fit catalogue"
     assert visterm(undo, place)[2].endswith("is taken back: 30 photos")
     assert "Unknown tag 'fog'" in visterm("search catalogue fog", place)[2]
     assert visterm(f"tag catalogue {' '.join(FOGGY)} --add fog", place)[0] == 0
@@ -49,33 +51,33 @@ def test_the_whole_story(place):
 
     # Search, and reject what is wrong: it is away from now on, and its photo has a right tag
     first = found("red", place)[0]
-    assert results(f"tag catalogue {first} --wrong red --right crimson", place) == [
+    assert results(f"tag catalogue {first} --remove red --add crimson", place) == [
         {"image": first, "id": int(first[:3]), "tags": ["crimson", "warm"], "rejected": ["red"]}
     ]
     assert first not in found("red", place)
 
     # Learn, and compare both runs on the same photos
-    [learned] = results("fit --catalogue catalogue --jobs 1", place)
+    [learned] = results("fit catalogue", place)
     compared = learned["comparison"]
     assert (learned["in_use"], learned["new_tags"], learned["number"]) == (True, 2, 2)
     assert (compared["measure"], compared["compared"]) == ("MAP", learned["held_out"])
     assert compared["compared"] >= 20
     assert compared["interval"][0] <= compared["difference"] <= compared["interval"][1]
     assert compared["in_words"] in visterm("info catalogue", place)[1]
-    assert results("use catalogue", place)[1]["comparison"] == compared
+    assert [run["comparison"] for run in results("info catalogue", place)[0]["runs"].values()][1:] == [compared]
     others = [name for name in found("fog", place) if name not in FOGGY]
     assert len(others) > 100  # fog is predicted, too
     assert first not in found("red", place)
 
     # Go back: the old run searches, and what was said stays
-    code, _, err = visterm("go-back catalogue", place)
+    code, _, err = visterm("use catalogue --back", place)
     assert (code, "catalogue is back to run 1" in err) == (0, True)
     assert found("fog", place) == FOGGY
     assert first not in found("red", place)
     assert results(f"tag catalogue {first}", place)[0]["tags"] == ["crimson", "warm"]
 
     # Learning again without another correction makes the run that was not wanted: it is not used
-    code, out, err = visterm("fit --catalogue catalogue --jobs 1", place)
+    code, out, err = visterm("fit catalogue", place)
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == ["on", "run", "run", "difference"]
     assert out.splitlines()[1].split() == ["run", "1", f"{compared['before']:.3f}"]
@@ -91,7 +93,7 @@ def test_the_whole_story(place):
         ("tag catalogue nothing.png --add fog", "There is no file nothing.png, and no image of the catalogue"),
         ("tag catalogue tags.csv --add fog", "tags.csv is not in catalogue. Put it there first: visterm index"),
         ("tag catalogue 000.png --add ' '", "there is nothing in it"),
-        ("tag catalogue 000.png 001.png --add mist --right ''", "there is nothing in it"),
+        ("tag catalogue 000.png 001.png --add mist --remove ''", "there is nothing in it"),
         ("tag run 000.png", "is a run; expected a catalogue"),
         ("tag catalogue", "PHOTOS are missing. Name at least one photo"),
         ("tag catalogue 000.png --undo 1", "Leave the photos and tags out"),
@@ -110,17 +112,26 @@ def test_a_tag_is_taken_off_and_a_verdict_changed(place):
         "cool", "green", "lichen", "moss",
     ]  # fmt: skip
     assert results("tag catalogue 001.png --remove moss --remove green", place) == [
-        {"image": "001.png", "id": 1, "tags": ["cool", "lichen"], "rejected": ["green"]}
+        {"image": "001.png", "id": 1, "tags": ["cool", "lichen"], "rejected": ["green", "moss"]}
     ]
-    assert results("tag catalogue photos/001.png --give green", place)[0]["rejected"] == []
-    assert results("correct catalogue 001.png --reject green", place)[0]["rejected"] == ["green"]  # as it was called
+    assert results("tag catalogue photos/001.png --add green", place)[0]["rejected"] == ["moss"]
+    assert results("tag catalogue 001.png --remove green", place)[0]["rejected"] == ["green", "moss"]
+
+
+def questions_of(folder, k):
+    catalogue = Catalogue.load(folder / "catalogue", n_jobs=1)
+    names = {record.id: record.name for record in catalogue.records}
+    return [
+        {**item.as_dict(), "image": names[item.image_id], "id": item.image_id}
+        for item in review_queue(catalogue.stored, k, tree=catalogue.tree)
+    ]
 
 
 @pytest.fixture
 def asked(place, tmp_path):
     """A catalogue of its own, and what visterm asks about it."""
-    visterm(f"index {place / 'run'} {place / 'photos'} -o catalogue --jobs 1", tmp_path)
-    return tmp_path, results("judge catalogue -k 6", tmp_path)
+    visterm(f"index {place / 'run'} {place / 'photos'} -o catalogue", tmp_path)
+    return tmp_path, questions_of(tmp_path, 6)
 
 
 def test_questions_are_answered_by_keys_and_undone(asked, monkeypatch):
@@ -131,12 +142,12 @@ def test_questions_are_answered_by_keys_and_undone(asked, monkeypatch):
     monkeypatch.setattr("typer.getchar", lambda: next(keys))
     code, out, err = visterm("judge catalogue -k 6", folder)
     assert (code, out.splitlines()[0].split()[:2]) == (0, ["1/6", f"{questions[0]['tag']}?"])
-    assert "1 right, 1 wrong, 4 left open. To learn from it: visterm fit --catalogue" in err
+    assert "1 right, 1 wrong, 4 left open. To learn from it: visterm fit" in err
     first, second, third, *_ = questions
     assert results(f"tag catalogue {first['image']}", folder)[0]["tags"] == [first["tag"]]
     assert results(f"tag catalogue {second['image']}", folder)[0]["rejected"] == [second["tag"]]
     assert results(f"tag catalogue {third['image']}", folder)[0]["tags"] == []
-    left = [(question["image"], question["tag"]) for question in results("judge catalogue -k 100", folder)]
+    left = [(question["image"], question["tag"]) for question in questions_of(folder, 100)]
     assert not {(one["image"], one["tag"]) for one in (first, second)} & set(left)
 
 
@@ -147,14 +158,14 @@ def test_answers_come_from_a_spreadsheet_or_a_program(form, asked, monkeypatch):
     lines = [json.dumps(one | {"verdict": verdict}) for one, verdict in zip(questions, verdicts, strict=True)]
     (folder / "answers.jsonl").write_text("\n".join(lines), encoding="utf-8")
     if form == "csv":
-        assert visterm("judge catalogue -k 6 --csv answers.csv", folder)[0] == 0
+        assert visterm("judge catalogue -k 6 -o answers.csv", folder)[0] == 0
         header, *rows = (folder / "answers.csv").read_text(encoding="utf-8").splitlines()
         assert header == "image,tag,verdict,why"
         filled = [row.replace(",,", f",{verdict},", 1) for row, verdict in zip(rows, verdicts, strict=True)]
         (folder / "answers.csv").write_text("\n".join([header, *filled]), encoding="utf-8")
     monkeypatch.setattr("sys.stdin", io.StringIO((folder / "answers.jsonl").read_text(encoding="utf-8")))
     source = {"csv": "answers.csv", "json lines": "answers.jsonl", "standard input": "-"}[form]
-    assert results(f"judge catalogue --answers {source}", folder) == [{"right": 2, "wrong": 2, "open": 2}]
+    assert "2 right, 2 wrong, 2 left open." in visterm(f"judge catalogue --answers {source}", folder)[2]
     assert results(f"tag catalogue {questions[3]['image']}", folder)[0]["tags"] == [questions[3]["tag"]]
     assert results(f"tag catalogue {questions[4]['image']}", folder)[0]["rejected"] == [questions[4]["tag"]]
 

@@ -378,7 +378,7 @@ def test_kill_9_in_the_middle_loses_only_the_shard_in_work(painted, network, tmp
     photos.mkdir()
     for i in range(120):
         shutil.copy(sorted(painted.rglob("*.png"))[i % N], photos / f"{i:03}.png")
-    arguments = ["encode", photos, "--encoder", f"onnx:{network}", "--shard-size", 4, "--jobs", 1, "--json", "-o"]
+    arguments = ["encode", photos, "--encoder", f"onnx:{network}", "--shard-size", 4, "-o"]
     unfinished = tmp_path / "killed" / UNFINISHED
     killed = [sys.executable, "-c", KILLS_ITSELF, unfinished, *map(str, arguments), tmp_path / "killed"]
     assert subprocess.run(killed, capture_output=True, check=False).returncode == -signal.SIGKILL
@@ -386,9 +386,9 @@ def test_kill_9_in_the_middle_loses_only_the_shard_in_work(painted, network, tmp
     safe = sum(note["entry"]["rows"] for note in noted)
     with pytest.raises(StorageError, match=r"not finished.*same command again"):
         Tagger(model="prior").fit(tmp_path / "killed", tags=tmp_path / "tags.csv")
-    [resumed] = lines(command("encode", photos, "-o", tmp_path / "killed", "--jobs", 1, "--json"))
-    assert resumed["reused"] == safe > 0
-    assert resumed["encoded"] == 120 - safe
+    resumed = command("encode", photos, "-o", tmp_path / "killed").stderr
+    assert safe > 0
+    assert f"{120 - safe} new, {safe} unchanged" in resumed
     encode_folder(photos, tmp_path / "undisturbed", encoder=f"onnx:{network}", **SMALL)
     assert content(tmp_path / "killed") == content(tmp_path / "undisturbed")
 
@@ -583,10 +583,10 @@ def test_evaluate_and_tune_and_index_give_the_same_as_with_the_photos(encode, ph
     assert [Path(item.image).name for item in by_features.skipped] == ["broken.png"]
     first, second = (c.search("sea", 0).hits for c in (by_features, by_photos))
     np.testing.assert_allclose([hit.score for hit in first], [hit.score for hit in second], rtol=1e-4, atol=1e-5)
-    grid = ("--grid", "alpha=0.1,1", "--model", "ridge", "--jobs", 1)
-    tuned = command("tune", tmp_path / "F", "--tags", tagged, "-o", tmp_path / "tuned", *grid, "--json")
+    grid = ("--grid", "alpha=0.1,1", "--model", "ridge")
+    tuned = command("tune", tmp_path / "F", "--tags", tagged, "-o", tmp_path / "tuned", *grid)
     assert tuned.exit_code == 3, tuned.stderr
-    assert len(lines(tuned)) == 2
+    assert len((tmp_path / "tuned.tune.jsonl").read_text().splitlines()) == 2
     assert Tagger.load(tmp_path / "tuned").encoder.fingerprint == tagger.encoder.fingerprint
 
 
@@ -596,7 +596,7 @@ def test_photos_that_changed_since_are_not_indexed_by_their_old_rows(encode, pho
     tagger = Tagger(model="ridge", n_jobs=1).fit(
         Corpus.of([photos / name for name in names], names, [TAGS[i % 3] for i in range(N)])
     )
-    with pytest.raises(EncoderMismatchError, match=r"rows do not go together.*--run RUN"):
+    with pytest.raises(EncoderMismatchError, match=r"rows do not go together.*--encoder RUN"):
         Catalogue(tagger).add(tmp_path / "F")
     tagger.save(tmp_path / "run")
     done = encode(tmp_path / "G", encoder=None, run=tmp_path / "run")
@@ -661,12 +661,8 @@ def test_tags_beside_the_photos_are_found_while_the_photos_are_there(encode, pho
 
 def test_the_command_says_what_it_did_and_skips_with_exit_code_3(photos, network, tmp_path):
     (photos / "broken.png").write_bytes(b"no picture")
-    done = command("encode", photos, "--encoder", f"onnx:{network}", "-o", tmp_path / "F", "--jobs", 1, "--json")
+    done = command("encode", photos, "--encoder", f"onnx:{network}", "-o", tmp_path / "F")
     assert done.exit_code == 3
-    [summary] = lines(done)
-    assert summary["images"] == N + 1 == summary["rows"] + summary["skipped"]
-    assert summary["encoded"] == N
-    assert summary["images_per_second"] > 0
     assert f"{N} new, 0 unchanged, 0 removed" in done.stderr
     assert "Skipped 1 photo" in done.stderr
     [facts] = lines(command("info", tmp_path / "F", "--json"))

@@ -119,7 +119,7 @@ def test_tables_that_cannot_be_measured_by_are_refused(tmp_path, drawn):
     tagger, features = Tagger.load(drawn / "run", n_jobs=1), drawn / "features"
     with pytest.raises(UnknownNameError, match=r"No image is in the split 'other'. The tags name these: 'test' \("):
         evaluate_streamed(tagger, features, drawn / "split.jsonl", ["map"], split="other")
-    with pytest.raises(UnknownNameError, match=r"The tags have no column 'split'\. Leave --split out"):
+    with pytest.raises(UnknownNameError, match=r"The tags have no column 'split'\. Leave split out"):
         evaluate_streamed(tagger, features, drawn / "tags.jsonl", ["map"], split="test")
     with pytest.raises(TagFileError, match="are read from a table, and 'auto' is none"):
         evaluate_streamed(tagger, features, "auto", ["map"])
@@ -140,26 +140,27 @@ def test_features_of_another_encoder_are_refused(tmp_path, drawn):
         evaluate_streamed(Tagger.load(drawn / "run"), tmp_path / "other", drawn / "tags.jsonl", ["map"])
 
 
-def test_the_command_measures_shard_by_shard_where_memory_is_short_and_says_so(tmp_path, drawn):
+def test_the_command_measures_shard_by_shard_where_memory_is_short_and_says_so(tmp_path, drawn, monkeypatch):
     given = ["evaluate", drawn / "run", drawn / "features", "--tags", drawn / "split.jsonl"]
     in_memory = run_command([*given, "--json"], tmp_path)
-    streamed = run_command([*given, "--json", "--memory", "1M"], tmp_path)
+    monkeypatch.setattr("visterm.features.streaming.memory.machine_memory", lambda: 2_000_000)
+    streamed = run_command([*given, "--json"], tmp_path)
     assert streamed.returncode == 0, streamed.stderr
     assert "measured shard by shard" in streamed.stderr
     assert json.loads(streamed.stdout) == pytest.approx(json.loads(in_memory.stdout), rel=1e-6)
-    table = run_command([*given, "--memory", "1M", "--metric", "map"], tmp_path).stdout.splitlines()
+    table = run_command([*given, "--metric", "map"], tmp_path).stdout.splitlines()
     assert table[0].split() == ["metric", "value", "95", "%", "interval"]
     assert float(table[1].split()[1]) == pytest.approx(json.loads(streamed.stdout)["map"], abs=1e-4)
     assert N == 600
 
 
 @pytest.mark.parametrize(
-    "more", [["--bands"], ["--precision", "0.9"], ["--report", "page"], ["--queries", "tags"], ["--map", "names"]]
+    "more", [["--precision", "0.9"], ["--report", "page"], ["--queries", "tags"], ["--map", "names"]]
 )
-def test_what_needs_all_images_at_once_is_refused(tmp_path, drawn, more):
+def test_what_needs_all_images_at_once_is_refused(tmp_path, drawn, more, monkeypatch):
+    monkeypatch.setattr("visterm.features.streaming.memory.machine_memory", lambda: 2_000_000)
     done = run_command(
-        ["evaluate", drawn / "run", drawn / "features", "--tags", drawn / "split.jsonl", "--memory", "1M", *more],
-        tmp_path,
+        ["evaluate", drawn / "run", drawn / "features", "--tags", drawn / "split.jsonl", *more], tmp_path
     )
     assert done.returncode == 2
     assert f"{more[0]} needs the features of all photos in memory" in " ".join(done.stderr.split())

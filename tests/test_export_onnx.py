@@ -291,12 +291,12 @@ def test_the_command_writes_both_folders_and_refuses_what_does_not_go_together(r
     assert (code, json.loads(out)["tags"]) == (0, 4)
     assert "README.md says how to use it" in err
     assert "training photos" not in err
-    assert visterm("export run --to onnx --for photoprism -o pp", tmp_path)[0] == 0
+    assert visterm("export run --to photoprism-model -o pp", tmp_path)[0] == 0
     check_photoprism(tmp_path / "pp")
     for line, reason in {
-        "export run --to onnx": "visterm export RUN --to onnx -o FOLDER",
-        "export run photos --to onnx -o other": "visterm export RUN --to onnx -o FOLDER",
-        "export run --to onnx --for immich -o other": "expected photoprism, or leave --for out",
+        "export run --to onnx": "--to onnx writes a folder, named by -o",
+        "export run photos --to onnx -o other": "Leave IMAGES out",
+        "export run --to onnx --undo -o other": "delete its output",
         "export run --to onnx -o model": "nothing is replaced",
     }.items():
         code, _, err = visterm(line, tmp_path)

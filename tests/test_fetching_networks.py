@@ -125,14 +125,6 @@ def test_a_network_is_fetched_once_with_its_words_and_its_licence_is_shown(hub, 
     np.testing.assert_allclose(encoder.fit_transform([PHOTO])[0, :3], [0.2, 0.4, 0.8], rtol=1e-6)  # not the row's mean
 
 
-def test_without_words_only_the_image_tower_comes(hub, cache, files, tmp_path):
-    hub.repository("tests/tiny", files)
-    assert visterm("encoders get tiny --no-words", tmp_path)[0] == 0
-    assert is_here(network_named("tiny"))
-    assert not is_here(network_named("tiny"), text=True)
-    assert not any("textual" in path for _, path, _ in hub.requests)
-
-
 def test_a_file_of_preparation_that_is_not_there_leaves_the_settings_of_the_row(hub, cache, files, tmp_path):
     del files["visual/preprocess_cfg.json"]
     hub.repository("tests/tiny", files)
@@ -217,7 +209,7 @@ def test_a_file_that_another_program_put_into_the_cache_is_refused_and_left_ther
 
 def test_after_the_first_download_a_repository_that_moves_on_changes_nothing(hub, cache, files, tmp_path):
     repository = hub.repository("tests/tiny", files)
-    assert visterm("encoders get tiny --no-words", tmp_path)[0] == 0
+    assert visterm("encoders get tiny", tmp_path)[0] == 0
     first = repository.refs["main"]
     repository.commit({"visual/model.onnx": b"new" * 1000, "textual/model.onnx": b"new" * 1000})
     for path in left(cache):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from planted import plant_corpus
 from test_cli import visterm
-from visterm import Catalogue, Tagger
+from visterm import Catalogue, Tagger, fit
 from visterm.core.errors import DataError, TagFileError, UserError
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.vocabulary import Vocabulary
@@ -135,7 +135,7 @@ def test_images_of_a_folder_are_learned_from_under_the_names_that_queries_give_t
             Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "photos" / kind / f"{kind}{i}.png")
             lines.append(f"{kind} things,{kind}{i}.PNG" if i % 2 else f"{kind},{kind}/{kind}{i}.png")
     (tmp_path / "clicks.csv").write_text("\n".join(["query,image", *lines, "red,gone.png"]), encoding="utf-8")
-    settings = ("--encoder-set", "colours=8", "--encoder-set", "codebook=60", "--set", "epochs=20", "--jobs", 1)
+    settings = ("--encoder-set", "colours=8", "--encoder-set", "codebook=60", "--set", "epochs=20")
     call = ("fit", "photos", "--queries", "clicks.csv", "--model", "pamir", "-o", "run", *settings)
     done = visterm(*call, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -204,9 +204,8 @@ def test_words_weigh_by_a_reference_corpus_where_one_is_given(library, tmp_path,
 def test_the_reference_corpus_is_kept_with_the_run(library, tmp_path):
     folder, _ = library
     (tmp_path / "texts.txt").write_text("worda wordb\nworda\nworda\nworda wordc\n", encoding="utf-8")
-    call = ("fit", "--tags", folder / "tags.csv", "--encoder", f"precomputed:{folder / 'features.npy'}", "-o", "run")
-    done = visterm(*call, "--model", "prior", "--idf", "texts.txt", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    encoder = f"precomputed:{folder / 'features.npy'}"
+    fit(tags=folder / "tags.csv", encoder=encoder, model="prior", idf=tmp_path / "texts.txt", out=tmp_path / "run")
     tagger = Tagger.load(tmp_path / "run")
     np.testing.assert_allclose(tagger.query_weights("worda wordb").weights.toarray()[0, :2], [0, 1], atol=1e-6)
     assert tagger.facts["texts of the reference corpus"] == 4

@@ -17,11 +17,10 @@ from visterm.core.errors import UserError
 from visterm.core.persist import file_hash
 from visterm.tagging.fit_request import FitRequest
 
-ONLY_PYTHON = {"relations", "work"}
-ONLY_COMMAND_LINE = {"context", "json", "catalogue", "full", "use_even_if_worse", "verbose"}
+ONLY_PYTHON = {"relations", "work", "idf", "split", "device", "valid", "calibrate", "n_jobs", "seed"}
+ONLY_COMMAND_LINE = {"context", "json", "full"}
 CALLED_OTHERWISE = {
-    "set_": "model_params", "encoder_set": "encoder_params", "calibration": "calibrate", "jobs": "n_jobs",
-    "ray": "executor",
+    "set_": "model_params", "encoder_set": "encoder_params", "ray": "executor",
 }  # fmt: skip
 
 
@@ -36,7 +35,7 @@ def photos(tmp_path_factory):
         Image.fromarray(pixels).save(folder / f"{number}.png")
         rows.append(f"{number}.png,{['red', 'green', 'blue'][number % 3]};photo")
     (folder / "tags.csv").write_text("\n".join(rows), encoding="utf-8")
-    (folder / "stop.txt").write_text("photo\n", encoding="utf-8")
+    (folder / "tags.toml").write_text('stop_tags = ["Photo"]\nmax_share = 0.9\n', encoding="utf-8")
     return folder
 
 
@@ -47,14 +46,14 @@ def test_each_field_of_a_request_is_an_option_of_fit():
 
 def test_the_command_and_python_write_the_same_run_and_say_the_same(photos, tmp_path):
     code, _, said = visterm(
-        f"fit {photos} --tags {photos}/tags.csv --stop-tags {photos}/stop.txt --max-share 0.9 --model ridge "
-        "--jobs 1 --encoder-set codebook=4 -o run",
+        f"fit {photos} --tags {photos}/tags.csv --tag-rules {photos}/tags.toml --model ridge "
+        "--encoder-set codebook=4 -o run",
         tmp_path,
     )
     assert code == 0, said
     lines = []
     fit_in_python(
-        photos, photos / "tags.csv", stop_tags=photos / "stop.txt", max_share=0.9, model="ridge", n_jobs=1,
+        photos, photos / "tags.csv", tag_rules={"stop_tags": ["Photo"], "max_share": 0.9}, model="ridge",
         encoder_params={"codebook": 4}, out=tmp_path / "run2", say=lines.append,
     )  # fmt: skip
     assert all(line in said for line in lines)
@@ -65,7 +64,7 @@ def test_the_command_and_python_write_the_same_run_and_say_the_same(photos, tmp_
 
 def test_a_tagger_that_exists_prunes_as_the_command_does(photos):
     tagger = Tagger(model="ridge", encoder_params={"codebook": 4}, n_jobs=1)
-    tagger.fit(photos, photos / "tags.csv", stop_tags=["Photo"])
+    tagger.fit(photos, photos / "tags.csv", tag_rules={"stop_tags": ["Photo"]})
     assert tagger.vocabulary.tags == ["blue", "green", "red"]
 
 
@@ -76,6 +75,6 @@ def test_what_a_tagger_is_made_with_is_not_set_when_it_learns(photos, given):
 
 
 def test_help_lists_the_options_in_panels(tmp_path):
-    shown = visterm("fit --help-all", tmp_path)[1]
+    shown = visterm("fit --help", tmp_path)[1]
     panels = [line[:-1] for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert panels == ["Arguments", "Input", "Model", "Cleaning", "Relations", "Output", "Scale", "Examples"]
+    assert panels == ["Arguments", "Input", "Model", "Output", "Scale", "Examples"]

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from visterm.core.errors import VistermError
 from visterm.core.vocabulary import Vocabulary, tag_fault
-from visterm.data.pruning import read_stop_tags
 from visterm.data.query_files import read_query_file
-from visterm.data.relation_files import read_aliases
 from visterm.data.relations import read_is_a
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_files import find_tags, read_tag_table
 from visterm.data.tag_formats.record import merged_by_image
 from visterm.data.tag_formats.tables import stream_table
+from visterm.data.tag_rules import TagRules
 from visterm.data.text_files import read_words
 
 XMP = (
@@ -38,9 +37,8 @@ READERS = {
     "1.jpg": [lambda path: Sidecars().keywords(path)],
     ".visterm_texts.jsonl": [lambda path: find_tags("auto", path.parent).records],
     "queries.csv": [read_query_file],
-    "aliases.csv": [read_aliases],
+    "tags.toml": [TagRules.of],
     "kinds.tsv": [read_is_a],
-    "stop.txt": [read_stop_tags],
     "words.txt": [read_words],
 }
 """Every reader of tags, by the name of the file that it reads."""

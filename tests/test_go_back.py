@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
@@ -95,7 +94,7 @@ def test_a_run_whose_files_are_gone_is_named_with_another_to_choose(catalogue):
     second = catalogue.stored.runs.all()[1].fingerprint
     shutil.rmtree(catalogue.stored.folder / "runs" / second)
     assert [shown.tags for shown in catalogue.earlier_runs()] == [None, 6]
-    with pytest.raises(StorageError, match=r"The files of run 2 are not in .* any more.* Choose another: --to 1\."):
+    with pytest.raises(StorageError, match=r"The files of run 2 are not in .* any more.* visterm use .* 1 --back\."):
         catalogue.go_back()
     catalogue.go_back("1")
     assert in_use(catalogue) == 1
@@ -107,7 +106,7 @@ def test_the_same_run_learned_again_is_not_used_unless_that_is_asked_for(catalog
     done = catalogue.learn(full=True)
     assert (done.run, done.in_use, done.why_not, in_use(catalogue)) == (third, False, LEFT, 2)
     assert "The new run 3 is the one that a person went back from, so" in in_words(done, "catalogue")
-    assert "visterm use catalogue 3, or learn with --use-even-if-worse" in in_words(done, "catalogue")
+    assert "visterm use catalogue 3" in in_words(done, "catalogue")
     assert numbers(catalogue.earlier_runs()) == [1]
     assert catalogue.learn(full=True, use_even_if_worse=True).in_use
     assert in_use(catalogue) == 3
@@ -173,37 +172,25 @@ def test_runs_without_a_comparison_have_none():
 
 def test_the_command_lists_and_goes_back(catalogue, tmp_path):
     catalogue.stored.close()
-    code, out, _ = visterm("go-back catalogue --list", tmp_path)
-    assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["run", "2", "1"]
-    code, out, _ = visterm("go-back catalogue --list --json", tmp_path)
-    assert [json.loads(line)["number"] for line in out.splitlines()] == [2, 1]
-    code, _, err = visterm("go-back catalogue", tmp_path)
+    code, _, err = visterm("use catalogue --back", tmp_path)
     assert code == 0
     assert "catalogue is back to run 2, of 20" in err
     assert err.endswith("All that people said is kept. To use the later run again: visterm use catalogue 3")
     assert visterm("use catalogue 2", tmp_path) == (0, "", "catalogue uses run 2 already.")
-    code, out, err = visterm("go-back catalogue --to 1 --json", tmp_path)
-    assert "24 rows made anew." in err
-    assert {name: json.loads(out)[name] for name in ("number", "number_before", "rows", "encoded")} == {
-        "number": 1, "number_before": 2, "rows": 24, "encoded": 0,
-    }  # fmt: skip
-    code, _, err = visterm("go-back catalogue", tmp_path)
+    code, _, err = visterm("use catalogue 1 --back", tmp_path)
+    assert (code, "is back to run 1" in err, "24 rows made anew." in err) == (0, True, True)
+    code, _, err = visterm("use catalogue --back", tmp_path)
     assert code == 2
     assert "no other run was in use before run 1" in err
-    assert (
-        "There is no run to go back to. All runs: visterm use catalogue"
-        in visterm("go-back catalogue --list", tmp_path)[2]
-    )
     code, out, _ = visterm("use catalogue", tmp_path)
     assert [line.split()[0] for line in out.splitlines()] == ["run", "1", "2", "3"]
     assert "in use" in out.splitlines()[1]
     assert out.splitlines()[3].endswith("too few photos")
-    assert visterm("go-back catalogue --list --to 1", tmp_path)[0] == 2
+    assert visterm("use catalogue 9 --back", tmp_path)[0] == 2
 
 
 def test_it_goes_back_from_a_run_that_is_damaged(catalogue, tmp_path):
     (catalogue.stored.folder / "runs" / catalogue.tagger.fingerprint / "vocabulary.json").write_text("{")
     assert visterm("search catalogue red", tmp_path)[0] == 2
-    assert visterm("go-back catalogue", tmp_path)[0] == 0
+    assert visterm("use catalogue --back", tmp_path)[0] == 0
     assert visterm("search catalogue red", tmp_path)[0] == 0

@@ -54,11 +54,3 @@ def test_examples_stand_one_per_line_and_say_what_they_do(command: str, tmp_path
         typed, _, what = line.partition("  # ")
         assert typed.startswith("  visterm ")
         assert what
-
-
-@pytest.mark.parametrize("command", ["fit", "tune"])
-def test_help_all_lists_the_options_that_help_leaves_out(command: str, tmp_path: Path) -> None:
-    short, whole = (visterm(f"{command} {option}", tmp_path)[1] for option in ("--help", "--help-all"))
-    assert "--max-share" not in short
-    assert "--max-share" in whole
-    assert "--help-all lists all options." in short

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import numpy as np
@@ -52,13 +51,9 @@ def test_info_speaks_of_photos_and_settings_as_they_are_typed(runs):
     assert in_minutes("2026-11-23T00:13:01.084582Z index") == "2026-11-23 00:13 index"
 
 
-def test_info_draws_the_history_as_a_png(runs, tmp_path):
+def test_the_history_of_a_run_is_drawn_as_a_png(runs, tmp_path):
     pytest.importorskip("matplotlib")
-    done = CliRunner().invoke(
-        app, ["info", str(runs / "epochs"), "--plot", str(tmp_path / "deep" / "history.png"), "--json"]
-    )
-    assert done.exit_code == 0
-    assert json.loads(done.stdout)["epochs"] == 2
+    plot_history(training_history(runs / "epochs"), tmp_path / "deep" / "history.png")
     with Image.open(tmp_path / "deep" / "history.png") as picture:
         assert picture.format == "PNG"
         assert min(picture.size) > 600

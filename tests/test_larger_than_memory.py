@@ -463,13 +463,16 @@ def test_what_fits_stays_in_memory_and_is_reported(tmp_path, drawn):
     ("more", "told"),
     [
         (["--model", "knn"], "the model 'knn' needs all at once. Choose one that streams them (--model wsabie, "),
-        (["--model", "wsabie", "--max-share", "0.5"], "--max-share needs the tags of all images in memory"),
+        (["--model", "wsabie", "--tag-rules", "RULES"], "max_share needs the tags of all images in memory"),
         (["--model", "wsabie", "--tree", "paths"], "or write the tags above each tag into the table of tags yourself"),
         (["--model", "wsabie", "--tags", "auto"], "are read from a table, and 'auto' is none"),
         (["--model", "wsabie", "--memory", "lots"], "--memory is 'lots'"),
     ],
 )
 def test_what_cannot_stream_is_refused_with_the_way_out(tmp_path, drawn, more, told):
+    rules = tmp_path.with_suffix(".toml")
+    rules.write_text("max_share = 0.5\n", encoding="utf-8")
+    more = [rules if word == "RULES" else word for word in more]
     done = run(
         "fit", drawn / "features", "--tags", drawn / "tags.jsonl", "-o", tmp_path / "run", "--memory", "1M", *more
     )

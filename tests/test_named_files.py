@@ -15,13 +15,12 @@ from visterm.data.embedded import embedded_keywords
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import read_shard
 from visterm.data.images import image_size, read_image
-from visterm.data.pruning import read_stop_tags
 from visterm.data.query_files import read_query_file
-from visterm.data.relation_files import read_aliases
 from visterm.data.relations import read_is_a
 from visterm.data.sidecars import Sidecars, content_of
 from visterm.data.tag_files import find_tags, read_tag_table
 from visterm.data.tag_formats.tables import stream_table
+from visterm.data.tag_rules import TagRules
 from visterm.data.text_files import read_text, read_words
 from visterm.data.word_vectors import read_word_vectors
 from visterm.data.wordnet import read_database
@@ -62,9 +61,8 @@ READERS = {
     "tags.csv": read_tag_table,
     "list.txt": read_text,
     "words.txt": read_words,
-    "stop.txt": read_stop_tags,
     "queries.csv": read_query_file,
-    "aliases.csv": read_aliases,
+    "tags.toml": TagRules.of,
     "kinds.csv": read_is_a,
     "vectors.safetensors": read_word_vectors,
     "a.npy": read_features,

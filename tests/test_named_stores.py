@@ -38,7 +38,7 @@ def test_an_address_in_a_store_that_nobody_named_is_refused_before_anything_is_r
     assert reached == []
 
 
-@pytest.mark.parametrize("words", [["s3://mine/photos"], ["--store=lance:s3://mine/rows"], ["--images", "S3://mine"]])
+@pytest.mark.parametrize("words", [["s3://mine/photos"], ["--store=lance:s3://mine/rows"], ["--tags", "S3://mine"]])
 def test_all_of_a_store_that_is_named_anywhere_on_the_command_line_is_opened(words, reached):
     with only_named_stores(words), pytest.raises(Exception, match="no network in tests"):
         fetch("s3://mine/others/1.jpg")

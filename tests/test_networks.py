@@ -243,7 +243,7 @@ def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp
     code, _, err = visterm(fit, tmp_path)
     assert code == 0, err
     assert "Encoder: colours, the first network of `visterm encoders` that is on this machine" in err
-    code, _, err = visterm(f"{fit} --overwrite --device auto", tmp_path)
+    code, _, err = visterm(f"{fit} --overwrite --encoder-set device=auto", tmp_path)
     assert code == 0, err
     assert "The network of the encoder 'onnx' runs on: cpu" in err
     code, _, err = visterm("encode photos -o features --encoder colours", tmp_path)

@@ -35,7 +35,7 @@ def place(tmp_path_factory):
         "info CAT --check", "info CAT --check --json", "info RUN --check --json", "search CAT stripes",
         "search CAT stripes --json", "tag CAT ODD --add mine", "tag CAT ODD --json", "tags CAT",
         "export CAT --to xmp -k 1", "export CAT --to xmp --undo --json", "export CAT --to csv -k 1 -o TABLE",
-        "duplicates CAT", "duplicates CAT --json", "fit --catalogue CAT --use-even-if-worse",
+        "duplicates CAT", "duplicates CAT --json", "fit CAT",
     ],
 )  # fmt: skip
 def test_commands_read_and_write_there_and_show_the_names(line, place):

@@ -18,7 +18,7 @@ from visterm.models.linear.ridge import Ridge
 from visterm.tagging import run as run_module
 from visterm.tagging.run import Run
 
-FIT = "fit photos --tags tags.csv -o {out} --model {model} --encoder-set codebook=4 --jobs 1 --overwrite"
+FIT = "fit photos --tags tags.csv -o {out} --model {model} --encoder-set codebook=4 --overwrite"
 QUICK = "--set dim=4 --set epochs=2 --set valid_share=0"
 WRITES = {
     "tags": FIT.format(out="run", model="prior"),
@@ -29,8 +29,7 @@ WRITES = {
     "queries": "fit photos --queries clicks.csv -o run --model pamir --encoder-set codebook=4 --overwrite",
     "words": "fit photos --tags tags.csv -o run --model sampled_tagger --word-vectors words.txt --overwrite "
     "--encoder-set codebook=4 --set epochs=1",
-    "tuning": "tune photos --tags tags.csv -o run --model wsabie --grid dim=2,3 --set epochs=2 --valid 0.4 "
-    "--encoder-set codebook=4 --overwrite",
+    "tuning": "tune features --tags tags.csv -o run --model wsabie --grid dim=2,3 --set epochs=2",
 }
 
 
@@ -101,7 +100,7 @@ def test_a_run_that_opens_and_cannot_annotate_is_not_written(place, monkeypatch)
         raise IndexError("index 3 is out of bounds")
 
     monkeypatch.setattr(Prior, "_image_rows", broken)
-    code, _, err = visterm(f"{WRITES['tags']} --no-calibration", place)
+    code, _, err = visterm(WRITES["tags"], place)
     assert (code, "cannot be opened again (index 3 is out of bounds)" in err) == (2, True)
 
 
@@ -229,11 +228,11 @@ def test_where_the_current_run_is_damaged_each_command_names_the_way_back_and_wh
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 64]))
     for line in ("search {} red", "index {} photos", "tags {}", "info {}", "info {} --check"):
         code, _, err = visterm(line.format(catalogue), catalogue.parent)
-        assert (code, f"Or go back to the run before: visterm go-back {catalogue}" in err) == (2, True), err
-    assert visterm(f"go-back {catalogue}", catalogue.parent)[0] == 0
+        assert (code, f"Or go back to the run before: visterm use {catalogue}" in err) == (2, True), err
+    assert visterm(f"use {catalogue} --back", catalogue.parent)[0] == 0
     code, _, err = visterm(f"info {catalogue} --check", catalogue.parent)
     assert (code, f"runs/{second}/model.safetensors was changed" in err) == (2, True)
-    assert "visterm go-back" not in err
+    assert "visterm use" not in err
     shutil.rmtree(file.parent)
     assert visterm(f"info {catalogue} --check", catalogue.parent)[0] == 0
     assert Catalogue.load(catalogue).stored.origin.fingerprint == first

@@ -52,7 +52,7 @@ def test_an_old_catalogue_takes_in_more_pictures(written, tmp_path):
     others = Path(shutil.copytree(written / "images", tmp_path / "others"))
     for image in others.iterdir():  # the same picture in another file: equal files would be photos that were moved
         image.write_bytes(image.read_bytes() + b"\0")
-    code, out, err = visterm(f"index {folder} {others} --json --jobs 1", tmp_path)
+    code, out, err = visterm(f"index {folder} {others} --json", tmp_path)
     assert code == 0, err
     assert json.loads(out.splitlines()[-1])["images"] == 2 * len(list((WRITTEN / "images").iterdir()))
     accepted, best = (hit["image"] for hit in EXPECTED["search catalogue sky -k 5 --json"][:2])
@@ -69,7 +69,7 @@ def test_an_old_catalogue_follows_its_pictures_to_where_they_are_now(written, tm
         database.execute(
             "UPDATE images SET folder = ?, path = ? || name", [str(tmp_path / "gone"), f"{tmp_path}/gone/"]
         )
-    code, out, err = visterm(f"index {folder} {written / 'images'} --json --jobs 1", tmp_path)
+    code, out, err = visterm(f"index {folder} {written / 'images'} --json", tmp_path)
     assert code == 0, err
     assert json.loads(out.splitlines()[-1])["images"] == len(list((WRITTEN / "images").iterdir()))
 

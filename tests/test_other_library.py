@@ -48,7 +48,7 @@ def ranked_right(folder):
 
 def test_only_joined_tags_are_ranked_and_what_is_left_out_is_counted(folder):
     code, out, err = visterm(
-        "evaluate run theirs --tags theirs.csv --map words.csv --metric p@1 --metric map --jobs 1 --json", folder
+        "evaluate run theirs --tags theirs.csv --map words.csv --metric p@1 --metric map --json", folder
     )
     assert code == 0
     found = json.loads(out)
@@ -90,16 +90,14 @@ def test_python_measures_as_the_command_does_and_takes_a_mapping(folder):
 
 
 def test_names_alone_leave_out_what_only_a_map_would_join(folder):
-    code, out, _ = visterm("evaluate run theirs --tags theirs.csv --map names --metric p@1 --json --jobs 1", folder)
+    code, out, _ = visterm("evaluate run theirs --tags theirs.csv --map names --metric p@1 --json", folder)
     assert code == 0
     assert json.loads(out)["map_counts"]["their_tags_left_out"] == ["sea", "lines", "red fish"]
     assert json.loads(out)["p@1"] == 1  # dots is the only tag that is ranked
 
 
 def test_searches_are_made_from_their_tags_in_the_words_of_the_run(folder):
-    code, out, _ = visterm(
-        "evaluate run theirs --tags theirs.csv --map words.csv --queries tags --json --jobs 1", folder
-    )
+    code, out, _ = visterm("evaluate run theirs --tags theirs.csv --map words.csv --queries tags --json", folder)
     found = json.loads(out)
     assert code == 0
     assert found["runs"][0]["kinds"]["all"]["queries"] == 2
@@ -119,7 +117,7 @@ def test_searches_are_made_from_their_tags_in_the_words_of_the_run(folder):
 )
 def test_a_map_that_cannot_be_used_is_refused_with_its_line(text, message, folder, tmp_path):
     (tmp_path / "words.csv").write_text(text, encoding="utf-8")
-    line = f"evaluate run theirs --tags theirs.csv --map {tmp_path / 'words.csv'} --jobs 1"
+    line = f"evaluate run theirs --tags theirs.csv --map {tmp_path / 'words.csv'}"
     code, _, err = visterm(line, folder)
     assert code != 0
     assert message in err
@@ -127,7 +125,7 @@ def test_a_map_that_cannot_be_used_is_refused_with_its_line(text, message, folde
 
 def test_columns_may_be_in_either_order_as_the_header_says(folder, tmp_path):
     (tmp_path / "words.csv").write_text("run_tag,their_tag\nstripes,lines\n", encoding="utf-8")
-    line = f"evaluate run theirs --tags theirs.csv --map {tmp_path / 'words.csv'} --metric map --json --jobs 1"
+    line = f"evaluate run theirs --tags theirs.csv --map {tmp_path / 'words.csv'} --metric map --json"
     assert json.loads(visterm(line, folder)[1])["map_counts"]["joined_by_map"] == 1
 
 

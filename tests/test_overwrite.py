@@ -11,8 +11,8 @@ from visterm import Tagger
 from visterm.cli import options
 from visterm.core.errors import UserError
 
-FIT = "fit photos --tags tags.csv -o {out} --model prior --encoder-set codebook=4 --jobs 1"
-TUNE = "tune photos --tags tags.csv -o {out} --model knn --grid n_neighbors=1,2 --valid 0.4 --encoder-set codebook=4"
+FIT = "fit photos --tags tags.csv -o {out} --model prior --encoder-set codebook=4"
+TUNE = "tune photos --tags tags.csv -o {out} --model knn --grid n_neighbors=1,2"
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +34,9 @@ COMMANDS = {
     "fit": (FIT.format(out="run"), "run", "run is a run already"),
     "tune": (TUNE.format(out="run"), "run", "run is a run already"),
     "explain": ("explain run photos/000.png red -o photos/001.png", "photos/001.png", "photos/001.png exists already"),
-    "info": ("info run --plot photos/001.png", "photos/001.png", "photos/001.png exists already"),
-    "tags": ("tags run --suggest --out tags.csv", "tags.csv", "tags.csv exists already"),
-    "relations": ("relations run --out tags.csv", "tags.csv", "tags.csv exists already"),
+    "tags": ("tags run --suggest -o tags.csv", "tags.csv", "tags.csv exists already"),
+    "parts": ("tags run --parts known -o tags.csv", "tags.csv", "tags.csv exists already"),
+    "mistakes": ("mistakes catalogue -o tags.csv", "tags.csv", "tags.csv exists already"),
 }
 
 
@@ -45,13 +45,15 @@ def test_what_is_there_is_replaced_only_if_that_is_asked_for(command, place):
     line, there, message = COMMANDS[command]
     before = contents(place / there)
     code, _, err = visterm(line, place)
-    assert (code, err) == (2, f"visterm: {message}. Choose another name, or replace it: --overwrite.")
+    replace = "replace it: --overwrite" if command in ("fit", "union") else "remove it"
+    assert (code, err) == (2, f"visterm: {message}. Choose another name, or {replace}.")
     assert contents(place / there) == before
 
 
 @pytest.mark.parametrize("command", ["fit", "tune"])
 def test_what_is_no_such_folder_is_never_replaced(command, place):
-    line = f"{COMMANDS[command][0].replace(' -o run', '')} --overwrite -o"
+    line = COMMANDS[command][0]
+    line = f"{line.replace(' -o run', '')} {'' if command == 'tune' else '--overwrite'} -o"
     for there in ("photos", "catalogue", "tags.csv"):
         before = contents(place / there)
         code, _, err = visterm(f"{line} {there}", place)
@@ -61,7 +63,7 @@ def test_what_is_no_such_folder_is_never_replaced(command, place):
 
 
 def test_a_file_never_takes_the_place_of_a_folder(place):
-    code, _, err = visterm("tags run --suggest --out photos --overwrite", place)
+    code, _, err = visterm("tags run --suggest -o photos", place)
     assert (code, err) == (2, "visterm: photos is a folder; expected the name of a file.")
 
 

@@ -115,14 +115,17 @@ def test_a_file_that_has_changed_since_it_was_hidden_is_indexed_again(tmp_path):
     assert any(record.name == "02.jpg" for record in catalogue.records)
 
 
-def test_the_command_keeps_by_a_rule_hides_and_lists_files(tiny, tmp_path):
+def test_the_command_keeps_by_a_rule_and_hides(tiny, tmp_path):
     folder = tmp_path / "catalogue"
     shutil.copytree(tiny.folder, folder)
     listed = run_command(["duplicates", folder, "--keep", "most tags", "--json"]).stdout.splitlines()
     assert json.loads(listed[0])["keep"]["id"] == 4
-    run_command(["duplicates", folder, "--keep", "most tags", "--hide", "--files", tmp_path / "copies.txt"])
-    paths = (tmp_path / "copies.txt").read_text().splitlines()
-    assert paths == [str(tiny.photos / f"{number:02d}.jpg") for number in (0, 2, 3, 7)]
+    inside = run_command(["duplicates", folder, "--keep", tiny.photos])
+    assert inside.returncode == 0
+    assert "--keep is 'odd'; expected largest" in run_command(["duplicates", folder, "--keep", "odd"]).stderr
+    run_command(["duplicates", folder, "--keep", "most tags", "--hide"])
+    hidden = [image.path for image in Catalogue.load(folder).stored.images.hidden()]
+    assert hidden == [str(tiny.photos / f"{number:02d}.jpg") for number in (0, 2, 3, 7)]
     assert len(find_duplicates(Catalogue.load(folder).stored, look=False).groups) == 0
 
 

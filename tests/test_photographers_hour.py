@@ -6,7 +6,7 @@ from photographers_hour import Hour, make_library
 from served_library import served
 from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
 
-FIT = "--encoder visterms --encoder-set max_side=64 --encoder-set codebook=60 --model ridge --jobs 1"
+FIT = "--encoder visterms --encoder-set max_side=64 --encoder-set codebook=60 --model ridge"
 N_PHOTOS, N_COPIES, N_CHOSEN, N_ANSWERS = 150, 8, 12, 10
 
 

@@ -32,6 +32,7 @@ from visterm.core.jsonlines import read_skipped
 from visterm.data.feature_files import read_features
 from visterm.encoders.chain import Chain
 from visterm.encoders.precomputed import Precomputed
+from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.tagging.tuning.tune import tune
 
 NAMES = ["sea/1.jpg", "sea/2.jpg", "3.jpg", "Île.jpg"]
@@ -316,12 +317,10 @@ def test_evaluation_lists_images_without_features_among_those_it_measures(librar
     tags = library / "tags.csv"
     encoder = f"precomputed:{library / 'features.npy'}"
     Tagger(encoder=encoder, model="ridge").fit(None, tags=tags).save(library / "run")
-    skipped = library / "skipped.jsonl"
-    measured = ("evaluate", library / "run", "--tags", tags, "--metric", "p@1", "--skipped", skipped)
-    assert command(*measured).exit_code == 0, "none.png is not among the test images"
-    done = command(*measured, "--split", "all")
-    assert done.exit_code == 3
-    assert [item.image for item in read_skipped(skipped)] == ["none.png"]
+    measured = {"runs": [library / "run"], "tags": tags, "metrics": ["p@1"]}
+    assert evaluate_run(EvaluateRequest(**measured)).skipped == [], "none.png is not among the test images"
+    done = evaluate_run(EvaluateRequest(**measured, split="all"))
+    assert [item.image for item in done.skipped] == ["none.png"]
 
 
 def test_inside_a_chain_images_without_features_are_skipped_too(library):

@@ -13,9 +13,10 @@ from PIL import Image
 from planted import plant_corpus
 from test_cli import visterm
 from visterm import Catalogue, Tagger
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, UserError
 from visterm.data.corpus import Corpus
 from visterm.data.tag_queries import queries_of_tags
+from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.metrics.queries import rank_queries
 
@@ -149,21 +150,25 @@ def test_the_command_prints_kinds_of_queries_and_who_is_better(library, runs, tm
     assert (answer["pairs"][0]["first"], answer["pairs"][0]["second"]) == (str(runs[0]), str(runs[1]))
     assert answer["pairs"][0]["AvgP"]["better"] == 1
     assert answer["pairs"][0]["AvgP"]["wilcoxon_p"] == answer["pairs"][0]["AvgP"]["holm_p"] < 0.05
-    shown = visterm("evaluate", runs[0], *tags, "--max-words", 1, cwd=tmp_path)
+    shown = visterm("evaluate", runs[0], *tags, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    assert "several words" not in shown.stdout
     assert f"AvgP: {runs[0]} is better than {runs[1]} (Wilcoxon p = " in shown.stdout
+
+
+def test_words_are_combined_and_limited_only_in_searches_by_what_a_model_can(library, runs):
+    request = {"runs": runs[:1], "tags": library[0] / "tags.csv"}
+    with pytest.raises(UserError, match="combine applies to searches"):
+        evaluate_run(EvaluateRequest(**request, combine="product"))
+    with pytest.raises(UserError, match="are not probabilities"):
+        evaluate_run(EvaluateRequest(**request, queries="tags", combine="product"))
+    measured = evaluate_run(EvaluateRequest(**request, queries="tags", max_words=1)).values
+    assert "several words" not in measured["runs"][0]["kinds"]
 
 
 def test_options_that_do_not_go_together_are_one_line_errors(library, runs, tmp_path):
     folder, _ = library
     for options, message in (
         (("--queries", "tags", "--metric", "map"), "--metric and --queries do not go together"),
-        (
-            ("--combine", "product"),
-            "--combine applies to searches: add --queries tags or --queries FILE, or leave it out.",
-        ),
-        (("--queries", "tags", "--combine", "product"), "are not probabilities"),
         (("--queries", tmp_path / "none.csv"), "There is no query file"),
     ):
         done = visterm("evaluate", runs[0], "--tags", folder / "tags.csv", *options, cwd=tmp_path)

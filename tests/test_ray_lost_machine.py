@@ -98,7 +98,7 @@ def test_encoding_ends_with_the_same_bytes(photos, run, lossy, tmp_path):
 @pytest.mark.slow
 def test_where_the_command_itself_is_killed_the_same_one_goes_on_without_ray_too(photos, run, tmp_path):
     encode_folder(photos, tmp_path / "alone", run=run, shard_size=4)
-    arguments = ["encode", photos, "--run", run, "-o", tmp_path / "F", "--shard-size", 4, "--ray", "local"]
+    arguments = ["encode", photos, "--encoder", run, "-o", tmp_path / "F", "--shard-size", 4, "--ray", "local"]
     child = subprocess.Popen([sys.executable, "-m", "visterm", *map(str, arguments)], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 600
     while not several_in(tmp_path / "F" / ".unfinished") and time.monotonic() < deadline:

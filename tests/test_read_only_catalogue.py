@@ -118,7 +118,7 @@ def test_what_reads_works_and_what_writes_is_refused_in_one_line(snapshot, kind,
         assert code == 0, (line, err)
     assert (NAME in (tmp_path / "tags.csv").read_text()) == kind.startswith("log")
     for line in (
-        f"tag {snapshot} 05.jpg --add mine", f"index {snapshot} {made / 'photos'}", f"fit --catalogue {snapshot}",
+        f"tag {snapshot} 05.jpg --add mine", f"index {snapshot} {made / 'photos'}", f"fit {snapshot}",
         f"export {snapshot} --to xmp -k 1", f"duplicates {snapshot}",
     ):  # fmt: skip
         code, _, err = visterm(line, tmp_path)

@@ -107,38 +107,15 @@ def test_a_history_is_drawn_as_its_name_says(tmp_path):
         plot_history([{"epoch": 1, "loss": 1.0}], tmp_path / "history.pdf")
 
 
-JOBS = "--jobs is 0; expected a whole number of 1 or more, or -1 for all cores."
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "fit nowhere -o out",
-        "tune nowhere -o out --grid dim=4",
-        "encode nowhere -o out",
-        "annotate nowhere a.jpg",
-        "explain nowhere a.jpg red",
-        "evaluate nowhere nowhere",
-        "index nowhere nowhere -o out",
-        "demo -o out",
-    ],
-)
-def test_no_threads_at_all_are_refused_before_anything_is_looked_at(line, refusal, tmp_path):
-    assert JOBS in refusal(f"{line} --jobs 0")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("fit nowhere -o out --valid 2", "--valid is 2; expected a number of 0 or more and below 1."),
         ("fit nowhere -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
         ("fit nowhere -o out --encoder chain:visterms+onnx:missing.onnx", "There is no file missing.onnx."),
         ("fit nowhere -o out --encoder-set codebook=0", "--encoder-set codebook=0: expected a whole number"),
         ("fit nowhere -o out --encoder kernel_pca:histograms --encoder-set dim=0", "--encoder-set dim=0: expected a"),
         ("encode nowhere -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
         ("encode nowhere -o out --encoder-set codebook=0", "--encoder-set codebook=0: expected a whole number"),
-        ("tune nowhere -o out --grid dim=4 --valid 0", "--valid is 0; expected a number above 0 and below 1."),
         ("tune nowhere -o out --grid dim=4 --encoder onnx:missing.onnx", "There is no file missing.onnx."),
         ("tune nowhere -o out --grid dim", "--grid 'dim' is not understood"),
         ("tune nowhere -o out --grid dim=4,0", "dim is 0"),
@@ -149,7 +126,6 @@ def test_no_threads_at_all_are_refused_before_anything_is_looked_at(line, refusa
             "--set dim=abc: ",
         ),
         ("tune nowhere -o out --grid dim=4 --set epochs=many", "--set epochs=many: expected a whole number"),
-        ("tune nowhere -o out --grid dim=4 --metric mpa", "Did you mean 'map'?"),
         ("tune nowhere -o out --grid dim=4:9", "--random N"),
     ],
 )
@@ -167,7 +143,7 @@ def test_a_damaged_list_of_trials_is_named_before_any_image_is_looked_for(refusa
     ("options", "message"),
     [
         ("--queries missing.csv", "There is no query file (--queries) missing.csv."),
-        ("--isa missing.csv", "There is no file or folder missing.csv"),
+        ("--tag-rules missing.toml", "There is no file of tag rules missing.toml"),
         ("--queries tags --against photos", "photos is not a folder written by visterm; expected a run"),
     ],
 )
@@ -186,16 +162,14 @@ def test_another_encoder_than_that_of_the_features_is_refused_before_its_network
 
 
 def test_the_line_of_a_trial_ends_with_the_figure_of_the_table(command, photos):
-    small = "--encoder-set colours=8 --encoder-set codebook=12 --encoder-set sample_blocks=500 --valid 0.4"
+    assert command("encode photos -o features --encoder-set codebook=12 --encoder-set sample_blocks=500")[0] == 0
     for model, grid in (("wsabie", "learning_rate=0.01,0.3 --set dim=4 --set epochs=6"), ("ridge", "alpha=0.1,9")):
-        code, out, err = command(
-            f"tune photos --tags tags.csv -o {model} --model {model} {small} --metric p@1 --grid {grid}"
-        )
+        code, out, err = command(f"tune features --tags tags.csv -o {model} --model {model} --grid {grid}")
         assert code == 0, err
         header, *rows = (line.split() for line in out.splitlines())
-        assert header[1] == "p@1"
+        assert header[1] == "map"
         said = [line.split() for line in err.splitlines() if line.split()[1:3] == ["of", "2:"]]
-        assert [words[-2] for words in said] == ["p@1", "p@1"]
+        assert [words[-2] for words in said] == ["map", "map"]
         assert sorted(words[-1] for words in said) == sorted(row[1] for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Part-of and is-a relations on the command line: fit --part-of, search --expand, relations and pair."""
+"""Part-of and is-a relations on the command line: fit --tag-rules, search --expand, tags --parts, annotate --pair."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from visterm.core.errors import UserError
 from visterm.data.part_of import read_part_of
 from visterm.data.relations import read_is_a
 from visterm.library.expansion import RelatedTag
+from visterm.tagging.part_relations import label_pair
 from visterm.tagging.relations import WordRelations
 
 COLOURS = {
@@ -79,8 +80,14 @@ def answers(line, cwd):
 def fit(out, *more, model="objects_and_parts"):
     """Return the line that fits a model on the photos."""
     settings = ("--set dim=8", "--set epochs=40", "--set learning_rate=0.02") if model == "objects_and_parts" else ()
-    fast = "--encoder-set codebook=60 --encoder-set sample_blocks=4000 --valid 0 --no-calibration --jobs 1"
+    fast = "--encoder-set codebook=60 --encoder-set sample_blocks=4000"
     return " ".join(["fit images --tags tags.csv -o", str(out), "--model", model, fast, *settings, *more])
+
+
+def rules(folder, name="rules", **given):
+    """Write a file of tag rules, and return the option that takes it."""
+    (folder / f"{name}.toml").write_text("".join(f"{rule} = '{value}'\n" for rule, value in given.items()))
+    return f"--tag-rules {folder / name}.toml"
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +110,7 @@ def place(tmp_path_factory):
     (folder / "no_synsets.csv").write_text("tag,synset\ncar,vehicle\n", encoding="utf-8")
     write_wordnet(folder / "wn", WORDNET)
     for model in ("objects_and_parts", "ridge"):
-        code, _, err = visterm(fit(model, "--part-of part_of.csv", "--isa isa.csv", model=model), folder)
+        code, _, err = visterm(fit(model, rules(folder, part_of="part_of.csv", isa="isa.csv"), model=model), folder)
         assert code == 0, err
         (folder / f"{model}.err").write_text(err, encoding="utf-8")
         assert visterm(f"index {model} images -o {model}_catalogue", folder)[0] == 0
@@ -169,7 +176,7 @@ def test_a_run_and_a_catalogue_keep_the_relations_and_the_model_its_pairs(place)
 
 
 def test_relations_of_wordnet_bring_parts_kinds_and_a_list_of_senses_to_correct(place, tmp_path):
-    code, _, err = visterm(fit(tmp_path / "first", "--part-of wn", model="ridge"), place)
+    code, _, err = visterm(fit(tmp_path / "first", rules(place, "wn", part_of="wn"), model="ridge"), place)
     assert code == 0, err
     # car, bus, wheel and window are nouns of it; "window" has two senses, and no car has windows of programs.
     assert "2 part-of relations between 3 of 8 tags; 2 tags with siblings; 4 matched with WordNet" in err
@@ -180,28 +187,16 @@ def test_relations_of_wordnet_bring_parts_kinds_and_a_list_of_senses_to_correct(
         rows = {row["tag"]: row for row in csv.DictReader(file)}
     pane = rows["window"]["other_senses"].split()[0]
     (tmp_path / "mapping.csv").write_text(f"tag,synset\nwindow,{pane}\n", encoding="utf-8")
-    more = f"--part-of wn --tag-synsets {tmp_path / 'mapping.csv'}"
+    more = rules(place, "senses", part_of="wn", tag_synsets=tmp_path / "mapping.csv")
     code, _, err = visterm(fit(tmp_path / "second", more, model="ridge"), place)
     assert code == 0, err
     assert read_part_of(tmp_path / "second" / "part_of.csv") == [("wheel", "bus"), ("wheel", "car"), ("window", "car")]
     assert (tmp_path / "second" / "isa.csv").read_text().count(",vehicle [") == 2
 
 
-def test_the_folder_of_wordnet_is_short_for_parts_and_kinds_of_it(place, tmp_path):
-    code, _, err = visterm(fit(tmp_path / "run", "--wordnet wn", model="ridge"), place)
-    assert code == 0, err
-    code, _, err = visterm(fit(tmp_path / "other", "--part-of wn --isa wn", model="ridge"), place)
-    assert code == 0, err
-    for name in ("part_of.csv", "isa.csv"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
-    code, _, err = visterm(fit(tmp_path / "no", "--wordnet part_of.csv", model="ridge"), place)
-    assert code == 2
-    assert "--wordnet part_of.csv is no folder" in err
-
-
 def test_the_word_wordnet_is_wordnet_at_its_usual_place(place, tmp_path, monkeypatch):
     monkeypatch.setenv("WNSEARCHDIR", str(place / "wn"))
-    code, _, err = visterm(fit(tmp_path / "run", "--isa wordnet", model="ridge"), place)
+    code, _, err = visterm(fit(tmp_path / "run", rules(place, "word", isa="wordnet"), model="ridge"), place)
     assert code == 0, err
     assert "Relations: 2 tags with siblings" in err
 
@@ -209,31 +204,40 @@ def test_the_word_wordnet_is_wordnet_at_its_usual_place(place, tmp_path, monkeyp
 def test_a_model_of_parts_without_relations_is_reported(place, tmp_path):
     code, _, err = visterm(fit(tmp_path / "run"), place)
     assert code == 0, err
-    assert "'objects_and_parts' is given no relations (--part-of FILE)" in err
+    assert "'objects_and_parts' is given no relations (the tag rule part_of)" in err
+
+
+PART = {"part_of": "part_of.csv"}
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("given", "message"),
     [
-        ("--part-of nothing.csv", "no file or folder nothing.csv of relations (--part-of)"),
-        ("--isa nothing.csv", "no file or folder nothing.csv of relations (--isa)"),
-        ("--part-of parts_of_others.csv", "parts_of_others.csv (--part-of): no line has two known tags"),
-        ("--part-of tags.csv", "tags.csv has the columns image, tags; --part-of needs part,whole"),
-        ("--isa part_of.csv --part-of isa.csv", "isa.csv has the columns child, parent; --part-of needs part,whole"),
+        ({"part_of": "nothing.csv"}, "nothing.csv of relations (the tag rule part_of)"),
+        ({"isa": "nothing.csv"}, "nothing.csv of relations (the tag rule isa)"),
+        ({"part_of": "parts_of_others.csv"}, "parts_of_others.csv (the tag rule part_of): no line has two known tags"),
+        ({"part_of": "tags.csv"}, "tags.csv has the columns image, tags; the tag rule part_of needs part,whole"),
         (
-            "--part-of part_of.csv --isa part_of.csv",
-            "part_of.csv has the columns part, whole; --isa needs child,parent",
+            {"isa": "part_of.csv", "part_of": "isa.csv"},
+            "isa.csv has the columns child, parent; the tag rule part_of needs part,whole",
         ),
-        ("--part-of part_of.csv --tag-synsets no_synsets.csv", "no relations come from there"),
-        ("--part-of part_of.csv --inherit 2", "--inherit needs --part-of wordnet"),
-        ("--part-of wn --tag-synsets no_synsets.csv", "'vehicle' is no noun's synset"),
-        ("--part-of wn --tag-synsets isa.csv", "isa.csv has the columns child, parent; --tag-synsets needs tag,synset"),
-        ("--part-of part_of.csv --set part_of=((0,1),)", "given twice"),
+        (PART | {"isa": "part_of.csv"}, "part_of.csv has the columns part, whole; the tag rule isa needs child,parent"),
+        (PART | {"tag_synsets": "no_synsets.csv"}, "no relations come from there"),
+        ({"part_of": "wn", "tag_synsets": "no_synsets.csv"}, "'vehicle' is no noun's synset"),
+        (
+            {"part_of": "wn", "tag_synsets": "isa.csv"},
+            "isa.csv has the columns child, parent; the tag rule tag_synsets needs tag,synset",
+        ),
     ],
 )
-def test_relations_that_cannot_be_used_are_refused_before_anything_is_written(options, message, place, tmp_path):
-    assert message in refusal(fit(tmp_path / "run", options), place)
+def test_relations_that_cannot_be_used_are_refused_before_anything_is_written(given, message, place, tmp_path):
+    assert message in refusal(fit(tmp_path / "run", rules(place, "wrong", **given)), place)
     assert not (tmp_path / "run").exists()
+
+
+def test_relations_are_given_once(place, tmp_path):
+    line = fit(tmp_path / "run", rules(place, "again", **PART), "--set part_of=((0,1),)")
+    assert "given twice" in refusal(line, place)
 
 
 def test_a_second_fit_forgets_the_relations_of_the_first(place):
@@ -274,18 +278,18 @@ def test_a_search_is_expanded_by_what_the_model_believes_and_says_which_is_known
         ("window", "car"),
         ("leaf", "tree"),
     ]
-    groups = answers("search planted_catalogue 'car -bus' -k 1 --expand parts --groups 1 --json", place)[1:]
-    assert [group["why"] for group in groups] == ["part of car (known)"]
+    groups = answers("search planted_catalogue 'car -bus' -k 1 --expand parts --json", place)[1:]
+    assert groups[0]["why"] == "part of car (known)"
     # A wheel is part of cars and a whole of nothing, though the model scores both ways alike.
     assert len(answers("search planted_catalogue wheel -k 1 --expand parts --json", place)) == 1
 
 
 def test_siblings_are_what_has_the_same_parent_and_both_kinds_may_be_requested(place):
-    code, out, err = visterm("search ridge_catalogue car -k 1 --expand siblings --expand parts --groups 1", place)
+    code, out, err = visterm("search ridge_catalogue car -k 1 --expand siblings --expand parts", place)
     assert code == 0, err
     assert out.startswith("car")  # of the search itself; photos of related tags stand under their tag
     text = [line for line in out.splitlines()[1:] if not line.startswith(" ")]
-    assert text == ["", "bus: like car a kind of vehicle", "", "wheel: part of car (known)"]
+    assert text[:4] == ["", "bus: like car a kind of vehicle", "", "wheel: part of car (known)"]
 
 
 def test_the_number_by_which_wordnet_tells_parents_apart_is_not_shown():
@@ -304,20 +308,16 @@ def test_words_without_relations_have_no_groups(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("search plain_catalogue car --expand parts", "knows no part-of relations. Fit it with --part-of FILE"),
-        ("search plain_catalogue car --expand siblings", "knows no is-a relations. Fit it with --isa FILE"),
+        ("search plain_catalogue car --expand parts", "knows no part-of relations. Fit it with a file of tag rules"),
+        ("search plain_catalogue car --expand siblings", "knows no is-a relations. Fit it with a file of tag rules"),
         ("search ridge_catalogue car --expand wholes", "'wholes'; expected parts or siblings"),
         ("search ridge_catalogue -car --expand parts", "none to expand"),
-        ("relations ridge", "'ridge' does not learn which tags are parts of which"),
-        ("relations plain --known", "knows no part-of relations"),
-        ("relations ridge --part-of nothing.csv", "no file or folder nothing.csv"),
-        ("pair ridge images/car00.png images/wheel00.png", "Fit one that does, with --part-of FILE: objects_and_parts"),
-        ("pair objects_and_parts images/car00.png nowhere.png", "nowhere.png"),
-        ("pair objects_and_parts images/car00.png images/wheel00.png --part-tag whel", "Did you mean 'wheel'?"),
-        (
-            "pair objects_and_parts images/car00.png images/wheel00.png --part-tag wheel --object-tag car",
-            "nothing to look for",
-        ),
+        ("tags ridge --parts predicted", "'ridge' does not learn which tags are parts of which"),
+        ("tags ridge --parts some", "--parts is 'some'; expected predicted or known"),
+        ("tags plain --parts known", "knows no part-of relations"),
+        ("annotate ridge images/car00.png images/wheel00.png --pair", "with the tag rule part_of: objects_and_parts"),
+        ("annotate objects_and_parts images/car00.png nowhere.png --pair", "nowhere.png"),
+        ("annotate objects_and_parts images/car00.png --pair", "--pair takes two pictures"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_what_to_do(line, message, place):
@@ -328,54 +328,62 @@ def test_what_cannot_be_answered_is_refused_with_what_to_do(line, message, place
 
 
 def test_a_run_tells_the_relations_that_it_found_and_was_not_told(place):
-    found = answers("relations planted -k 0 --json", place)
+    found = answers("tags planted --parts predicted -k 0 --json", place)
     # Of bird and sky nothing is known, so that the first is the whole; wheels are no wholes and have no windows.
     assert [(item["part"], item["whole"]) for item in found] == [("window", "bus"), ("sky", "bird")]
     assert [item["score"] for item in found] == pytest.approx([0.5, 0.25])
-    assert answers("relations planted -k 1 --json", place) == found[:1]
-    code, out, _ = visterm("relations planted -k 1", place)
+    assert answers("tags planted --parts predicted -k 1 --json", place) == found[:1]
+    code, out, _ = visterm("tags planted --parts predicted -k 1", place)
     assert code == 0
     assert [line.split() for line in out.splitlines()] == [["part", "whole", "score"], ["window", "bus", "0.500"]]
 
 
 def test_relations_that_are_given_are_known_too_and_a_list_can_be_written_and_given(place, tmp_path):
-    found = answers("relations planted -k 0 --json", place)
-    code, _, err = visterm(f"relations planted -k 1 --out {tmp_path / 'found.csv'}", place)
+    found = answers("tags planted --parts predicted -k 0 --json", place)
+    code, _, err = visterm(f"tags planted --parts predicted -k 1 -o {tmp_path / 'found.csv'}", place)
     assert code == 0
     assert "1 relation written to" in err
     assert read_part_of(tmp_path / "found.csv") == [(item["part"], item["whole"]) for item in found[:1]]
-    rest = answers(f"relations planted -k 0 --json --part-of {tmp_path / 'found.csv'}", place)
+    rest = answers(f"tags planted --parts predicted -k 0 --json {rules(tmp_path, part_of='found.csv')}", place)
     assert rest == found[1:]
 
 
 def test_known_relations_are_shown_with_what_the_model_makes_of_them(place):
-    known = answers("relations planted --known --json", place)
+    known = answers("tags planted --parts known --json", place)
     assert [(item["part"], item["whole"]) for item in known] == [
         ("wheel", "car"), ("wheel", "bus"), ("window", "car"), ("leaf", "tree"),
     ]  # fmt: skip
     assert [item["score"] for item in known] == pytest.approx([0.3, 0.2, 0, -0.1])
-    assert answers("relations planted --known -k 1 --json", place) == known[:1]
-    unscored = answers("relations ridge --known --json", place)
+    assert answers("tags planted --parts known -k 1 --json", place) == known[:1]
+    unscored = answers("tags ridge --parts known --json", place)
     assert [item["score"] for item in unscored] == [None] * 4
-    code, out, _ = visterm("relations ridge --known", place)
+    code, out, _ = visterm("tags ridge --parts known", place)
     assert code == 0
     assert out.splitlines()[0].split() == ["part", "whole", "score"]
     assert len(out.splitlines()) == 5
 
 
+PICTURES = ("car03.png", "wheel05.png")
+
+
 def test_pictures_of_an_object_and_of_its_part_are_tagged_together(place):
-    line = "pair objects_and_parts images/car03.png images/wheel05.png"
+    line = "annotate objects_and_parts images/car03.png images/wheel05.png --pair"
     found = answers(f"{line} -k 3 --json", place)
     assert (found[0]["object"], found[0]["part"]) == ("car", "wheel")
     assert [item["score"] for item in found] == sorted((item["score"] for item in found), reverse=True)
     assert len(found) == 3
-    known = answers(f"{line} -k 0 --object-tag bus --json", place)
-    assert {item["object"] for item in known} == {"bus"}
+    run, pictures = Tagger.load(place / "objects_and_parts"), [str(place / "images" / name) for name in PICTURES]
+    known = label_pair(run, *pictures, 0, object_tag="bus")
+    assert {item.object for item in known} == {"bus"}
     # Nothing is part of itself, and cars and trees are wholes; of sky and birds no relation is known.
-    assert {item["part"] for item in known} == {"wheel", "window", "leaf", "sky", "bird"}
-    assert known[0]["part"] == "wheel"
-    [best] = answers(f"{line} -k 1 --part-tag wheel --json", place)
-    assert (best["object"], best["part"]) == ("car", "wheel")
+    assert {item.part for item in known} == {"wheel", "window", "leaf", "sky", "bird"}
+    assert known[0].part == "wheel"
+    [best] = label_pair(run, *pictures, 1, part_tag="wheel")
+    assert (best.object, best.part) == ("car", "wheel")
+    with pytest.raises(UserError, match="Did you mean 'wheel'"):
+        label_pair(run, *pictures, part_tag="whel")
+    with pytest.raises(UserError, match="nothing to look for"):
+        label_pair(run, *pictures, part_tag="wheel", object_tag="car")
     code, out, _ = visterm(f"{line} -k 1", place)
     assert code == 0
     assert out.splitlines()[1].split()[:2] == ["car", "wheel"]

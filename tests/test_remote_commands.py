@@ -35,7 +35,7 @@ def test_features_of_a_store_are_learned_from_in_memory_and_streamed_as_those_on
 ):
     put(drawn / "features", bucket / "F")
     (bucket / "tags.jsonl").write_bytes((drawn / "tags.jsonl").read_bytes())
-    settings = ["--model", "wsabie", "--set", "dim=8", "--set", "epochs=2", "--jobs", 1]
+    settings = ["--model", "wsabie", "--set", "dim=8", "--set", "epochs=2"]
     both = [(bucket / "F", bucket / "tags.jsonl"), (drawn / "features", drawn / "tags.jsonl")]
     for name, more in [("whole", []), ("streamed", ["--memory", "1M"])]:
         runs = []
@@ -47,8 +47,7 @@ def test_features_of_a_store_are_learned_from_in_memory_and_streamed_as_those_on
         remote, local = (Tagger.load(run) for run in runs)
         np.testing.assert_array_equal(remote.model.tag_rows_, local.model.tag_rows_, strict=True)
         told = [
-            run_command(["evaluate", runs[0], place, "--tags", tags, "--json", *more], tmp_path).stdout
-            for place, tags in both
+            run_command(["evaluate", runs[0], place, "--tags", tags, "--json"], tmp_path).stdout for place, tags in both
         ]
         assert told[0] == told[1] != ""
     told = [
@@ -65,32 +64,20 @@ def test_commands_take_addresses_and_name_images_by_them(bucket, tmp_path, small
     rows = [f"{place}/{i:02}.png,{place}" for i in range(N) for place in [("sea" if i % 3 == 0 else "sky")]]
     (tmp_path / "tags.csv").write_text("\n".join(["file_name,tags", *rows]) + "\n")
     encoder = ["--encoder", small["encoder"]]
-    done = run_command(
-        ["encode", bucket / "photos", "-o", bucket / "F", *encoder, "--shard-size", 5, "--json"], tmp_path
-    )
+    done = run_command(["encode", bucket / "photos", "-o", bucket / "F", *encoder, "--shard-size", 5], tmp_path)
     assert done.returncode == 3, done.stderr
     assert f"Wrote the features of 12 photos to {bucket}/F" in " ".join(done.stderr.split())
-    assert json.loads(done.stdout)["features"] == f"{bucket}/F"
-    fit = ["fit", bucket / "F", "--tags", "tags.csv", "--model", "ridge", "-o", "run", "--jobs", 1]
+    fit = ["fit", bucket / "F", "--tags", "tags.csv", "--model", "ridge", "-o", "run"]
     done = run_command(fit, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "visterm fit" not in done.stderr
     assert Tagger.load(tmp_path / "run").facts["images"] == N
     done = run_command(
-        [
-            "annotate",
-            "run",
-            bucket / "photos/sea/00.png",
-            bucket / "photos/broken.png",
-            "--json",
-            "--skipped",
-            "s.jsonl",
-        ],
-        tmp_path,
+        ["annotate", "run", bucket / "photos/sea/00.png", bucket / "photos/broken.png", "--json"], tmp_path
     )
     assert done.returncode == 3
     assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [f"{bucket}/photos/sea/00.png"]
-    assert json.loads((tmp_path / "s.jsonl").read_text())["image"] == f"{bucket}/photos/broken.png"
+    assert f"Skipped {bucket}/photos/broken.png: " in done.stderr
     done = run_command(
         ["evaluate", "run", bucket / "photos", "--tags", "tags.csv", "--metric", "p@1", "--json"], tmp_path
     )
@@ -177,17 +164,10 @@ def test_photos_of_a_store_are_indexed_by_their_features_or_as_they_are_and_brou
     assert done.returncode == 3
     assert "in an object store, where no tags are written" in done.stderr
     assert content(memory) == before
-    like = [
-        "search",
-        "of_features",
-        "--like",
-        memory / "photos/sea/00.png",
-        "--folder",
-        memory / "photos/sea",
-        "--json",
-    ]
+    like = ["search", "of_features", "--like", memory / "photos/sea/00.png", "--json"]
     hits = [json.loads(line)["image"] for line in run_command([*like, "-k", 0, "--json"], tmp_path).stdout.splitlines()]
-    assert sorted(hits) == [f"sea/{i:02}.png" for i in range(3, N, 3)]  # all of the folder but itself
+    inside = sorted(hit for hit in hits if hit.startswith("sea/"))
+    assert inside == [f"sea/{i:02}.png" for i in range(3, N, 3)]  # all of the folder but itself
     (memory / "photos/sea/00.png").write_bytes(picture(100))
     (memory / "photos/sky/11.png").unlink()
     (memory / "photos/sky/98.png").write_bytes(picture(98))

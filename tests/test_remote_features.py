@@ -195,7 +195,7 @@ def test_other_places_are_left_alone_and_another_encoder_is_refused(memory, phot
 
 def test_kill_9_leaves_a_lease_that_is_passed_over_and_shards_that_are_used(bucket, tmp_path, small):
     paint(bucket / "photos", range(36))
-    arguments = ["encode", bucket / "photos", "--encoder", small["encoder"], "--shard-size", 3, "--jobs", 1, "-o"]
+    arguments = ["encode", bucket / "photos", "--encoder", small["encoder"], "--shard-size", 3, "-o"]
     child = subprocess.Popen(
         [sys.executable, "-m", "visterm", *map(str, arguments), str(bucket / "F")],
         stdout=subprocess.DEVNULL,

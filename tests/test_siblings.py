@@ -55,7 +55,7 @@ def test_evaluate_takes_siblings_in_blocks_beside_other_metrics():
 
 
 def test_to_ask_for_it_without_siblings_says_to_pass_relations():
-    with pytest.raises(UserError, match=r"psib@5 needs --isa: a CSV of child,parent"):
+    with pytest.raises(UserError, match=r"psib@5 needs to know what tags are kinds of"):
         evaluate(SCORES, np.eye(2, 5), ["map", "psib@5"])
     assert check_metrics("psib@5")["psib@5"].k == 5
 

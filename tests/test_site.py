@@ -43,8 +43,7 @@ def commands():
 
 @pytest.mark.parametrize("name", command_line.COMMANDS)
 def test_a_command_s_page_has_each_option_of_its_help(commands, name):
-    help_option = "--help-all" if name in ("fit", "tune") else "--help"
-    shown = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", run_command([name, help_option]).stdout, flags=re.MULTILINE))
+    shown = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", run_command([name, "--help"]).stdout, flags=re.MULTILINE))
     assert [option for option in sorted(shown) if f"`{option}" not in commands[f"commands/{name}"]] == []
     assert f"[`visterm {name}`](commands/{name}.md)" in commands["commands"]
 
@@ -123,9 +122,9 @@ def test_each_command_of_a_page_exists_with_its_options(page):
     for line in commands_in((ROOT / page).read_text(encoding="utf-8")):
         _, name, *words = shlex.split(line)
         if name not in command_line.COMMANDS:
-            unknown += [line] if name not in {"reproduce", "--help", *command_line.OLDER_NAMES} else []
+            unknown += [line] if name not in {"reproduce", "--help"} else []
             continue
         known = {option for param in group.resolve_command(None, [name])[1].params for option in param.opts}
         options = {word.partition("=")[0] for word in words if word.startswith("--") and word != "--"}
-        unknown += [f"{option} in: {line}" for option in options - known - {"--help", "--help-all"}]
+        unknown += [f"{option} in: {line}" for option in options - known - {"--help"}]
     assert unknown == []

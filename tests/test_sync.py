@@ -393,9 +393,7 @@ def test_a_key_goes_only_to_a_server_that_was_named_with_it(opened, tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [({"parent": "a//b"}, "has an empty part"), ({"parent": "auto", "as_own": True}, "Leave one out")],
-    ids=["empty part", "both"],
+    ("options", "message"), [({"parent": "a//b"}, "has an empty part")], ids=["empty part", "both"]
 )
 def test_settings_that_cannot_be_are_refused(options, message):
     with pytest.raises(UserError, match=message):

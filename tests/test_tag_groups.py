@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from pathlib import Path
@@ -14,8 +13,8 @@ import scipy.sparse as sp
 from command_line import visterm
 from visterm import Catalogue, Tagger
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.relation_files import Alias, read_aliases
 from visterm.data.spellings import DOUBLED, EXCHANGED, LEFT_OUT, PLURAL, TWO_SLIPS
+from visterm.data.tag_rules import Alias, TagRules
 from visterm.demo.drawn.people import GROUPS
 from visterm.tagging.tag_groups import NEVER_TOGETHER, Pair, alias_pairs, aliases_of
 
@@ -167,10 +166,7 @@ def test_slips_make_no_chain_and_plurals_go_to_their_own_singular():
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
-FAST = (
-    "--encoder-set codebook=60 --encoder-set max_side=64 --encoder-set sample_blocks=8000 --valid 0 --no-calibration "
-    "--jobs 1"
-)
+FAST = "--encoder-set codebook=60 --encoder-set max_side=64 --encoder-set sample_blocks=8000"
 
 
 @pytest.fixture(scope="module")
@@ -195,40 +191,39 @@ def test_suggestions_on_a_drawn_library_are_mostly_right(place):
 
 
 def test_suggestions_are_written_corrected_and_learned_by(place):
-    with_images = "tags run library/images --tags library/tags.csv --suggest --jobs 1 --out aliases.csv"
+    with_images = "tags run library/images --tags library/tags.csv --suggest -o tags.toml"
     code, out, err = visterm(with_images, place)
     assert (code, out) == (0, "")
-    assert "suggested in aliases.csv; delete the lines that are wrong." in err
-    with (place / "aliases.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if GROUPS[row["alias"].casefold()] == GROUPS[row["tag"].casefold()]]
-    assert rows[0]["reason"]
-    with (place / "corrected.csv").open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, ["alias", "tag", "reason"])
-        table.writeheader()
-        table.writerows([*rows, {"alias": "walruss", "tag": "walrus"}])
+    assert "suggested in tags.toml; delete the lines that are wrong." in err
+    aliases = TagRules.of(place / "tags.toml").aliases
+    rows = {alias: tag for alias, tag in aliases.items() if GROUPS[alias.casefold()] == GROUPS[tag.casefold()]}
+    lines = [f'"{alias}" = "{tag}"' for alias, tag in {**rows, "walruss": "walrus"}.items()]
+    (place / "corrected.toml").write_text("\n".join(["[aliases]", *lines]), encoding="utf-8")
     model = "--model wsabie --set dim=10 --set epochs=2"
-    line = f"fit library/images --tags library/tags.csv -o cleaned {FAST} {model} --aliases corrected.csv"
+    line = f"fit library/images --tags library/tags.csv -o cleaned {FAST} {model} --tag-rules corrected.toml"
     code, _, err = visterm(line, place)
     assert code == 0, err
-    n_tags = len({row["tag"] for row in rows})
-    assert f"Aliases: {len(rows)} spellings of {n_tags} tags; 1 line (such as 'walruss,walrus') of no tag" in err
+    n_tags = len(set(rows.values()))
+    assert f"Aliases: {len(rows)} spellings of {n_tags} tags; 1 spelling (such as 'walruss = walrus') of no tag" in err
     before, after = Tagger.load(place / "run"), Tagger.load(place / "cleaned")
     assert len(after.vocabulary) == len(before.vocabulary) - len(rows)
-    alias, tag = rows[0]["alias"], rows[0]["tag"]
+    alias, tag = next(iter(rows.items()))
     assert after.vocabulary.counts[after.vocabulary.index(tag)] > before.vocabulary.counts[before.vocabulary.index(tag)]
     Catalogue(after).add(place / "library" / "images").save(place / "catalogue")
     by_alias, by_tag = (visterm(f'search catalogue "{word}" --json', place) for word in (alias, tag))
     assert by_alias[0] == 0
     assert by_alias[1] == by_tag[1]
-    again = visterm("tags cleaned --suggest --out again.csv", place)
+    again = visterm("tags cleaned --suggest -o again.toml", place)
     assert again[0] == 0
-    assert set(read_aliases(place / "again.csv")) >= {row["alias"] for row in rows}
+    assert set(TagRules.of(place / "again.toml").aliases) >= set(rows)
 
 
 def test_tags_are_listed_with_their_images_and_aliases(tmp_path):
     images = [f"{i}.jpg" for i in range(8)]
     tags = [["Möwe"], ["gull"], ["seagull"], *[["sea"]] * 5]
-    tagger = Tagger(encoder="ids", model="prior").fit(images, tags, aliases={"Möwe": "gull", "seagull": "gull"})
+    tagger = Tagger(encoder="ids", model="prior").fit(
+        images, tags, tag_rules={"aliases": {"Möwe": "gull", "seagull": "gull"}}
+    )
     tagger.save(tmp_path / "run")
     assert visterm("tags run", tmp_path)[1].splitlines() == [
         "tag   photos  aliases",

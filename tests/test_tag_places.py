@@ -64,7 +64,7 @@ def fields(path):
 
 def export(catalogue, to="xmp", program=None, **how):
     opened = open_source(catalogue, None, 1)
-    target = make_target(None if program else to, program=program)
+    target = make_target(program or to)
     items = opened.items(Limits(min_confidence=0.5))
     changes = list(export_tags(items, target, run="run1", parents=Parents.of_run(opened.tagger), **how))
     opened._stored.close()

@@ -369,7 +369,9 @@ def test_a_rejected_parent_counts_against_a_child_of_a_tag_file_in_filters_too(i
 def test_an_alias_may_mean_a_tag_by_its_path():
     images, tags = photos()
     paths = [[PATHS[tag] for tag in those] for those in tags]
-    run = Tagger(**FEW_COLOURS, model="ridge").fit(images, paths, tree="paths", aliases={"Hund": "Animal/dog"})
+    run = Tagger(**FEW_COLOURS, model="ridge").fit(
+        images, paths, tree="paths", tag_rules={"aliases": {"Hund": "Animal/dog"}}
+    )
     assert run.vocabulary.index("hund") == run.vocabulary.index("dog")
 
 

@@ -38,7 +38,7 @@ WORDS = {
 }
 SMALL = {"hidden": [16], "epochs": 60, "batch_size": 30, "learning_rate": 0.002, "dropout": 0.0, "valid_share": 0.0}
 SETTINGS = " ".join(f"--set {name}={value}" for name, value in SMALL.items())
-FIT = f"fit photos --tags tags.csv --encoder precomputed:rows.npy --model sampled_tagger {SETTINGS} --jobs 1"
+FIT = f"fit photos --tags tags.csv --encoder precomputed:rows.npy --model sampled_tagger {SETTINGS}"
 
 
 def write_glove(path, words):
@@ -68,7 +68,7 @@ def place(tmp_path_factory):
     (place / "rows.names.txt").write_text("\n".join(names))
     (place / "tags.csv").write_text("\n".join(lines) + "\n")
     write_glove(place / "glove.txt", WORDS)
-    code, out, err = visterm(f"{FIT} --no-calibration --word-vectors glove.txt -o run", place)
+    code, out, err = visterm(f"{FIT} --word-vectors glove.txt -o run", place)
     assert (code, out) == (0, ""), err
     (place / "fit.log").write_text(err)
     assert visterm("index run photos -o catalogue", place)[0] == 0

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
+from unittest import mock
 
 UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>", "<module>")
 """Code inside a function: it makes a stack deeper, but is no function that a reader looks for."""
@@ -21,20 +22,7 @@ WRITTEN = Path(__file__).parents[2] / "tests" / "data" / "written_before"
 COMMANDS = {
     "search": ["search", "catalogue", "sky tree", "-k", "5"],
     "annotate": ["annotate", "run", "images/46.jpg"],
-    "fit": [
-        "fit",
-        "features",
-        "--tags",
-        "tags.csv",
-        "--model",
-        "wsabie",
-        "--set",
-        "epochs=2",
-        "--jobs",
-        "1",
-        "-o",
-        "new",
-    ],
+    "fit": ["fit", "features", "--tags", "tags.csv", "--model", "wsabie", "--set", "epochs=2", "-o", "new"],
 }
 """The walks: a query to its ranking, an image to its tags, a fit to its kernel; in a folder of tests/data."""
 
@@ -138,7 +126,7 @@ def small_library(folder: Path) -> Path:
 def walks(root: Path, folder: Path) -> Iterator[tuple[str, Walk]]:
     """Trace each walk in a small library; a first, untraced one loads everything."""
     work = small_library(folder)
-    with contextlib.chdir(work):
+    with contextlib.chdir(work), mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
         for name, command in COMMANDS.items():
             run(command)
             shutil.rmtree("new", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Make a page for each command from what its ``--help-all`` shows: usage, options by panel, examples."""
+"""Make a page for each command from what its ``--help`` shows: usage, options by panel, examples."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -37,7 +37,6 @@ def list_of_commands() -> Iterator[str]:
 def command_page(command: Any, name: str) -> Iterator[str]:
     """Yield the lines of a command's page."""
     ctx = command.make_context(name, [], resilient_parsing=True)
-    ctx.meta[f"{command_line.__name__}.all"] = True
     usage = " ".join(["visterm", name, *command.collect_usage_pieces(ctx)])
     yield f"# visterm {name}\n\n```text\n{usage}\n```\n"
     yield f"{escaped(command.help)}\n"

@@ -78,10 +78,10 @@ def tell(folder: Path) -> None:
 
     for name in ("sub/05.jpg", "08.jpg", "sub/11.jpg", "14.jpg"):
         visterm(f"tag {catalogue} {name} --add evening")
-    visterm(f"fit --catalogue {catalogue} --use-even-if-worse")
-    visterm(f"fit --catalogue {catalogue} --full --use-even-if-worse")
+    visterm(f"fit {catalogue}")
+    visterm(f"fit {catalogue} --full")
     assert "evening" in visterm(f"tags {catalogue}")
-    visterm(f"go-back {catalogue}")
+    visterm(f"use {catalogue} --back")
     visterm(f"index {folder / 'streamed'} {photos} -o {catalogue} --tags {table}")
     visterm(f"info {catalogue} --check")
     nothing = folder / "nothing"

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli.command_line import Command, in_lines
-from visterm.cli.options import Jobs, Json
+from visterm.cli.options import Json
 from visterm.cli.output import emit, say, table
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
@@ -98,7 +98,7 @@ def reproduce(
         typer.Option(min=0, help="Start no fit after these minutes; the report says what is missing.", metavar="MIN"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same data, same choices.")] = 0,
-    jobs: Jobs = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Threads [default: all cores].", show_default=False)] = None,
     json: Json = False,
 ) -> None:
     """Run a paper's comparison again.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, likeliest_first, list_skipped, percent, say, say_not_read, show
+from visterm.cli.output import emit, exit_code, likeliest_first, list_skipped, percent, say, say_not_read, show, table
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
@@ -20,6 +20,7 @@ EXAMPLES = (
     ("visterm annotate run new_photos -k 10 --json > tags.jsonl", "ten tags each, for programs"),
     ("visterm annotate run new_photos --precision 0.9", "about 9 in 10 tags are right"),
     ("visterm annotate run 123 456 --new-only", "images known by number"),
+    ("visterm annotate run car.jpg wheel.jpg --pair", "a thing and a part of it, together"),
     ("visterm annotate run features -o tags --ray HEAD:6379", "into a folder, on a cluster"),
 )
 
@@ -44,9 +45,6 @@ def annotate(
             callback=options.in_range("--precision", above=0, below=1),
         ),
     ] = None,
-    best_f1: Annotated[
-        bool, options.which_option("--best-f1", help="Choose the cut-off that balances precision and recall best.")
-    ] = False,
     min_confidence: Annotated[
         float | None,
         options.which_option(
@@ -69,11 +67,13 @@ def annotate(
             parser=as_path,
         ),
     ] = None,
-    scores: options.Scores = False,
+    pair: Annotated[
+        bool,
+        options.which_option(
+            "--pair", help="Tag two pictures together, of an object and of a part of it (runs of objects_and_parts)."
+        ),
+    ] = False,
     json: options.Json = False,
-    skipped: options.SkippedFile = None,
-    device: options.Device = None,
-    jobs: options.Jobs = None,
     ray: options.Ray = None,
 ) -> None:
     """Tag photos, and say how likely each tag is right.
@@ -89,21 +89,20 @@ def annotate(
     from visterm.tagging.annotations.pieces import find
     from visterm.tagging.tagger import Tagger
 
-    tagger = Tagger.load(run, n_jobs=jobs, device=device, whole=False)
-    if device is not None:
-        from visterm.tagging.part_settings import device_lines
-
-        for line in device_lines(tagger.encoder):
-            say(line)
+    if pair:
+        given = [precision, min_confidence, new_only or None, added or None, out, ray]
+        _annotate_pair(run, images, 5 if k is None else k, plain=given == [None] * len(given), json=json)
+        return
+    tagger = Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
     found = find(tagger.encoder, images)
     not_read = say_not_read([] if tagger.encoder.reads == "names" else images, videos=True)
-    wanted = TagsWanted(k, new_only, added, precision, best_f1, min_confidence)
-    executor = options.executor_of(ray, jobs)
+    wanted = TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
+    executor = options.executor_of(ray)
     if out is not None:
         began = time.monotonic()
-        done = annotate_into(out, tagger, found, wanted, device=device, executor=executor, progress=Bars())
+        done = annotate_into(out, tagger, found, wanted, executor=executor, progress=Bars())
         seconds = time.monotonic() - began
         if json:
             speed = {"seconds": seconds, "images_per_second": done.new / seconds}
@@ -113,16 +112,29 @@ def annotate(
         say(f"Tagged {count_of(done.new, 'photo')} ({done.reused:,} unchanged). The tags are in {out / DATA}.")
         raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))
     bad: list[Skipped] = []
-    for item in annotate_found(tagger, found, wanted, device=device, executor=executor, say=say, progress=Bars()):
+    for item in annotate_found(tagger, found, wanted, executor=executor, say=say, progress=Bars()):
         if isinstance(item, Skipped):
             bad.append(item)
         elif json:
             emit(item.as_dict())
         else:
             shown = []
-            for tag in item.tags if scores else likeliest_first(item.tags):
-                numbers = [] if tag.confidence is None else [percent(tag.confidence)]
-                numbers += [f"score {tag.score:.2f}"] if scores else []
-                shown.append(" ".join([tag.tag + ("" if tag.trained else "*"), *numbers]))
+            for tag in likeliest_first(item.tags):
+                sure = "" if tag.confidence is None else f" {percent(tag.confidence)}"
+                shown.append(f"{tag.tag}{'' if tag.trained else '*'}{sure}")
             show(f"{item.image}: {', '.join(shown)}")
-    raise typer.Exit(list_skipped(bad, skipped))
+    raise typer.Exit(list_skipped(bad))
+
+
+def _annotate_pair(run: Path, images: list[str], k: int, *, plain: bool, json: bool) -> None:
+    """Print the pairs of tags of an object and of a part of it, best first."""
+    from visterm.tagging.part_relations import label_pair
+    from visterm.tagging.tagger import Tagger
+
+    if len(images) != 2 or not plain:
+        raise UserError("--pair takes two pictures, of an object and of its part, and -k and --json alone.")
+    pairs = label_pair(Tagger.load(run), images[0], images[1], k)
+    for item in pairs if json else ():
+        emit(item._asdict())
+    if not json:
+        table([[item.object, item.part, f"{item.score:.3f}"] for item in pairs], ["object", "part", "score"])

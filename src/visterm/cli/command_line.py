@@ -18,25 +18,15 @@ from visterm.core.errors import MissingExtraError
 _LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")  # A least value, which the text says where it isn't plain
 GROUP: Final = "visterm.commands"  # Each entry point names a `typer.Typer` that has one command
 PANELS: Final = (
-    "Arguments", "Input", "Search", "Which photos", "Which tags", "Model", "Cleaning", "Relations", "Measures",
-    "Output", "Scale",
+    "Arguments", "Input", "Search", "Which photos", "Which tags", "Model", "Measures", "Output", "Scale",
 )  # fmt: skip
 """In this order; any other comes after them."""
 
 WIDTH: Final = 100  # Columns of a help text, at most
-COMMON: Final = {
-    "images", "out", "catalogue", "tags", "encoder", "encoder_set", "model", "set_", "budget", "min_count", "jobs",
-    "ray", "json", "verbose", "grid", "random", "metric",
-}  # fmt: skip
-"""Parameters of a `LongCommand` that its ``--help`` lists; ``--help-all`` lists all."""
-
-
 METAVARS: Final = {
     "set_": "NAME=VALUE", "encoder_set": "NAME=VALUE", "grid": "NAME=VALUES", "model": "NAME", "encoder": "NAME",
-    "metric": "NAME", "tags": "SOURCE", "tag_file": "SOURCE", "tag": "TAG", "without": "TAG", "predicted": "TAG",
-    "object_tag": "TAG", "part_tag": "TAG", "image_column": "COLUMN", "tags_column": "COLUMN", "user_column": "COLUMN",
-    "give": "TAG", "take": "TAG", "right": "TAG", "wrong": "TAG",
-    "from_": "DATE", "min_size": "SIZE", "max_size": "SIZE", "budget": "TIME", "like": "PHOTO", "folder": "FOLDER",
+    "metric": "NAME", "tags": "SOURCE", "tag_file": "SOURCE", "tag": "TAG", "add": "TAG", "remove": "TAG",
+    "from_": "DATE", "to": "DATE", "like": "PHOTO", "folder": "FOLDER", "keep": "RULE",
 }  # fmt: skip
 """What stands for the value of some options in help texts; of others it follows from their type."""
 
@@ -63,7 +53,6 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Tag photos": {
         "annotate": ("annotate", "Tag photos, and say how likely each tag is right."),
         "explain": ("explain", "Show which places in a photo a tag comes from."),
-        "pair": ("relations", "Tag a picture of an object and a picture of its part."),
         "export": ("export", "Write tags where other programs find them."),
     },
     "Search": {
@@ -72,8 +61,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "tag": ("tag", "Tag photos of a catalogue by hand, or show their tags."),
         "judge": ("judge", "Judge which suggested tags are right."),
         "watch": ("watch", "Keep a catalogue up to date while photos come and go."),
-        "use": ("runs", "Search a catalogue with another of its runs."),
-        "go-back": ("runs", "Go back to the run that a catalogue used before."),
+        "use": ("runs", "Search a catalogue with another of its runs, or list them."),
         "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),
         "map": ("map", "Draw a map of the photos, alike ones close together."),
         "mistakes": ("mistakes", "List tags that are probably wrong or missing."),
@@ -87,8 +75,6 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Look inside": {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),
         "tags": ("tags", "List the tags of a run, suggest aliases, or add words."),
-        "neighbours": ("tags", "Show the tags that are most similar to a tag."),
-        "relations": ("relations", "Show which tags a run predicts to be parts of which."),
     },
     "Lists and demo": {
         "models": ("lists", "List the models."),
@@ -98,8 +84,6 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
 }
 """The file of each command, and the first paragraph of its docstring: listing the commands imports none of them."""
-
-OLDER_NAMES: Final = {"correct": "tag"}  # That commands still have
 
 COMMANDS: Final = {name: entry for panel in PANELS_OF_COMMANDS.values() for name, entry in panel.items()}
 
@@ -163,10 +147,10 @@ class CommandLine(PlainEpilog, TyperGroup):
 
         Raises MissingExtraError if the package that has the command is not installed.
         """
-        name = OLDER_NAMES.get(args[0], args[0])
+        name = args[0]
         if name in COMMANDS:
             module: Any = import_module(f"visterm.cli.{COMMANDS[name][0]}")
-            kind = {"fit": LongCommand, "tune": LongCommand, "search": WordsCommand}.get(name, Command)
+            kind = WordsCommand if name == "search" else Command
             app = Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
             function = name.replace("-", "_")
             app.command(name, cls=kind)(getattr(module, function))
@@ -240,30 +224,6 @@ class Command(PlainEpilog, TyperCommand):
     def listed(self, ctx: Any) -> list[Any]:
         """Return the parameters that the help lists: all but ``--help``."""
         return [param for param in self.get_params(ctx) if param.name != "help"]
-
-
-class LongCommand(Command):
-    """A command with many options: ``--help`` lists the common ones, ``--help-all`` all of them."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Print the whole help for ``--help-all``, else parse."""
-        if "--help-all" in args:
-            ctx.meta[f"{__name__}.all"] = True
-            echo(self.get_help(ctx))
-            ctx.exit()
-        return super().parse_args(ctx, args)
-
-    def listed(self, ctx: Any) -> list[Any]:
-        """Return the common parameters, or all for ``--help-all``."""
-        params = super().listed(ctx)
-        return params if ctx.meta.get(f"{__name__}.all") else [param for param in params if param.name in COMMON]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the panels, and how to see the rest."""
-        super().format_options(ctx, formatter)
-        if not ctx.meta.get(f"{__name__}.all"):
-            formatter.write_paragraph()
-            formatter.write("--help-all lists all options.\n")
 
 
 class WordsCommand(Command):

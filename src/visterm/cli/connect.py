@@ -10,7 +10,7 @@ import typer
 
 from visterm.cli import learning_options as learning
 from visterm.cli import options
-from visterm.cli.output import emit, list_skipped, say, show
+from visterm.cli.output import list_skipped, say, show
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -58,13 +58,7 @@ def connect(
     encoder: options.EncoderName = None,
     encoder_set: options.EncoderSettings = None,
     model: learning.ModelName = None,
-    set_: learning.ModelSettings = None,
     words: learning.Words = None,
-    word_vectors: learning.WordVectors = None,
-    seed: options.Seed = 0,
-    jobs: options.Jobs = None,
-    skipped: options.SkippedFile = None,
-    json: options.Json = False,
 ) -> None:
     """Make a catalogue of a library in Immich or PhotoPrism.
 
@@ -90,13 +84,11 @@ def connect(
     if out is None:
         raise UserError("Missing catalogue folder: pass -o CATALOGUE (or --check to try the server first).")
     request = FitRequest(
-        encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"), model=model,
-        model_params=options.settings(set_, "--set"), words=words or (), word_vectors=word_vectors, seed=seed,
-        n_jobs=jobs,
+        encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"), model=model, words=words or (),
     )  # fmt: skip
     say(f"{library.check()} at {library.address}")
     allow(library.address, None if key_file is None else os.path.abspath(key_file))
-    tagger = None if run is None else Tagger.load(run, n_jobs=jobs)
+    tagger = None if run is None else Tagger.load(run)
     catalogue, found = make(
         out, library, key_file=key_file, run=tagger, request=request, say=say, progress=Bars()
     )  # fmt: skip
@@ -105,9 +97,7 @@ def connect(
     if young := catalogue.stored.connected.count_young():
         say(young_photos(library.title, young))
     say(f"Next: visterm sync {out} --dry-run")
-    if json:
-        emit({"catalogue": str(out), "images": len(catalogue), **found.as_dict()})
-    raise typer.Exit(list_skipped(found.skipped, skipped))
+    raise typer.Exit(list_skipped(found.skipped))
 
 
 def say_unusable(unusable: dict[str, int]) -> None:

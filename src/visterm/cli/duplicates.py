@@ -10,6 +10,7 @@ import typer
 from visterm.cli import options
 from visterm.cli.output import emit, say, show
 from visterm.cli.progress import Bars
+from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -17,39 +18,40 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("visterm duplicates catalogue", "list groups of similar photos"),
-    ("visterm duplicates catalogue --distance 0", "only rescaled copies"),
+    ("visterm duplicates catalogue --keep photos/edited", "keep those of a folder"),
     ("visterm duplicates catalogue --keep oldest --hide", "keep one photo of each group"),
 )
 
 
 def duplicates(
     catalogue: Annotated[Path, typer.Argument(help="A folder written by `visterm index`.", show_default=False)],
-    distance: Annotated[
-        int, typer.Option(min=0, max=12, help="Bits of 64 that may differ: 0 for rescaled copies only.")
-    ] = 6,
     keep: Annotated[
-        str | None, typer.Option(help="Photo to keep: largest, oldest, most tags or folder.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Photo to keep: largest, oldest or most tags, or a folder, whose photos are kept.", show_default=False
+        ),
     ] = None,
-    folder: Annotated[str, typer.Option(help="Folder of --keep folder.", show_default=False)] = "",
     hide: Annotated[bool, typer.Option("--hide", help="Hide the others, and add their tags to the kept one.")] = False,
-    files: Annotated[
-        Path | None, options.output_option("--files", help="Write the paths of all hidden photos to this file.")
-    ] = None,
     json: options.Json = False,
-    jobs: options.Jobs = None,
 ) -> None:
     """Find photos that look the same; nothing is deleted.
 
     The photo to keep comes first in its group. Shots of a series and screenshots look alike and are no copies:
     their groups come last, and you choose. Hidden photos are in no search; their files stay.
     """
-    from visterm.library.duplicates import find_duplicates
+    from visterm.library.duplicates import RULES, find_duplicates
     from visterm.store.catalogue import StoredCatalogue
 
     stored = StoredCatalogue.open(catalogue)
-    found = find_duplicates(stored, distance, n_jobs=jobs, progress=Bars())
+    found = find_duplicates(stored, progress=Bars())
     if keep is not None:
-        found = found._replace(groups=found.kept_by(keep, stored.tags.held(), folder))
+        how, folder = (keep, "") if keep in RULES else ("folder", keep)
+        kept = found.kept_by(how, stored.tags.held(), folder)
+        if found.groups and not kept:
+            raise UserError(
+                f"--keep is {keep!r}; expected largest, oldest, most tags, or a folder that has one of these photos."
+            )
+        found = found._replace(groups=kept)
     for group in found.groups:
         if json:
             emit(group.as_dict())
@@ -73,14 +75,8 @@ def duplicates(
         from visterm.library.steps import Choice, keep_one_of_each
 
         choices = [Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in found.groups]
-        keep_one_of_each(Catalogue.load(catalogue, n_jobs=jobs), choices)
+        keep_one_of_each(Catalogue.load(catalogue), choices)
         say(f"{count_of(n_copies, 'photo')} hidden. To see them again: Undo, on the page /duplicates.")
-    if files is not None:
-        from visterm.core.writing import write_whole
-
-        paths = [image.path for image in stored.images.hidden() if image.path is not None]
-        write_whole(files, "".join(f"{path}\n" for path in paths).encode("utf-8", "surrogateescape"))
-        say(f"{count_of(len(paths), 'path')} written to {files}")
     for item in found.skipped:
         say(f"Not compared: {item.image}: {item.reason}")
     raise typer.Exit(3 if found.skipped else 0)

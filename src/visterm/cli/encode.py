@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.completion import encoder_names
-from visterm.cli.output import emit, exit_code, say, say_not_read
+from visterm.cli.output import exit_code, say, say_not_read
 from visterm.cli.progress import Bars
 from visterm.core.remote import as_path
 from visterm.core.wording import count_of
@@ -18,7 +17,7 @@ from visterm.core.wording import count_of
 EXAMPLES = (
     ("visterm encode photos -o features", "visterms, the default"),
     ("visterm encode photos --encoder onnx:net.onnx -o features", "a network of your own"),
-    ("visterm encode new_photos --run run -o new_features", "the encoder of a run"),
+    ("visterm encode new_photos --encoder run -o new_features", "the encoder of a run"),
     ("visterm encode s3://bucket/photos -o s3://bucket/features", "object stores"),
 )
 
@@ -34,24 +33,18 @@ def encode(
     encoder: Annotated[
         str | None,
         options.model_option(
-            help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
-            "[default: the first network listed there that is on this machine, or visterms; or the folder's own].",
+            help="How photos become features: a name from `visterm encoders`, NAME:ARGUMENT, or a run whose encoder is "
+            "used [default: the first network listed there that is on this machine, or visterms; or the folder's own].",
             autocompletion=encoder_names,
         ),
     ] = None,
     encoder_set: options.EncoderSettings = None,
-    run: Annotated[Path | None, options.model_option(help="Use the encoder of this run.")] = None,
     shard_size: Annotated[
         int | None,
         options.scale_option(
             min=1, help="About how many photos go into one file; if stopped, at most one file is lost [default: 512]."
         ),
     ] = None,
-    seed: Annotated[
-        int, options.model_option(min=0, help="The same seed and photos give the same features.", show_default=True)
-    ] = 0,
-    json: options.Json = False,
-    jobs: options.Jobs = None,
     ray: options.Ray = None,
 ) -> None:
     """Compute the features of photos once, to use them again.
@@ -60,19 +53,17 @@ def encode(
     Run it again to go on after a stop, and to encode new and changed photos. The exit code is 3 if photos were skipped.
     """
     from visterm.core.jsonlines import read_skipped
+    from visterm.core.persist import folder_kind
     from visterm.features.folder import SKIPPED
     from visterm.features.job import encode_folder
 
-    began = time.monotonic()
+    run = Path(encoder) if encoder is not None and folder_kind(Path(encoder)) == "run" else None
     done = encode_folder(
-        images, out, encoder=encoder, encoder_params=options.settings(encoder_set or [], "--encoder-set"), run=run,
-        shard_size=shard_size, seed=seed, executor=options.executor_of(ray, jobs), say=say, progress=Bars(),
+        images, out, encoder=None if run else encoder, run=run, shard_size=shard_size,
+        encoder_params=options.settings(encoder_set or [], "--encoder-set"), executor=options.executor_of(ray), say=say,
+        progress=Bars(),
     )  # fmt: skip
-    seconds = time.monotonic() - began
-    not_read = say_not_read([images])
-    if json:
-        speed = {"seconds": seconds, "images_per_second": done.encoded / seconds}
-        emit({"features": str(out), **done.as_dict(), **speed, "not_read": not_read})
+    say_not_read([images])
     if ray is not None and not done.shared:
         say("--ray ignored: all photos are in one shard, which was made here. --shard-size makes smaller ones.")
     say(

@@ -27,12 +27,7 @@ def evaluate(
     run: options.Run,
     images: options.ImagesOrSeveral = None,
     tags: options.TagFile = "auto",
-    split: Annotated[
-        str | None, options.input_option(help="Measure on this split [default: test, if the tag file has splits].")
-    ] = None,
-    image_column: options.ImageColumn = None,
-    tags_column: options.TagsColumn = None,
-    separator: options.Separator = None,
+    tag_rules: options.TagRulesFile = None,
     map_of_tags: Annotated[
         str | None,
         options.input_option(
@@ -45,8 +40,6 @@ def evaluate(
             help="A name from `visterm metrics`, such as p@5. Repeat for more.", autocompletion=metric_names
         ),
     ] = None,
-    isa: Annotated[Path | None, measure_option(help="For psib@5: a CSV of child,parent, or WordNet's folder.")] = None,
-    bands: Annotated[bool, measure_option("--bands", help="Also measure rare and frequent tags separately.")] = False,
     precision: Annotated[
         float | None,
         measure_option(
@@ -61,12 +54,6 @@ def evaluate(
             "image and relevance."
         ),
     ] = None,
-    max_words: Annotated[
-        int, measure_option(min=0, help="With --queries tags: most words per query; 0 for all.", show_default=True)
-    ] = 3,
-    combine: Annotated[
-        str, measure_option(help="With --queries: combine words as `search --combine` does.", show_default=True)
-    ] = "sum",
     against: Annotated[list[Path] | None, measure_option(help="Another run to compare with. Repeat for more.")] = None,
     report: Annotated[
         Path | None,
@@ -75,9 +62,6 @@ def evaluate(
         ),
     ] = None,
     json: options.Json = False,
-    skipped: options.SkippedFile = None,
-    memory: options.Memory = None,
-    jobs: options.Jobs = None,
 ) -> None:
     """Measure how well a run tags photos, or compare runs.
 
@@ -89,14 +73,13 @@ def evaluate(
     from visterm.tagging.fit_input import one_or_features
 
     request = EvaluateRequest(
-        runs=[run, *(against or [])], images=one_or_features(images), tags=tags, split=split, image_column=image_column,
-        tags_column=tags_column, separator=separator, map=map_of_tags, metrics=metric, isa=isa, bands=bands,
-        precision=precision, queries=queries, max_words=max_words, combine=combine, report=report, intervals=not json,
-        memory=options.bytes_of(memory), n_jobs=jobs,
+        runs=[run, *(against or [])], images=one_or_features(images), tags=tags, tag_rules=tag_rules, map=map_of_tags,
+        metrics=metric, bands=report is not None and queries is None, precision=precision, queries=queries,
+        report=report, intervals=not json,
     )  # fmt: skip
     found = evaluate_run(request, say=say, progress=Bars())
     if json:
         emit(found.values if found.summary is None or not against else found.summary)
     elif found.summary is not None:
         show_measured(found.summary, metric or ["map"])
-    raise typer.Exit(list_skipped(found.skipped, skipped))
+    raise typer.Exit(list_skipped(found.skipped))

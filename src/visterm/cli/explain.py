@@ -19,21 +19,17 @@ EXAMPLES = (
     ("visterm explain run photo.jpg beach --json", "all shares"),
 )
 
+MOST_SHOWN = 5  # Features and places that are listed; JSON has all
+
 
 def explain(
     run: options.Run,
     image: Annotated[Path, typer.Argument(help="A photo.", show_default=False)],
     tag: Annotated[str, options.argument(help="A tag of the run.", autocompletion=one_tag)],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Draw the shares over the photo: a .png, .jpg or .webp file.", show_default=False
-        ),
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Draw the shares over the photo: a .png, .jpg or .webp file.")
     ] = None,
-    overwrite: options.Overwrite = False,
-    k: Annotated[int, typer.Option("-k", min=0, help="Features and places to list; 0 for all.")] = 5,
     json: options.Json = False,
-    jobs: options.Jobs = None,
 ) -> None:
     """Show which places in a photo a tag comes from.
 
@@ -45,24 +41,24 @@ def explain(
     from visterm.tagging.plot import format_of
     from visterm.tagging.tagger import Tagger
 
-    if output is not None:
-        format_of(output)  # refuses other endings before any work
-        options.may_replace(output, overwrite)
-    found = explain_score(Tagger.load(run, n_jobs=jobs), image, tag)
-    if output is not None:
+    if out is not None:
+        format_of(out)  # refuses other endings before any work
+        options.may_replace(out)
+    found = explain_score(Tagger.load(run), image, tag)
+    if out is not None:
         from visterm.data.images import read_image
         from visterm.tagging.heat_map import SIDE, draw_heat, size_of
 
         size_of(found)  # refuses what has no heat map before the photo is read
-        draw_heat(read_image(image, max_side=SIDE), found, output)
-        say(f"The shares are drawn in {output}")
+        draw_heat(read_image(image, max_side=SIDE), found, out)
+        say(f"The shares are drawn in {out}")
     if json:
         emit(found.as_dict())
     else:
-        _show(found, k)
+        _show(found)
 
 
-def _show(found: Explanation, k: int) -> None:
+def _show(found: Explanation) -> None:
     show(f"{found.image}: {found.tag}: score {found.score:.3f}, rank {found.rank:,} of {found.n_tags:,} tags")
     show(f"explained by {', '.join(found.explained_by)}")
     if found.no_heat:
@@ -72,14 +68,14 @@ def _show(found: Explanation, k: int) -> None:
     rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])
-    features = [[str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in found.features[: k or None]]
+    features = [[str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in found.features[:MOST_SHOWN]]
     show("")
     if found.no_heat:
         table([row[:2] for row in features], [found.feature, "share"])
         return
     table(features, [found.feature, "share", f"{found.place}s"])
     show("")
-    strongest = sorted(found.places, key=lambda place: -abs(place.share))[: k or None]
+    strongest = sorted(found.places, key=lambda place: -abs(place.share))[:MOST_SHOWN]
     table(
         [
             [*(f"{side:.0f}" for side in (place.left, place.top, place.right, place.bottom)), f"{place.share:+.4f}"]

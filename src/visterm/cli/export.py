@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,16 +18,18 @@ from visterm.core.wording import count_of, one_of
 if TYPE_CHECKING:
     from visterm.core.types import Skipped
     from visterm.library.export.items import Change, ExportItem
+    from visterm.library.export.sources import Limits
 
 EXAMPLES = (
-    ("visterm export catalogue --to xmp --dry-run", "show what would be written"),
-    ("visterm export catalogue --to xmp", "write XMP files"),
-    ("visterm export catalogue --to xmp --undo", "remove them again"),
-    ("visterm export catalogue --for immich", "write what Immich reads"),
+    ("visterm export catalogue --dry-run", "show what would be written into XMP files"),
+    ("visterm export catalogue", "write XMP files"),
+    ("visterm export catalogue --undo", "remove them again"),
+    ("visterm export catalogue --to immich", "write what Immich reads"),
     ("visterm export run photos --to csv -o tags.csv -k 3", "a table, without a catalogue"),
     ("visterm export catalogue --to imagefolder -o tagged", "for Hugging Face datasets"),
     ("visterm export run --to onnx -o model", "the run itself, as one ONNX graph"),
 )
+MODELS = ("onnx", "photoprism-model")  # Targets that are a run itself
 
 
 def export(
@@ -39,26 +41,17 @@ def export(
         Path | None, typer.Argument(help="With a run: a folder of photos, or one photo.", show_default=False)
     ] = None,
     to: Annotated[
-        str | None,
+        str,
         options.output_option(
-            help="xmp: a file beside each photo; embed: into the photos, with exiftool; txt: a text file beside each; "
-            "csv or jsonl: one table, -o FILE; fiftyone or imagefolder: a data set, -o FOLDER; onnx: a run as one "
-            "graph, -o FOLDER [default: xmp]."
+            help="Tags of photos: xmp (a file beside each), embed (into the photos, with exiftool), txt, or where a "
+            "program reads: lightroom, digikam, darktable, immich, photoprism. A table, -o FILE: csv or jsonl. A data "
+            "set, -o FOLDER: fiftyone or imagefolder. A run as a model, -o FOLDER: onnx or photoprism-model.",
+            show_default=True,
+            metavar="TARGET",
         ),
-    ] = None,
-    program: Annotated[
-        str | None,
-        options.output_option(
-            "--for",
-            help="Write where a program reads: lightroom, digikam, darktable, immich or photoprism."
-            " It takes the place of --to. With --to onnx, photoprism is a model for PhotoPrism.",
-        ),
-    ] = None,
+    ] = "xmp",
     out: Annotated[
-        Path | None,
-        options.output_option(
-            "-o", "--out", help="The file of csv or jsonl; the folder of fiftyone, imagefolder or onnx."
-        ),
+        Path | None, options.output_option("-o", "--out", help="The file or folder of a table, data set or model.")
     ] = None,
     min_confidence: Annotated[
         float | None,
@@ -78,127 +71,135 @@ def export(
         int, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit.", show_default=True)
     ] = 0,
     dry_run: Annotated[bool, options.output_option("--dry-run", help="Show the changes without making them.")] = False,
-    undo: Annotated[bool, options.output_option("--undo", help="Remove all tags that visterm wrote.")] = False,
-    keep_originals: Annotated[
-        bool,
-        options.output_option(
-            "--keep-originals/--overwrite",
-            help="With --to embed: keep a backup of the original (photo.jpg_original).",
-            show_default=True,
-        ),
-    ] = True,
-    guard: Annotated[
-        bool,
-        options.output_option(
-            "--guard/--no-guard",
-            help="With --to csv: put ' before cells that a spreadsheet would compute (=, +, -, @).",
-            show_default=True,
-        ),
-    ] = True,
-    copy: Annotated[
-        bool,
-        options.output_option("--copy", help="With --to fiftyone or imagefolder: copy the photos instead of linking."),
+    undo: Annotated[
+        bool, options.output_option("--undo", help="Remove all tags that visterm wrote with the same --to.")
     ] = False,
-    follow_links: Annotated[
-        bool, options.output_option("--follow-links", help="Also write to links that lead out of a photo's folder.")
+    overwrite: Annotated[
+        bool,
+        options.output_option(
+            "--overwrite", help="With tags inside of photos: keep no backup of the original (photo.jpg_original)."
+        ),
     ] = False,
     json: options.Json = False,
-    jobs: options.Jobs = None,
-    skipped: options.SkippedFile = None,
 ) -> None:
     """Write tags where other programs find them.
 
     Writes people's tags and confident predictions. visterm adds tags, marks them as its own, and keeps what people
-    wrote. With --to onnx, it writes a run's network, model and confidences as one graph instead. The exit code is 3 if
-    photos were skipped.
+    wrote. The exit code is 3 if photos were skipped.
     """
-    if to == "onnx":
-        _export_model(source, images, program, out, json=json)
-        return
-    from visterm.library.export.datasets import DATASETS, export_dataset, only_pictures
-    from visterm.library.export.items import Parents
-    from visterm.library.export.profiles import profile_of
-    from visterm.library.export.sources import Limits, open_source
-    from visterm.library.export.tables import CSV, TABLES, table_of
-    from visterm.library.export.writing import TARGETS, XMP, export_tags, make_target, undo_tags
+    from visterm.library.export.datasets import DATASETS
+    from visterm.library.export.sources import Limits
+    from visterm.library.export.tables import TABLES
+    from visterm.library.export.writing import TARGETS
 
-    if program is not None:
-        profile = profile_of(program, to=to, keep_originals=keep_originals)
-        to = profile.to
-    to = to or XMP
-    _check(to, TARGETS, (*TABLES, *DATASETS), out, undo=undo, dry_run=dry_run)
-    if copy and to not in DATASETS:
-        raise UserError(f"--copy is for --to {' and '.join(DATASETS)}. Leave it out.")
-    target = None
-    if to in TARGETS:
-        target = make_target(to, program=program, keep_originals=keep_originals, follow_links=follow_links)
-    opened = open_source(source, images, jobs, into_files=target is not None and not undo)
-    run = opened.tagger.fingerprint
-    bad: list[Skipped] = []
-    notes = opened.notes(to)
-    counts: Counter[str] = Counter()
-    if undo and target is not None:
-        items = _counted(opened.written(to), bad, counts)
-        changes = undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
-        _show_changes(changes, bad, counts, json=json, dry_run=dry_run, undo=True)
+    into_files = to in TARGETS
+    if not into_files and to not in (*TABLES, *DATASETS, *MODELS):
+        raise UserError(f"--to is '{to}'; expected {one_of((*TARGETS, *TABLES, *DATASETS, *MODELS))}.")
+    if into_files and out is not None:
+        raise UserError(f"-o is for tables, data sets and models; {to} writes beside or into the photos. Leave it out.")
+    if not into_files and (undo or overwrite):
+        raise UserError(
+            f"{'--undo' if undo else '--overwrite'} is for tags in files of photos. To undo --to {to}, delete its "
+            "output."
+        )
+    if not into_files and out is None and (not dry_run or to in MODELS):
+        raise UserError(f"Missing output: --to {to} writes {'a file' if to in TABLES else 'a folder'}, named by -o.")
+    if to in MODELS:
+        _export_model(source, images, to, Path(out or ""), json=json)
+        return
+    limits = Limits(k, min_confidence, precision)
+    if into_files:
+        bad, counts = _export_to_files(
+            source, images, to, limits, dry_run, undo, keep_originals=not overwrite, json=json
+        )
     else:
-        found = opened.items(Limits(k, min_confidence, precision), Bars())
-        items = _counted(only_pictures(found) if to in DATASETS else found, bad, counts, tags=target is None)
-        if to in DATASETS:
-            if dry_run or out is None:
-                deque(items, maxlen=0)
-            else:
-                export_dataset(items, to, out, copy=copy)
-            _say_table(None if dry_run else out, counts)
-        elif target is None:
-            _put_table(
-                table_of(items, to, run=run, guard=guard), None if dry_run else out, counts, shown=to != CSV or not json
-            )
-        else:
-            parents = Parents.of_run(opened.tagger)
-            changes = export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
-            _show_changes(changes, bad, counts, json=json, dry_run=dry_run)
-    if program is not None and not dry_run and not undo:
-        say(profile.then)
+        bad, counts = _export_whole(source, images, to, limits, None if dry_run else out, json=json)
     if json and dry_run:
         emit({"totals": {**counts, "skipped": len(bad)}})
-    raise typer.Exit(list_skipped(bad, skipped))
+    raise typer.Exit(list_skipped(bad))
 
 
-def _export_model(run: Path, images: Path | None, program: str | None, out: Path | None, *, json: bool) -> None:
+def _export_to_files(
+    source: Path,
+    images: Path | None,
+    to: str,
+    limits: Limits,
+    dry_run: bool,
+    undo: bool,
+    *,
+    keep_originals: bool,
+    json: bool,
+) -> tuple[list[Skipped], Counter[str]]:
+    """Write tags beside photos or into them, or take them back; return what was skipped, and counts."""
+    from visterm.library.export.items import Parents
+    from visterm.library.export.profiles import PROFILES
+    from visterm.library.export.sources import open_source
+    from visterm.library.export.writing import export_tags, make_target, undo_tags
+
+    target = make_target(to, keep_originals=keep_originals)
+    opened = open_source(source, images, into_files=not undo)
+    notes = opened.notes(target.name)
+    bad: list[Skipped] = []
+    counts: Counter[str] = Counter()
+    if undo:
+        items = _counted(opened.written(target.name), bad, counts)
+        changes = undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
+    else:
+        items = _counted(opened.items(limits, Bars()), bad, counts)
+        run, parents = opened.tagger.fingerprint, Parents.of_run(opened.tagger)
+        changes = export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
+    _show_changes(changes, bad, counts, json=json, dry_run=dry_run, undo=undo)
+    if to in PROFILES and not dry_run and not undo:
+        say(PROFILES[to].then)
+    return bad, counts
+
+
+def _export_whole(
+    source: Path, images: Path | None, to: str, limits: Limits, out: Path | None, *, json: bool
+) -> tuple[list[Skipped], Counter[str]]:
+    """Write a table or a data set, or with no `out` show what would be; return what was skipped, and counts."""
+    from visterm.library.export.datasets import DATASETS, export_dataset, only_pictures
+    from visterm.library.export.sources import open_source
+    from visterm.library.export.tables import CSV, table_of, write_table
+
+    opened = open_source(source, images)
+    bad: list[Skipped] = []
+    counts: Counter[str] = Counter()
+    found = opened.items(limits, Bars())
+    items = _counted(only_pictures(found) if to in DATASETS else found, bad, counts, tags=True)
+    if to not in DATASETS:
+        text = table_of(items, to, run=opened.tagger.fingerprint)
+        if out is not None:
+            write_table(out, text)
+        for line in text.splitlines() if out is None and (to != CSV or not json) else ():
+            show(line)
+    elif out is None:
+        deque(items, maxlen=0)
+    else:
+        export_dataset(items, to, out)
+    photos, tags = count_of(counts["photos"], "photo"), count_of(counts["tags"], "tag")
+    predicted = count_of(counts["predicted"], "prediction")
+    say(f"{'Would write' if out is None else f'Wrote {out}'}: {photos}, {tags} of people, {predicted}.")
+    return bad, counts
+
+
+def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: bool) -> None:
     """Write a run as one ONNX graph, for any program or for PhotoPrism."""
     from visterm.library.export.onnx_model import check_runtime, export_model, holding_photos
     from visterm.library.export.photoprism_model import export_photoprism_model
     from visterm.tagging.tagger import Tagger
 
-    if images is not None or out is None:
-        raise UserError("--to onnx writes a run into a folder: visterm export RUN --to onnx -o FOLDER")
-    if program not in (None, "photoprism"):
-        raise UserError(f"--for is '{program}'; with --to onnx expected photoprism, or leave --for out.")
+    if images is not None:
+        raise UserError(f"--to {to} writes a run, without photos. Leave IMAGES out.")
     check_runtime()
     tagger = Tagger.load(run)
-    graph = (export_model if program is None else export_photoprism_model)(tagger, out)
+    graph = (export_model if to == "onnx" else export_photoprism_model)(tagger, out)
     if json:
         emit({"folder": str(out), "tags": len(tagger.vocabulary), "bytes": len(graph.content), "views": graph.n_views})
     tags = count_of(len(tagger.vocabulary), "tag")
     say(f"Wrote {out}: {tags}, {len(graph.content) / 1e6:.1f} MB. Its README.md says how to use it.")
     if held := holding_photos(tagger):
         say(" ".join(held.split()))
-
-
-def _check(
-    to: str, targets: Sequence[str], tables: Sequence[str], out: Path | None, *, undo: bool, dry_run: bool
-) -> None:
-    """Refuse options that do not go together, before anything is read."""
-    if to not in (*targets, *tables):
-        raise UserError(f"--to is '{to}'; expected {one_of((*targets, *tables, 'onnx'))}.")
-    if to in tables and undo:
-        raise UserError(f"--undo is for tags in files of photos; what {to} writes is by itself, and you can delete it.")
-    if to in tables and out is None and not dry_run:
-        what, where = ("one table", "FILE") if to in ("csv", "jsonl") else ("a folder", "FOLDER")
-        raise UserError(f"--to {to} writes {what}: say where by -o {where}, or look at it with --dry-run.")
-    if to in targets and out is not None:
-        raise UserError(f"-o is for --to {' and '.join(tables)}; {to} writes beside or into the photos. Leave it out.")
 
 
 def _counted(
@@ -218,24 +219,6 @@ def _counted(
         for mark in item.wanted(None, Parents()) if tags else ():
             counts["tags" if mark.source == GIVEN else "predicted"] += 1
         yield item
-
-
-def _put_table(text: str, out: Path | None, counts: Counter[str], *, shown: bool) -> None:
-    """Write a table into a file, or show it, and say how many photos and tags it has."""
-    from visterm.library.export.tables import write_table
-
-    if out is not None:
-        write_table(out, text)
-    elif shown:
-        for line in text.splitlines():
-            show(line)
-    _say_table(out, counts)
-
-
-def _say_table(out: Path | None, counts: Counter[str]) -> None:
-    photos, tags = count_of(counts["photos"], "photo"), count_of(counts["tags"], "tag")
-    predicted = count_of(counts["predicted"], "prediction")
-    say(f"{'Would write' if out is None else f'Wrote {out}'}: {photos}, {tags} of people, {predicted}.")
 
 
 def _show_changes(
@@ -267,7 +250,7 @@ def _show_changes(
     add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
     files = f"{count_of(counts['files'], 'file')} for {count_of(counts['photos'], 'photo')}"
     if undo and not counts["removed"]:
-        message = f"Nothing to remove from {files}: what was written with --to or --for is undone with the same option"
+        message = f"Nothing to remove from {files}: what was written with another --to is undone with the same"
     elif not counts["removed"]:
         message = f"{add} {count_of(counts['added'], 'tag')} to {files}"
     elif not counts["added"]:

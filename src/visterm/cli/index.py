@@ -39,6 +39,7 @@ def index(
             help="People's tags to store with the photos: a tag file, a folder of .txt files, 'xmp' or 'auto'."
         ),
     ] = None,
+    tag_rules: options.TagRulesFile = None,
     store: Annotated[
         str | None,
         options.output_option(
@@ -52,11 +53,6 @@ def index(
             "--follow-links", help="Also index links to photos outside IMAGES; by default they are skipped."
         ),
     ] = False,
-    device: options.Device = None,
-    jobs: options.Jobs = None,
-    image_column: options.ImageColumn = None,
-    tags_column: options.TagsColumn = None,
-    separator: options.Separator = None,
     json: options.Json = False,
 ) -> None:
     """Put photos into a catalogue, to search them by words.
@@ -65,28 +61,22 @@ def index(
     catalogue's own. The exit code is 3 if photos were skipped.
     """
     from visterm.data.corpus import LEFT_OUT
+    from visterm.data.tag_rules import TagRules
     from visterm.features.training_rows import read_corpus
-    from visterm.tagging.part_settings import device_lines, move_encoder
 
-    catalogue, path, is_new = _open(run, out, jobs, store)
-    if device is not None:
-        move_encoder(catalogue.tagger.encoder, device)
-        for line in device_lines(catalogue.tagger.encoder):
-            say(line)
+    rules = TagRules.of(tag_rules)
+    catalogue, path, is_new = _open(run, out, store)
     read = dict[str, Any]()
     try:
         if tags is None:
             done = catalogue.index(images, follow_links=follow_links, progress=Bars())
         else:
-            corpus = read_corpus(
-                catalogue.tagger.encoder, images, tags,
-                image_column=image_column, tags_column=tags_column, separator=separator,
-            )  # fmt: skip
+            corpus = read_corpus(catalogue.tagger.encoder, images, tags, **rules.columns())
             for remark in corpus.remarks:
                 if remark == f"{LEFT_OUT}{corpus.without_tags}":
                     remark = f"Without tags: {corpus.without_tags}"
                 say(remark)
-            read = check_tags_read(corpus, separator, paths=catalogue.tagger.tree is not None)
+            read = check_tags_read(corpus, rules, paths=catalogue.tagger.tree is not None)
             done = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:
         if is_new and catalogue.stored.images.count() == 0:
@@ -102,7 +92,7 @@ def index(
     raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
 
 
-def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> tuple[Catalogue, Path, bool]:
+def _open(run: Path, out: Path | None, store: str | None) -> tuple[Catalogue, Path, bool]:
     """Return the catalogue that is meant, its place, and whether it was just made."""
     from visterm.core.persist import check_target, folder_kind
     from visterm.library.catalogue import Catalogue
@@ -116,7 +106,7 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
             raise UserError(
                 f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, pass a run."
             )
-        catalogue = Catalogue.load(run, n_jobs=jobs)
+        catalogue = Catalogue.load(run)
         check_not_connected(catalogue.stored)
         _check_store(catalogue, store)
         return catalogue, run, False
@@ -127,10 +117,10 @@ def _open(run: Path, out: Path | None, jobs: int | None, store: str | None) -> t
     if out is None:
         raise UserError("Missing catalogue: pass -o CATALOGUE, a new folder or a catalogue to update.")
     check_target(out, "catalogue")
-    tagger = Tagger.load(run, n_jobs=jobs)
+    tagger = Tagger.load(run)
     if folder_kind(out) != "catalogue":
         return Catalogue.create(out, tagger, store=store or FILES), out, True
-    catalogue = Catalogue.load(out, n_jobs=jobs, run=tagger)
+    catalogue = Catalogue.load(out, run=tagger)
     check_not_connected(catalogue.stored)
     _check_store(catalogue, store)
     filled = catalogue.use(tagger, progress=Bars())

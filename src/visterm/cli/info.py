@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, in_minutes, say, show, show_tried
+from visterm.cli.output import emit, in_minutes, show, show_tried
 from visterm.core.remote import as_path
 
 EXAMPLES = (
     ("visterm info run", "counts, settings, figures"),
-    ("visterm info run --plot history.png", "draw how training went"),
     ("visterm info catalogue", "photos, tags, runs, what was done last"),
     ("visterm info catalogue --check", "look for damage"),
 )
@@ -55,31 +54,18 @@ def info(
             parser=as_path,
         ),
     ],
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Of a run: draw its loss and measures by epoch into this file (.png, .jpg, .webp).", show_default=False
-        ),
-    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Of a run or a catalogue: read all its files, and report damage.")
     ] = False,
-    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Show what is in a run, a catalogue or a features folder."""
     from visterm.library import info as information
-    from visterm.library.info import TRIED, describe, training_history
+    from visterm.library.info import TRIED, describe
 
-    options.may_replace(plot, overwrite)
     facts = describe(run)
     if check:
         facts["checked"] = information.check(run)
-    if plot is not None:
-        from visterm.tagging.plot import plot_history
-
-        plot_history(training_history(run), plot, title=f"{facts['model']}, {facts['encoder']}")
-        say(f"The training history of {run} is drawn in {plot}.")
     if json:
         emit(facts)
         return

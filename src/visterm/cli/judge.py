@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import at_a_terminal, emit, percent, say, show, table
+from visterm.cli.output import at_a_terminal, percent, say, show, table
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.wording import count_of
 
@@ -43,40 +43,37 @@ def judge(
             allow_dash=True,
         ),
     ] = None,
-    csv: Annotated[
-        Path | None, options.output_option(help="Write the questions to this CSV, with an empty column verdict.")
+    out: Annotated[
+        Path | None,
+        options.output_option("-o", "--out", help="Write the questions to this CSV, with an empty column verdict."),
     ] = None,
-    json: options.Json = False,
 ) -> None:
     """Judge which suggested tags are right.
 
-    The questions are those whose answers teach most. In a terminal you answer by keys; otherwise, and with --json,
-    they are listed. Answers count at once in searches and exports; `visterm fit --catalogue` learns from them.
+    The questions are those whose answers teach most. In a terminal you answer by keys; otherwise they are listed.
+    Answers count at once in searches and exports; `visterm fit CATALOGUE` learns from them.
     """
     from visterm.library.catalogue import Catalogue
     from visterm.library.review import review_queue
 
     opened = Catalogue.load(catalogue)
     if answers is not None:
-        _finish(opened, _take_in(opened, answers), json=json)
+        _finish(opened, _take_in(opened, answers))
         return
     questions = review_queue(opened.stored, k, tree=opened.tree)
     names = {item.image_id: opened.image(item.image_id).record for item in questions}
-    if csv is not None:
+    if out is not None:
         from visterm.data.relation_files import write_pairs
 
         rows = [[names[q.image_id].name, q.tag, "", "; ".join(q.why)] for q in questions]
-        write_pairs(csv, ("image", "tag", "verdict", "why"), rows)
-        say(f"{count_of(len(questions), 'question')} written to {csv}. Fill in the column verdict: right or wrong.")
-    if json:
-        for item in questions:
-            emit({**item.as_dict(), "image": names[item.image_id].name, "id": item.image_id})
-    elif not questions:
+        write_pairs(out, ("image", "tag", "verdict", "why"), rows)
+        say(f"{count_of(len(questions), 'question')} written to {out}. Fill in the column verdict: right or wrong.")
+    if not questions:
         say("There is nothing to ask: all suggestions are answered.")
-    elif csv is None and at_a_terminal():
+    elif out is None and at_a_terminal():
         places = {image_id: record.path or record.name for image_id, record in names.items()}
-        _finish(opened, _ask(opened, questions, places), json=False)
-    elif csv is None:
+        _finish(opened, _ask(opened, questions, places))
+    elif out is None:
         table([[q.tag, names[q.image_id].name, "; ".join(q.why)] for q in questions], ["tag", "photo", "why"])
 
 
@@ -158,10 +155,8 @@ def _image_id(catalogue: Catalogue, place: str, name: Any, number: Any) -> int:
     return int(number)
 
 
-def _finish(catalogue: Catalogue, verdicts: list[int], *, json: bool) -> None:
+def _finish(catalogue: Catalogue, verdicts: list[int]) -> None:
     """Report how many answers there were."""
     right, wrong, left = (verdicts.count(verdict) for verdict in (1, -1, 0))
-    if json:
-        emit({"right": right, "wrong": wrong, "open": left})
-    learn = f" To learn from it: visterm fit --catalogue {catalogue.stored.folder}" if right or wrong else ""
+    learn = f" To learn from it: visterm fit {catalogue.stored.folder}" if right or wrong else ""
     say(f"{right:,} right, {wrong:,} wrong, {left:,} left open.{learn}")

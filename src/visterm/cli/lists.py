@@ -33,9 +33,6 @@ def encoders(
     names: Annotated[
         list[str] | None, options.argument(help="The networks to fetch.", metavar="NAME", autocompletion=network_names)
     ] = None,
-    words: Annotated[
-        bool, options.output_option("--words/--no-words", help="Fetch what turns words into vectors, too [default].")
-    ] = True,
     json: options.Json = False,
 ) -> None:
     """List the encoders, which turn photos into features.
@@ -52,7 +49,7 @@ def encoders(
         from visterm.encoders.hub import fetch_network
 
         for row in [network_named(name) for name in names or []]:
-            places = fetch_network(row, text=words, say=say)
+            places = fetch_network(row, text=True, say=say)
             if json:
                 emit({"name": row.name, "licence": row.licence, "files": places})
         return
@@ -78,17 +75,12 @@ def encoders(
         say("Fetch a network with: visterm encoders get NAME")
 
 
-def metrics(json: options.Json = False) -> None:
+def metrics() -> None:
     """List the metrics of `visterm evaluate`."""
     from visterm.metrics.table import METRICS
 
-    rows = [[entry.example, entry.summary] for entry in METRICS]
-    if json:
-        for name, summary in rows:
-            emit({"name": name, "summary": summary})
-    else:
-        table(rows, ["metric", "what it is"])
-        say("k is the number after @: p@5 is of the first 5 tags, p@10 of the first 10.")
+    table([[entry.example, entry.summary] for entry in METRICS], ["metric", "what it is"])
+    say("k is the number after @: p@5 is of the first 5 tags, p@10 of the first 10.")
 
 
 def _list(registry: Registry, json: bool) -> None:
@@ -108,7 +100,6 @@ def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")] = Path("demo"),
     scenes: Annotated[int, typer.Option(min=100, help="Scenes to draw.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same library.")] = 0,
-    jobs: options.Jobs = None,
 ) -> None:
     """Draw a small photo library, and try everything on it.
 
@@ -116,6 +107,6 @@ def demo(
     """
     from visterm.demo.run import run_demo
 
-    result = run_demo(out, n_scenes=scenes, seed=seed, n_jobs=jobs, progress=Bars())
+    result = run_demo(out, n_scenes=scenes, seed=seed, progress=Bars())
     table(result.rows, result.header)
     say(f"The report with pictures is {result.report}")

@@ -7,23 +7,15 @@ from typing import Annotated
 
 import typer
 
-from visterm.cli import options
-from visterm.cli.output import emit, say
+from visterm.cli.output import say
 from visterm.cli.progress import Bars
 from visterm.core.wording import count_of
 
-EXAMPLES = (
-    ("visterm map catalogue", "draw the map, or add new photos to it"),
-    ("visterm map catalogue --anew", "place all photos again"),
-    ("visterm map catalogue --json > places.jsonl", "write the places for other programs"),
-)
+EXAMPLES = (("visterm map catalogue", "draw the map, or add new photos to it"),)
 
 
 def map(
     catalogue: Annotated[Path, typer.Argument(help="A folder written by `visterm index`.", show_default=False)],
-    anew: Annotated[bool, typer.Option("--anew", help="Place all photos again, not only those that are new.")] = False,
-    json: options.Json = False,
-    jobs: options.Jobs = None,
 ) -> None:
     """Draw a map of the photos, alike ones close together.
 
@@ -33,13 +25,9 @@ def map(
     from visterm.library.catalogue import Catalogue
     from visterm.library.photo_map import draw_map
 
-    opened = Catalogue.load(catalogue, n_jobs=jobs)
-    found = draw_map(opened, anew=anew, progress=Bars())
+    opened = Catalogue.load(catalogue)
+    found = draw_map(opened, progress=Bars())
     if found is None:
         say("The map was cancelled. Start again to go on.")
         raise typer.Exit(1)
-    if json:
-        names = {record.id: record.name for record in opened.records}
-        for image_id, (x, y) in zip(found.ids.tolist(), found.places.tolist(), strict=True):
-            emit({"id": image_id, "image": names.get(image_id), "x": round(x, 5), "y": round(y, 5)})
     say(f"{count_of(len(found.ids), 'photo')} on the map.")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import check_tags_read, emit, percent, say, table
+from visterm.cli.output import emit, percent, say, table
 from visterm.cli.progress import Bars
-from visterm.core.errors import UnknownNameError, UserError
-from visterm.core.vocabulary import tag_key
+from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -23,77 +22,50 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("visterm mistakes catalogue", "list the likeliest mistakes"),
-    ("visterm mistakes catalogue --only wrong --csv wrong.csv", "write the wrong tags for a spreadsheet"),
-    ("visterm mistakes catalogue --sheet mistakes.html", "look at them: a page with the photos"),
-    ("visterm mistakes run photos --tags tags.csv --tag dog", "check one tag of tagged photos"),
+    ("visterm mistakes catalogue -o mistakes.csv", "for a spreadsheet"),
+    ("visterm mistakes catalogue -o mistakes.html", "look at them: a page with the photos"),
 )
 
 
 def mistakes(
-    run: Annotated[Path, options.argument(metavar="RUN|CATALOGUE", help="A catalogue; or a run, with IMAGES.")],
-    images: options.ImagesOrNone = None,
-    tags: options.TagFile = "auto",
-    image_column: options.ImageColumn = None,
-    tags_column: options.TagsColumn = None,
-    separator: options.Separator = None,
-    only: Annotated[
-        str | None, typer.Option(help="List only 'wrong' or only 'missing' tags.", show_default=False)
-    ] = None,
-    tag: Annotated[str | None, typer.Option(help="List mistakes of this tag only.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Mistakes to list, half of them wrong, half missing.")] = 50,
-    csv: Annotated[Path | None, options.output_option(help="Write the list to this CSV.")] = None,
-    sheet: Annotated[
-        Path | None, options.output_option(help="Write a page to this HTML file: the photo of each mistake.")
+    catalogue: options.CatalogueFolder,
+    k: Annotated[
+        int, typer.Option("-k", min=1, help="Mistakes to list, half of them wrong tags, half missing ones.")
+    ] = 50,
+    out: Annotated[
+        Path | None,
+        options.output_option(
+            "-o", "--out", help="Write the list to this .csv file, or to this .html page with the photo of each."
+        ),
     ] = None,
     json: options.Json = False,
-    jobs: options.Jobs = None,
 ) -> None:
     """List tags that are probably wrong or missing.
 
     The run's model learns five times, each time from four fifths of the photos, and judges the others. Nothing is
-    changed. A catalogue keeps the list for its page, and leaves out what you have answered.
+    changed. The catalogue keeps the list for its page, and leaves out what you have answered.
     """
-    from visterm.core.persist import folder_kind
     from visterm.library.catalogue import Catalogue
-    from visterm.tagging.mistakes import KINDS, mistakes_of
 
-    if only not in (None, *KINDS):
-        raise UserError(f"--only is {only!r}; expected {' or '.join(KINDS)}. Leave it out for both.")
-    if folder_kind(run) == "catalogue":
-        if images is not None or tags != "auto":
-            raise UserError("A catalogue has its photos and tags. Leave IMAGES and --tags out, or pass a run.")
-        catalogue = Catalogue.load(run, n_jobs=jobs)
-        if tag is not None and tag not in catalogue.tagger.vocabulary and not catalogue.stored.held([tag_key(tag)]):
-            raise UnknownNameError(catalogue.tagger.vocabulary.unknown_words([tag]))
-        catalogue.look_for_mistakes(progress=Bars())
-        found = catalogue.mistakes(limit, kind=only, tag=tag) or []
-        photos: Iterable[tuple[str, ImageLike, Sequence[str]]] = ()
-        if sheet is not None:
-            photos = _catalogue_photos(catalogue, found)
-    else:
-        from visterm.features.training_rows import read_corpus
-        from visterm.tagging.tagger import Tagger
-
-        tagger = Tagger.load(run, n_jobs=jobs)
-        corpus = read_corpus(
-            tagger.encoder, images, tags, image_column=image_column, tags_column=tags_column, separator=separator
-        )
-        check_tags_read(corpus, separator, paths=tagger.tree is not None)
-        found = mistakes_of(tagger, corpus, limit, kind=only, tag=tag, progress=Bars())
-        photos = zip(corpus.names, corpus.images, corpus.tags, strict=True)
-    found = sorted(found, key=lambda mistake: -mistake.chance)
-    if sheet is not None:
-        _write_sheet(sheet, run, found, photos)
-    if csv is not None:
+    if out is not None and out.suffix.lower() not in (".csv", ".html"):
+        raise UserError(f"-o is {out}; expected a name that ends in .csv (a table) or .html (a page of photos).")
+    options.may_replace(out)
+    sheet = out is not None and out.suffix.lower() == ".html"
+    opened = Catalogue.load(catalogue)
+    opened.look_for_mistakes(progress=Bars())
+    found = sorted(opened.mistakes(k) or [], key=lambda mistake: -mistake.chance)
+    if out is not None and sheet:
+        _write_sheet(out, catalogue, found, _catalogue_photos(opened, found))
+    elif out is not None:
         from visterm.data.relation_files import write_pairs
 
         rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in found]
-        write_pairs(csv, ("image", "tag", "kind", "chance", "low", "high"), rows)
-        say(f"{count_of(len(found), 'probable mistake')} written to {csv}")
+        write_pairs(out, ("image", "tag", "kind", "chance", "low", "high"), rows)
+        say(f"{count_of(len(found), 'probable mistake')} written to {out}")
     if json:
         for mistake in found:
             emit(mistake.as_dict())
-    elif csv is None and sheet is None and found:
+    elif out is None and found:
         cells = [
             [percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, _with_what_follows(m), m.image]
             for m in found
@@ -120,7 +92,7 @@ def _catalogue_photos(catalogue: Catalogue, found: Sequence[Mistake]) -> list[tu
 
 
 def _write_sheet(
-    file: Path, run: Path, found: Sequence[Mistake], photos: Iterable[tuple[str, ImageLike, Sequence[str]]]
+    file: Path, catalogue: Path, found: Sequence[Mistake], photos: Iterable[tuple[str, ImageLike, Sequence[str]]]
 ) -> None:
     """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
     from visterm.core.types import Tag
@@ -128,7 +100,8 @@ def _write_sheet(
 
     named = {name: (picture, tags) for name, picture, tags in photos}
     report = Report(
-        "Probable mistakes", f"{count_of(len(found), 'tag')} of {run.name} probably wrong or missing, likeliest first."
+        "Probable mistakes",
+        f"{count_of(len(found), 'tag')} of {catalogue.name} probably wrong or missing, likeliest first.",
     )
     cards = []
     for m in found:

@@ -24,28 +24,8 @@ argument = partial(typer.Argument, show_default=False)
 input_option = partial(typer.Option, rich_help_panel="Input", show_default=False)
 which_option = partial(typer.Option, rich_help_panel="Which tags", show_default=False)
 model_option = partial(typer.Option, rich_help_panel="Model", show_default=False)
-cleaning_option = partial(typer.Option, rich_help_panel="Cleaning", show_default=False)
-relation_option = partial(typer.Option, rich_help_panel="Relations", show_default=False)
 output_option = partial(typer.Option, rich_help_panel="Output", show_default=False)
 scale_option = partial(typer.Option, rich_help_panel="Scale", show_default=False)
-
-
-def check_jobs(value: int | None) -> int | None:
-    """Refuse numbers of threads that cannot be, before anything is read."""
-    if value is not None and value != -1:
-        from visterm.core.checks import check_count
-
-        check_count(value, "--jobs", "or -1 for all cores")
-    return value
-
-
-def check_separator(value: str | None) -> str | None:
-    """Refuse a separator that cannot be used, before anything is read."""
-    if value is not None:
-        from visterm.data.tag_formats.separators import separator_pattern
-
-        separator_pattern(value)
-    return value
 
 
 def in_range(option: str, **limits: Any) -> Callable[[float | None], float | None]:
@@ -95,57 +75,38 @@ TagFile = Annotated[
         show_default=True,
     ),
 ]
-ImageColumn = Annotated[str | None, input_option(help="Column of file names [default: file_name, image or path].")]
-TagsColumn = Annotated[str | None, input_option(help="Column of tags [default: tags, labels or tag].")]
-Separator = Annotated[
-    str | None,
+TagRulesFile = Annotated[
+    Path | None,
     input_option(
-        help="What separates tags in a cell: a text, several such as ';,', or a pattern such as '[;|]' [default: ; or "
-        ",].",
-        callback=check_separator,
+        "--tag-rules",
+        help="A TOML file: aliases, tags to leave out, relations, how the tag file is written. `visterm tags RUN "
+        "--suggest -o FILE` drafts one.",
+        metavar="FILE",
     ),
 ]
 
 Json = Annotated[bool, output_option("--json", help="Print JSON, one object per line.")]
 Overwrite = Annotated[bool, output_option("--overwrite", help="Replace what is there already, without a question.")]
-Verbose = Annotated[bool, output_option("-v", "--verbose", help="Show each step, and all models that were tried.")]
-Scores = Annotated[
-    bool, output_option("--scores", help="Show the model's scores as well, in their order; higher is better.")
-]
-SkippedFile = Annotated[
-    Path | None, output_option(help="List skipped photos with reasons in this file, as JSON lines.")
-]
 
 EncoderName = Annotated[
     str | None,
     model_option(
-        help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT "
-        "[default: the first network listed there that is on this machine, or visterms; or the encoder of the "
-        "features].",
+        help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT [default: the first "
+        "network there that is on this machine, or visterms].",
         autocompletion=encoder_names,
     ),
 ]
 EncoderSettings = Annotated[
     list[str] | None, model_option(help="A setting of the encoder, NAME=VALUE. Repeat for more.")
 ]
-Seed = Annotated[int, model_option(min=0, help="The same seed and photos give the same run.", show_default=True)]
 
-Device = Annotated[
-    str | None,
-    scale_option(
-        help="Where networks run: cpu, cuda (a GPU) or auto; those of ONNX also coreml, openvino or directml [default: "
-        "their own setting]."
-    ),
-]
 Memory = Annotated[
     str | None,
     scale_option(
-        help="Memory to use, such as 800M or 4G; larger features are streamed from disk [default: half of the "
-        "machine's].",
+        help="Memory to use, such as 4G; larger features are streamed from disk [default: half of the machine's].",
         metavar="SIZE",
     ),
 ]
-Jobs = Annotated[int | None, scale_option(help="Threads [default: all cores].", callback=check_jobs)]
 Ray = Annotated[
     str | None,
     scale_option(
@@ -159,14 +120,16 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)", re.IGNORECASE)
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def may_replace(out: Path | None, overwrite: bool, kind: str = "file") -> bool:
+def may_replace(out: Path | None, overwrite: bool | None = None, kind: str = "file") -> bool:
     """Return whether what is at an output may be replaced: by ``--overwrite``, or as a person says on a terminal.
+
+    `overwrite` is None for commands that have no such option.
 
     `kind` is "file", or that of a folder that visterm wrote. Raises UserError if it may not; StorageError if a folder
     is no such folder, or holds more than visterm wrote there.
     """
     if out is None:
-        return overwrite
+        return bool(overwrite)
     if kind == "file":
         if out.is_dir():
             raise UserError(f"{out} is a folder; expected the name of a file.")
@@ -177,10 +140,11 @@ def may_replace(out: Path | None, overwrite: bool, kind: str = "file") -> bool:
         check_replaceable(out, kind, overwrite=True)
         is_there = folder_kind(out) == kind
     if overwrite or not is_there:
-        return overwrite
+        return bool(overwrite)
     what = f"{out} exists already." if kind == "file" else f"{out} is a {kind} already."
     if not at_a_terminal():
-        raise UserError(f"{what} Choose another name, or replace it: --overwrite.")
+        replace = "remove it" if overwrite is None else "replace it: --overwrite"
+        raise UserError(f"{what} Choose another name, or {replace}.")
     if not typer.confirm(f"{what} Replace it?", err=True):
         raise UserError(f"{out} stays as it is. Choose another name.")
     return True
@@ -272,12 +236,12 @@ def bytes_of(memory: str | None) -> int | None:
     return read_size(memory, "--memory")
 
 
-def executor_of(ray: str | None, jobs: int | None) -> Executor:
+def executor_of(ray: str | None) -> Executor:
     """Return what runs the parts of a job: this process, or the machines behind ``--ray``."""
     from visterm.core.executor import LocalExecutor
 
     if ray is None:
-        return LocalExecutor(jobs)
+        return LocalExecutor(None)
     from visterm.cluster import RayExecutor
 
-    return RayExecutor(ray, jobs)
+    return RayExecutor(ray, None)

@@ -16,6 +16,7 @@ from visterm.core.wording import count_of, printable, printable_json
 if TYPE_CHECKING:
     from visterm.core.types import Hit, Skipped, Tag
     from visterm.data.corpus import Corpus
+    from visterm.data.tag_rules import TagRules
 
 Found = TypeVar("Found", bound="Tag | Hit")
 
@@ -27,7 +28,7 @@ TRIED_HEADER = (
     "weight",
     "why",
 )  # Header of the table of models that `auto` tried
-_NAMED = 3  # Skipped photos that are named on the terminal
+_NAMED = 3  # Skipped folders and tag files that are named on the terminal
 _CATEGORY = re.compile(r": ?|; | \(|\.(?: |$)")  # What ends the part of a reason that is the same for many photos
 _WIDEST = 60  # Columns of a terminal that a cell may take for others to be lined up with it
 
@@ -130,15 +131,11 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
     return _count_skipped(skipped, listed_in)
 
 
-def list_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
-    """Write the file of ``--skipped``, if there is one, and name the first photos; return the exit code."""
-    if listed_in is not None:
-        from visterm.core.jsonlines import write_skipped
-
-        write_skipped(listed_in, skipped)
-    for item in skipped[:_NAMED]:
+def list_skipped(skipped: Sequence[Skipped]) -> int:
+    """Name all photos that were skipped, and why; return the exit code."""
+    for item in skipped:
         say(f"Skipped {item.image}: {item.reason}")
-    return _count_skipped(skipped, listed_in)
+    return _count_skipped(skipped, None)
 
 
 def _noun(item: Skipped) -> str:
@@ -152,13 +149,13 @@ def _count_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
         return 0
     reasons = Counter(_CATEGORY.split(item.reason, maxsplit=1)[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
-    where = "--skipped FILE lists them" if listed_in is None else f"listed in {listed_in}"
+    where = "" if listed_in is None else f"; listed in {listed_in}"
     what = " and ".join(count_of(n, noun) for noun, n in Counter(map(_noun, skipped)).most_common())
-    say(f"Skipped {what} ({counts}); {where}")
+    say(f"Skipped {what} ({counts}){where}")
     return 3
 
 
-def check_tags_read(corpus: Corpus, separator: str | None, *, paths: bool = False) -> dict[str, Any]:
+def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> dict[str, Any]:
     """Report what was understood of the tags that were read, which may be `paths`; return that for JSON.
 
     Raises TagFileError if most tags look like lists, and no separator is given.
@@ -167,7 +164,7 @@ def check_tags_read(corpus: Corpus, separator: str | None, *, paths: bool = Fals
 
     found = TagsRead.in_lists(corpus.tags, paths=paths)
     say(found.line())
-    found.check(separator)
+    found.check(rules.separator)
     return found.facts()
 
 

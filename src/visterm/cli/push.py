@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from visterm.cli import options
-from visterm.cli.output import emit, say, table
+from visterm.cli.output import say, table
 
 EXAMPLES = (
     ("visterm push my_run ann/holidays --dry-run", "show what would be pushed"),
@@ -21,22 +21,13 @@ def push(
     public: Annotated[
         bool, options.output_option("--public", help="Let everybody read a repository that is made.")
     ] = False,
-    with_network: Annotated[
-        bool,
-        options.output_option("--with-network", help="Also push the encoder's network; look at its licence first."),
-    ] = False,
     with_photos: Annotated[
         bool,
         options.output_option(
             "--with-photos", help="Also push names of photos, and tags of photos where the model has them."
         ),
     ] = False,
-    licence: Annotated[
-        str | None, options.output_option(help="Licence of the run, for its card, e.g. cc0-1.0.")
-    ] = None,
-    message: Annotated[str | None, options.output_option(help="Message of the commit.")] = None,
     dry_run: Annotated[bool, options.output_option("--dry-run", help="List the files without pushing them.")] = False,
-    json: options.Json = False,
 ) -> None:
     """Share a run on the Hugging Face hub.
 
@@ -47,12 +38,9 @@ def push(
     from visterm.tagging.tagger import Tagger
 
     pushed = push_run(
-        Tagger.load(run), repository, public=public, with_photos=with_photos, with_network=with_network,
-        licence=licence, message=message, dry_run=dry_run,
+        Tagger.load(run), repository, public=public, with_photos=with_photos,
+        dry_run=dry_run,
     )  # fmt: skip
-    if json:
-        emit({"page": pushed.page, "files": pushed.files, "pushed": not dry_run})
-    else:
-        table([[name, f"{size:,}"] for name, size in pushed.files.items()], ["file", "bytes"])
+    table([[name, f"{size:,}"] for name, size in pushed.files.items()], ["file", "bytes"])
     total = f"{len(pushed.files)} files, {sum(pushed.files.values()) / 1e6:.1f} MB"
     say(f"Would push to {pushed.page}: {total}." if dry_run else f"Pushed to {pushed.page}: {total}.")

@@ -28,24 +28,15 @@ def search(
     catalogue: Annotated[Path, options.argument(help="A folder written by `visterm index`.")],
     words: which.Words = None,
     k: which.K = 10,
-    combine: which.Combine = None,
     cutoff: which.Cutoff = False,
     min_confidence: which.MinConfidence = None,
     expand: which.Expand = None,
-    groups: which.Groups = 5,
     like: which.Like = None,
     sort: which.Sort = None,
     tag: which.Tags = None,
-    without: which.Without = None,
-    predicted: which.Predicted = None,
-    folder: which.Folder = None,
     from_: which.From = None,
     to: which.To = None,
-    min_size: which.MinSize = None,
-    max_size: which.MaxSize = None,
-    type_: which.Type = None,
     unreviewed: which.Unreviewed = False,
-    scores: options.Scores = False,
     json: options.Json = False,
 ) -> None:
     """Find photos by words, a similar photo, or filters.
@@ -56,22 +47,19 @@ def search(
     from visterm.store.filters import Filter
 
     among = Filter(
-        tags=tuple(tag or ()), without=tuple(without or ()), predicted=tuple(predicted or ()), folder=folder,
+        tags=tuple(tag or ()), unreviewed=unreviewed,
         taken_from=None if from_ is None else which.date_in(from_, "--from"),
         taken_to=None if to is None else which.date_in(to, "--to"),
-        min_bytes=None if min_size is None else which.bytes_in(min_size, "--min-size"),
-        max_bytes=None if max_size is None else which.bytes_in(max_size, "--max-size"),
-        file_type=type_, unreviewed=unreviewed,
     )  # fmt: skip
     request = SearchRequest(
-        words=words, like=like, k=k, combine=combine, cutoff=cutoff, min_confidence=min_confidence,
-        expand=expand or (), groups=groups, among=among, sort=sort,
+        words=words, like=like, k=k, cutoff=cutoff, min_confidence=min_confidence, expand=expand or (), among=among,
+        sort=sort,
     )  # fmt: skip
     searched = search_run(catalogue, request)
-    _show(request, searched, scores=scores, json=json)
+    _show(request, searched, json=json)
 
 
-def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: bool) -> None:
+def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:
     """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
     from visterm.store.sorting import COLUMNS
 
@@ -82,14 +70,14 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
     if found.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
     listed = request.words is None and request.like is None
-    as_found = scores or json or request.sort in COLUMNS
+    as_found = json or request.sort in COLUMNS
     for hit in found.hits if as_found else likeliest_first(found.hits):
         if listed and json:
             emit({name: value for name, value in hit.as_dict().items() if name != "score"})
         elif json:
             emit(hit.as_dict() | ({"confidence": None, "untrained": list(found.untrained)} if found.untrained else {}))
         else:
-            show(_line(hit, (scores and not listed) or request.like is not None))
+            show(_line(hit, scores=request.like is not None))
     for line in searched.unknown_filters:
         say(line)
     if not (found.hits or searched.unknown_filters):  # so that it is not taken for a search that failed
@@ -106,11 +94,11 @@ def _show(request: SearchRequest, searched: Searched, *, scores: bool, json: boo
                 continue
             show("")
             show(f"{group.related.tag}: {group.related.why}")
-            for hit in group.hits if scores else likeliest_first(group.hits):
-                show(f"  {_line(hit, scores)}")
+            for hit in likeliest_first(group.hits):
+                show(f"  {_line(hit)}")
 
 
-def _line(hit: Hit, scores: bool) -> str:
+def _line(hit: Hit, *, scores: bool = False) -> str:
     """Return a photo with its confidence, if it has one, its score, if that is shown, and whether it was tagged so.
 
     A photo of another program's library is shown with its address there.

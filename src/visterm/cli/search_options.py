@@ -1,8 +1,7 @@
-"""Options of `visterm search`: what is searched for, in which images, and how dates and sizes are read."""
+"""Options of `visterm search`: what is searched for, in which images, and how dates are read."""
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Annotated
 
@@ -10,11 +9,6 @@ import typer
 
 from visterm.cli.completion import one_tag, words_of_a_query
 from visterm.core.errors import UserError
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|b|kb|mb|gb|tb|kib|mib|gib)", re.IGNORECASE)
-_UNITS = {
-    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30
-}  # fmt: skip
 
 search_option = partial(typer.Option, rich_help_panel="Search", show_default=False)
 among_option = partial(typer.Option, rich_help_panel="Which photos", show_default=False)
@@ -29,13 +23,6 @@ Words = Annotated[
     ),
 ]
 K = Annotated[int, search_option("-k", min=0, help="Photos to show; 0 for all.", show_default=True)]
-Combine = Annotated[
-    str | None,
-    search_option(
-        help="How to combine words: sum, product (models cmrm, mbrm, cmtt, plsa) or confidence [default: sum; "
-        "confidence with -word or a cut-off]."
-    ),
-]
 Cutoff = Annotated[bool, search_option("--cutoff", help="Stop where few more photos are likely to match.")]
 MinConfidence = Annotated[
     float | None, search_option("--min-confidence", help="Show photos with at least this confidence (0-1).")
@@ -47,34 +34,13 @@ Expand = Annotated[
         "vehicle). Repeat for both."
     ),
 ]
-Groups = Annotated[
-    int, search_option(min=0, help="With --expand: related tags to show, per kind; 0 for all.", show_default=True)
-]
 Like = Annotated[str | None, search_option(help="Find photos similar to this one, a file or a name in the catalogue.")]
 Sort = Annotated[str | None, search_option(help="Order: chance (unlikely photos, too), taken, oldest, name, added.")]
 tag_option = partial(among_option, autocompletion=one_tag)
 Tags = Annotated[list[str] | None, tag_option(help="With this tag, given or accepted. Repeat for more.")]
-Without = Annotated[list[str] | None, tag_option(help="Without this tag. Repeat for more.")]
-Predicted = Annotated[
-    list[str] | None, tag_option(help="With this tag predicted, with at least 50% confidence. Repeat for more.")
-]
-Folder = Annotated[
-    str | None, among_option(help="In this folder and its sub-folders, as photos are named or as a path.")
-]
 From = Annotated[str | None, among_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")]
 To = Annotated[str | None, among_option(help="Taken on this date or earlier.")]
-MinSize = Annotated[str | None, among_option(help="Files of at least this size, such as 1MB.")]
-MaxSize = Annotated[str | None, among_option(help="Files of at most this size.")]
-Type = Annotated[str | None, among_option("--type", help="Files of this type: jpeg, png, heic, ...")]
 Unreviewed = Annotated[bool, among_option("--unreviewed", help="Photos that nobody has reviewed.")]
-
-
-def bytes_in(text: str, option: str) -> int:
-    """Return the bytes of a size as typed, such as 1MB. Raises UserError if it is none."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise UserError(f"{option} is {text!r}, not a size; expected bytes, or such as 500kB, 1MB or 2.5MiB.")
-    return round(float(found[1]) * _UNITS[found[2].lower()])
 
 
 def date_in(text: str, option: str) -> str:

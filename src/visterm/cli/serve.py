@@ -46,15 +46,6 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    images: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A folder to search for new photos [default: the indexed ones]. Repeat for more.", show_default=False
-        ),
-    ] = None,
-    threads: Annotated[
-        int, typer.Option("--jobs", min=1, help="Threads per search: more for one user, 1 for many.")
-    ] = 1,
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Processes that answer [default: one per core, at most 4].", show_default=False),
@@ -100,10 +91,10 @@ def serve(
         )
 
     if n_workers == 1:
-        app = create_app(catalogue, access=access, folders=images or (), n_jobs=threads)
+        app = create_app(catalogue, access=access)
         run_server(app, host, port, announce)
     else:
-        run_workers(n_workers, catalogue, host, port, announce, access=access, folders=images or (), n_jobs=threads)
+        run_workers(n_workers, catalogue, host, port, announce, access=access)
 
 
 def _read_token(file: Path) -> str:

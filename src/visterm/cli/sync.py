@@ -51,15 +51,11 @@ def sync(
     parent: Annotated[
         str | None,
         options.output_option(
-            help="In Immich: the tag under which predictions are written [default: visterm].", metavar="TAG"
+            help="In Immich: the tag under which predictions are written; '' writes them as your own tags [default: "
+            "visterm].",
+            metavar="TAG",
         ),
     ] = None,
-    as_own: Annotated[
-        bool,
-        options.output_option(
-            "--as-own", help="In Immich: write predictions as your own tags. To go back: --parent visterm."
-        ),
-    ] = False,
     dry_run: Annotated[
         bool,
         options.output_option(
@@ -67,9 +63,6 @@ def sync(
             help="Change nothing there, and show what would be written. The catalogue here reads and learns all the "
             "same, and may use a new run.",
         ),
-    ] = False,
-    each: Annotated[
-        bool, options.output_option("--each", help="List each photo with its tags, not one line per tag.")
     ] = False,
     undo: Annotated[
         bool,
@@ -84,16 +77,14 @@ def sync(
         str | None, options.input_option("--url", help="The server's address, if it has changed.", metavar="URL")
     ] = None,
     key_file: KeyFile = None,
-    jobs: options.Jobs = None,
-    skipped: options.SkippedFile = None,
     json: options.Json = False,
 ) -> None:
     """Follow a connected library, and write predictions there.
 
     One round reads new and changed photos, learns again if people changed tags, and writes predictions that are sure
     enough. People's tags are never taken away, and what people take off is not suggested again. The catalogue remembers
-    --precision, -k, --parent and --as-own for the next rounds. The exit code is 3 if photos were skipped, and 4 if
-    --undo had to leave tags.
+    --precision, -k and --parent for the next rounds. The exit code is 3 if photos were skipped, and 4 if --undo had to
+    leave tags.
     """
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
@@ -106,22 +97,22 @@ def sync(
 
     if folder_kind(catalogue) != "catalogue":
         raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {MAKE_ONE}")
-    opened = Catalogue.load(catalogue, n_jobs=jobs)
+    opened = Catalogue.load(catalogue)
     connection = _named(opened, url, key_file)
-    shown = Shown(connection.title, json=json, each=each, dry_run=dry_run)
+    shown = Shown(connection.title, json=json, dry_run=dry_run)
     if undo:
         undone = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
         shown.undone(undone, catalogue)
         raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
     before = Settings.of(connection)
-    settings = before.changed(connection.kind, parent=parent, as_own=as_own, precision=precision, k=k)
+    settings = before.changed(connection.kind, parent=parent, precision=precision, k=k)
     _say_settings(connection._replace(settings=settings.as_dict()), before, settings, dry_run=dry_run)
     if seconds is not None:
         serve_rounds(lambda: one_round(opened, library_of(connection, say), settings, progress=SILENT), seconds, shown)
         return
     done = one_round(opened, library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
     shown.round(done, settings.precision)
-    raise typer.Exit(list_skipped(done.pulled.skipped, skipped))
+    raise typer.Exit(list_skipped(done.pulled.skipped))
 
 
 def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Connection:
@@ -157,8 +148,8 @@ def _say_settings(connection: Connection, before: Settings, settings: Settings, 
 class Shown:
     """Prints what rounds did: for people a line per tag of a dry run, in JSON each pair and then the counts."""
 
-    def __init__(self, title: str, *, json: bool, each: bool, dry_run: bool) -> None:
-        self._title, self._json, self._each, self._dry_run = title, json, each, dry_run
+    def __init__(self, title: str, *, json: bool, dry_run: bool) -> None:
+        self._title, self._json, self._dry_run = title, json, dry_run
 
     def round(self, done: Round, precision: float) -> None:
         """Print a round that was done alone."""
@@ -193,14 +184,10 @@ class Shown:
         self.emit(found.as_dict())
 
     def changes(self, pushed: Pushed) -> None:
-        """List what was written and taken back, or would be: a line per tag of a dry run, unless each is to be seen."""
+        """List what was written and taken back, or would be: a line per tag of a dry run, or in JSON each."""
         if self._json:
             for change in pushed.changes:
                 emit(change.as_dict())
-        elif self._each:
-            for change in pushed.changes:
-                sure = "" if change.confidence is None else f" ({percent(change.confidence)})"
-                show(f"{change.name}: {'-' if change.confidence is None else '+'} {change.tag}{sure}")
         elif self._dry_run:
             for line in lines_of_tags(pushed.changes):
                 show(line)

@@ -1,4 +1,4 @@
-"""`visterm tag`: give tags to photos of a catalogue by hand, take tags off, and say which are right or wrong."""
+"""`visterm tag`: give tags to photos of a catalogue by hand, and take tags off that are wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("visterm tag catalogue photos/7.jpg 8.jpg --add 'red fox'", "tag photos by hand"),
-    ("visterm tag catalogue 7.jpg --remove dog --wrong wolf", "these are not there"),
+    ("visterm tag catalogue 7.jpg --remove dog --remove wolf", "these are not there"),
     ("visterm tag catalogue 7.jpg", "show its tags"),
     ("visterm tag catalogue --undo 12", "take back what was said in a step"),
 )
@@ -30,23 +30,13 @@ def tag(
     photos: Annotated[
         list[str] | None, options.argument(help="Photos of the catalogue: files, or names as searches show.")
     ] = None,
-    give: Annotated[
-        Tags, options.which_option("--add", "--give", help="Add this tag, any word. Repeat for more.")
+    add: Annotated[
+        Tags, options.which_option(help="Add this tag, any word. Repeat for more.", autocompletion=one_tag)
     ] = None,
-    take: Annotated[
-        Tags,
-        options.which_option("--remove", "--take", help="Take off this tag. Repeat for more.", autocompletion=one_tag),
-    ] = None,
-    right: Annotated[
+    remove: Annotated[
         Tags,
         options.which_option(
-            "--right", "--accept", help="Say that this tag is right. Repeat for more.", autocompletion=one_tag
-        ),
-    ] = None,
-    wrong: Annotated[
-        Tags,
-        options.which_option(
-            "--wrong", "--reject", help="Say that this tag is wrong. Repeat for more.", autocompletion=one_tag
+            help="Take off this tag, and say that it is wrong. Repeat for more.", autocompletion=one_tag
         ),
     ] = None,
     undo: Annotated[
@@ -56,13 +46,13 @@ def tag(
 ) -> None:
     """Tag photos of a catalogue by hand, or show their tags.
 
-    Searches and exports follow at once; `visterm fit --catalogue` learns from it. All photos are changed or, after
+    Searches and exports follow at once; `visterm fit CATALOGUE` learns from it. All photos are changed or, after
     an error, none. `visterm judge` asks about tags that visterm suggests.
     """
     from visterm.library.catalogue import Catalogue
     from visterm.library.steps import tag_photos, undo_step
 
-    done = {"given": give, "taken off": take, "right": right, "wrong": wrong}
+    done = {"given": add, "taken off": remove}
     said = [f"{', '.join(tags)} {how}" for how, tags in done.items() if tags]
     if undo is None and not photos:
         raise UserError(
@@ -77,9 +67,9 @@ def tag(
     else:
         images = ids_of(opened, photos or [], catalogue)
     if said:
-        step = tag_photos(opened, images, give=give or (), take=take or (), right=right or (), wrong=wrong or ())
+        step = tag_photos(opened, images, give=add or (), take=remove or (), wrong=remove or ())
         say(
-            f"{count_of(len(images), 'photo')}: {'; '.join(said)}. To learn from it: visterm fit --catalogue "
+            f"{count_of(len(images), 'photo')}: {'; '.join(said)}. To learn from it: visterm fit "
             f"{catalogue}; to take it back: visterm tag {catalogue} --undo {step.number}"
         )
     for image_id in images:

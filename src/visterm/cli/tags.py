@@ -1,4 +1,4 @@
-"""`visterm tags` and `neighbours`: the tags of a run, which may mean the same, words added, and the nearest to one."""
+"""`visterm tags`: the tags of a run, which mean the same, are similar or parts of each other, and words added."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from visterm.cli.output import check_tags_read, emit, say, say_not_read, table
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
+from visterm.data.tag_rules import TagRules
 
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
 
-NEIGHBOURS_EXAMPLES = (("visterm neighbours run dolphin -k 5", "five tags similar to dolphin"),)
 EXAMPLES = (
     ("visterm tags run", "list all tags"),
-    ("visterm tags run --suggest --out aliases.csv", "suggest aliases by spelling"),
-    ("visterm tags run photos --tags tags.csv --suggest --out aliases.csv", "and by the photos"),
+    ("visterm tags run --suggest -o tags.toml", "suggest aliases: a draft of tag rules for fit"),
+    ("visterm tags run photos --tags tags.csv --suggest -o tags.toml", "and by the photos"),
+    ("visterm tags run --like dolphin", "tags similar to dolphin"),
+    ("visterm tags run --parts predicted", "which tags may be parts of which"),
     ("visterm tags run --add words.txt", "add words that aren't tags"),
 )
+PREDICTED, KNOWN = "predicted", "known"
 
 
 def tags(
@@ -36,29 +39,39 @@ def tags(
         bool, options.output_option("--suggest", help="Suggest which tags mean the same, and why.")
     ] = False,
     tag_file: options.TagFile = "auto",
+    tag_rules: options.TagRulesFile = None,
     out: Annotated[
         Path | None,
         options.output_option(
-            help="Write the suggestions and the run's aliases to a CSV: delete wrong lines, then pass it to "
-            "`visterm fit --aliases`."
+            "-o",
+            "--out",
+            help="Write the suggestions as a draft of tag rules: delete wrong lines, then pass it to `visterm fit "
+            "--tag-rules`. With --parts: a CSV that the tag rule part_of takes.",
         ),
     ] = None,
-    overwrite: options.Overwrite = False,
+    like: Annotated[
+        str | None,
+        options.which_option(help="Show the tags most similar to this one.", metavar="TAG", autocompletion=one_tag),
+    ] = None,
+    parts: Annotated[
+        str | None,
+        options.which_option(
+            help="Show which tags the run says are parts of which: 'predicted' (not yet known) or 'known'.",
+            metavar="WHICH",
+        ),
+    ] = None,
+    k: Annotated[
+        int | None, options.which_option("-k", min=0, help="With --like or --parts: how many; 0 for all [default: 20].")
+    ] = None,
     add: Annotated[
         Path | None,
         options.input_option(
             help="Add the words or phrases in this text file, one per line, to a run with word vectors, so that "
-            "searches find them."
+            "searches find them.",
+            metavar="FILE",
         ),
     ] = None,
-    word_vectors: Annotated[
-        Path | None, options.input_option(help="With --add: the run's file of word vectors, if it has moved.")
-    ] = None,
     json: options.Json = False,
-    jobs: options.Jobs = None,
-    image_column: options.ImageColumn = None,
-    tags_column: options.TagsColumn = None,
-    separator: options.Separator = None,
 ) -> None:
     """List the tags of a run, suggest aliases, or add words.
 
@@ -67,32 +80,42 @@ def tags(
     """
     from visterm.library.dictionary import open_dictionary
 
-    if word_vectors is not None and add is None:
-        raise UserError("--word-vectors needs --add FILE, the words to add. Add it, or leave --word-vectors out.")
+    modes = {"--suggest": suggest, "--like": like is not None, "--parts": parts is not None, "--add": add is not None}
+    if len(given := [name for name, is_given in modes.items() if is_given]) > 1:
+        raise UserError(
+            f"{' and '.join(given)} do not go together. Leave {'one' if len(given) == 2 else 'all but one'} out."
+        )
+    if not suggest and (images is not None or tag_file != "auto"):
+        raise UserError("IMAGES and --tags need --suggest. Add it, or leave them out.")
+    if out is not None and not suggest and parts is None:
+        raise UserError("-o needs --suggest or --parts. Add one, or leave it out.")
+    options.may_replace(out)
+    rules = TagRules.of(tag_rules)
     if add is not None:
-        if suggest:
-            raise UserError("--add and --suggest do not go together. Leave one out.")
-        _add(run, add, word_vectors, json=json, jobs=jobs)
-        return
-    if not suggest and (images is not None or tag_file != "auto" or out is not None):
-        raise UserError("IMAGES, --tags and --out need --suggest. Add it, or leave them out.")
-    options.may_replace(out, overwrite)
-    tagger = open_dictionary(run, n_jobs=jobs)
-    if not suggest:
-        _list_tags(tagger, json=json)
-        return
-    from visterm.data.relation_files import Alias, write_aliases
+        _add(run, add, json=json)
+    elif like is not None:
+        _show_similar(run, like, 20 if k is None else k, json=json)
+    elif parts is not None:
+        _show_parts(run, parts, 20 if k is None else k, rules, out, json=json)
+    elif suggest:
+        _suggest(run, images, tag_file, rules, out, json=json)
+    else:
+        _list_tags(open_dictionary(run), json=json)
+
+
+def _suggest(run: Path, images: Path | None, tag_file: str, rules: TagRules, out: Path | None, *, json: bool) -> None:
+    from visterm.data.tag_rules import Alias, write_draft
     from visterm.features.training_rows import read_corpus
+    from visterm.library.dictionary import open_dictionary
     from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 
+    tagger = open_dictionary(run)
     corpus = None
     if images is not None or tag_file != "auto":
-        corpus = read_corpus(
-            tagger.encoder, images, tag_file, image_column=image_column, tags_column=tags_column, separator=separator
-        )
+        corpus = read_corpus(tagger.encoder, images, tag_file, **rules.columns())
         for remark in corpus.remarks:
             say(remark)
-        check_tags_read(corpus, separator, paths=tagger.tree is not None)
+        check_tags_read(corpus, rules, paths=tagger.tree is not None)
         say_not_read([] if images is None else [images])
     if tag_vectors(tagger) is not None:
         say(f"Meanings are compared by the tag vectors of {' and '.join(tagger.tags_compared_by)}.")
@@ -101,7 +124,7 @@ def tags(
     found = suggest_aliases(tagger, corpus, progress=Bars())
     if out is not None:
         kept = [Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
-        write_aliases(out, [*kept, *found])
+        write_draft(out, [*kept, *found])
         n_tags = len({alias.tag for alias in found})
         say(
             f"{count_of(len(found), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
@@ -116,16 +139,8 @@ def tags(
         table([list(alias) for alias in found], ["alias", "tag", "reason"])
 
 
-def neighbours(
-    run: options.Run,
-    tag: Annotated[str, options.argument(help="A tag of the run.", autocompletion=one_tag)],
-    k: Annotated[int, typer.Option("-k", min=0, help="Tags to show; 0 for all.")] = 10,
-    json: options.Json = False,
-) -> None:
-    """Show the tags that are most similar to a tag.
-
-    Similarity is the cosine of the tags' vectors, at most 1.
-    """
+def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
+    """Print the tags most similar to one: by the cosine of their vectors, at most 1."""
     from visterm.tagging.tagger import Tagger
 
     tagger = Tagger.load(run)
@@ -136,6 +151,31 @@ def neighbours(
     else:
         header = ["tag", f"similarity, by {' and '.join(compared_by)}"]
         table([[item.tag, f"{item.score:.3f}"] for item in near], header)
+
+
+def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None, *, json: bool) -> None:
+    """Print which tags are parts of which, with the model's score; those of the tag rules are known, too."""
+    from visterm.tagging.part_relations import believed_relations, known_relations, write_relations
+    from visterm.tagging.relations import RelationSources, is_wordnet
+    from visterm.tagging.tagger import Tagger
+
+    if which not in (PREDICTED, KNOWN):
+        raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")
+    sources = RelationSources(rules.part_of, None, rules.tag_synsets if is_wordnet(rules.part_of) else None)
+    sources.check()
+    tagger = Tagger.load(run)
+    found = (known_relations if which == KNOWN else believed_relations)(tagger, k, sources.read(tagger.vocabulary))
+    if out is not None:
+        write_relations(out, found)
+        say(f"{count_of(len(found), 'relation')} written to {out}")
+    if json:
+        for item in found:
+            emit(item._asdict())
+    elif out is None and not found:
+        say("The model predicts no relation that is not known.")
+    elif out is None:
+        rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in found]
+        table(rows, ["part", "whole", "score"])
 
 
 def _list_tags(tagger: Tagger, *, json: bool) -> None:
@@ -157,11 +197,11 @@ def _list_tags(tagger: Tagger, *, json: bool) -> None:
     )
 
 
-def _add(run: Path, file: Path, word_vectors: Path | None, *, json: bool, jobs: int | None) -> None:
+def _add(run: Path, file: Path, *, json: bool) -> None:
     from visterm.data.text_files import read_words
     from visterm.library.dictionary import add_to_dictionary
 
-    done = add_to_dictionary(run, read_words(file), file=word_vectors, n_jobs=jobs)
+    done = add_to_dictionary(run, read_words(file))
     if json:
         emit(done._asdict())
     if done.there:

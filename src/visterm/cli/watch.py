@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, say, show
+from visterm.cli.output import say, show
 from visterm.cli.progress import Bars
 from visterm.core.wording import count_of
 
@@ -40,12 +40,6 @@ def watch(
             "anyway, as their changes are not reported.",
         ),
     ] = None,
-    settle: Annotated[
-        str, options.input_option(metavar="TIME", help="A file counts as copied after this time without a change.")
-    ] = "2s",
-    device: options.Device = None,
-    jobs: options.Jobs = None,
-    json: options.Json = False,
 ) -> None:
     """Keep a catalogue up to date while photos come and go.
 
@@ -55,14 +49,9 @@ def watch(
     from visterm.connectors.folder_changes import Stop
     from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
     from visterm.library.catalogue import Catalogue
-    from visterm.tagging.part_settings import device_lines, move_encoder
 
-    seconds, quiet = options.seconds_of(poll, "--poll"), options.seconds_of(settle, "--settle")
-    opened = Catalogue.load(catalogue, n_jobs=jobs)
-    if device is not None:
-        move_encoder(opened.tagger.encoder, device)
-        for line in device_lines(opened.tagger.encoder):
-            say(line)
+    seconds = options.seconds_of(poll, "--poll")
+    opened = Catalogue.load(catalogue)
     chosen = folders_to_watch(opened.stored, folders or ())
     source = tags or tags_as_indexed(opened.stored)
     stop = Stop()
@@ -75,18 +64,12 @@ def watch(
         signal.signal(number, end)
     read = f", with tags from {source}" if source else ""
     say(f"Watching {', '.join(chosen)}{read}. Ctrl-C ends it.")
-    watching = Watching(
-        opened, chosen, tags=source, poll=seconds, settle=quiet or 0.0, stop=stop, say=say, progress=Bars(lines=False)
-    )
+    watching = Watching(opened, chosen, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False))
     for folder, done in watching.rounds():
         for remark in done.remarks if folder else ():
             say(remark)
         words, n_skipped = done.in_words(kept=False), len(done.skipped)
         if words == "nothing new" and not n_skipped and not folder:
-            continue
-        if json:
-            counts = {name: value for name, value in done.as_dict().items() if name != "cancelled"}
-            emit({"folder": folder or None, "images": len(opened), **counts})
             continue
         skipped = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""
         where = f"{folder}: " if folder else ""

@@ -61,7 +61,7 @@ class _Worker:
             if ray.get(self._begun.begin.remote(number)) > self._tries:
                 raise StorageError(
                     f"Workers died {self._tries} times while they were at {self._job.name_of(piece)}. They may have "
-                    "run out of memory (--jobs starts fewer), or a file breaks the program: leave out --ray to see."
+                    "run out of memory, or a file breaks the program: leave out --ray to see."
                 )
             if self._work is None:
                 self._work = self._job.begin(Team(1), SILENT)

@@ -45,31 +45,23 @@ class Settings:
         return cls(**connection.settings)
 
     def changed(
-        self,
-        kind: str,
-        *,
-        parent: str | None = None,
-        as_own: bool = False,
-        precision: float | None = None,
-        k: int | None = None,
+        self, kind: str, *, parent: str | None = None, precision: float | None = None, k: int | None = None
     ) -> Settings:
-        """Return these with what is given in place of what was; None leaves a setting.
+        """Return these with what is given in place of what was; None leaves a setting, no `parent` is an empty text.
 
         Raises UserError if they do not go together, the parent cannot be a tag, or the program has no tags under
         others.
         """
         nested = connector_class(kind).nested
-        if parent is not None and as_own:
-            raise UserError("--parent puts tags under one of visterm's own, and --as-own does not. Leave one out.")
         if parent is not None and not nested:
             raise UserError(f"{connector_class(kind).title} has no tags under others: leave --parent out.")
-        if parent is not None:
+        if parent:
             parent = clean_tag(parent)
             fault = "has an empty part" if not all(parent.split("/")) else tag_fault(parent)
             if fault is not None:
                 raise UserError(f"--parent {parent!r} {fault}; expected a tag such as {PARENT}.")
         return Settings(
-            None if as_own or not nested else parent or self.parent,
+            None if not nested or parent == "" else parent or self.parent,
             self.precision if precision is None else precision,
             self.k if k is None else k,
         )

@@ -22,9 +22,15 @@ _limits = threading.local()
 
 
 def resolve_jobs(n_jobs: int | None) -> int:
-    """Return a number of threads: None or -1 means all cores that this process, and thread, may use."""
+    """Return a number of threads: None or -1 means all cores that this process, and thread, may use.
+
+    ``OMP_NUM_THREADS`` in the environment says how many these are at most, as it does for BLAS.
+    """
     if n_jobs is None or n_jobs == -1:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        allowed = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+        if allowed.isdecimal() and int(allowed):
+            cores = min(cores, int(allowed))
         return min(cores, getattr(_limits, "most", cores))
     if isinstance(n_jobs, bool) or n_jobs < 1:
         raise UserError(f"n_jobs is {n_jobs!r}; expected a whole number of 1 or more, or -1 for all cores.")

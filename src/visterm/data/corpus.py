@@ -117,7 +117,8 @@ class Corpus:
             example = missing[0] if missing else "nothing"
             raise TagFileError(
                 f"The tags name {count_of(len(records), 'file')} (such as '{example}'), but none is in {folder} "
-                f"(such as '{paths[0].relative_to(folder).as_posix()}'). Check the folder, or --image-column."
+                f"(such as '{paths[0].relative_to(folder).as_posix()}'). Check the folder, "
+                "or name the column (the tag rule image_column)."
             )
         rows: dict[Path, TagRecord] = {}
         for match, row in found:  # several may name one file in different ways
@@ -230,7 +231,7 @@ class Corpus:
             raise UnknownNameError(
                 f"No image is in the split '{split}'. The tags name these: {there}; or 'all'."
                 if there
-                else "The tags have no column 'split'. Leave --split out, or add the column."
+                else "The tags have no column 'split'. Leave split out, or add the column."
             )
         return self.subset(chosen)
 

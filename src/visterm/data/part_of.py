@@ -16,7 +16,7 @@ from visterm.data.relation_files import PairFormat, read_lines, read_pairs, refu
 from visterm.data.tag_senses import TagSenses, match_tags
 from visterm.data.wordnet import Synset, WordNet, find_wordnet
 
-PART_OF_FILE = PairFormat("part-of file", "--part-of", ("part", "whole"), "wheel,car", "part of")
+PART_OF_FILE = PairFormat("part-of file", "the tag rule part_of", ("part", "whole"), "wheel,car", "part of")
 
 Meronyms = Literal["parts", "members", "substances"]
 """Which pointers of a synset count as its parts: those of a tree (trunk), a forest (tree), ice (water)."""
@@ -72,8 +72,8 @@ def read_part_relations(
             return PartRelations(relations, part_pairs(relations, vocabulary), None, Path(source))
         except DataError as error:
             raise DataError(
-                f"{source} (--part-of): no line has two known tags, such as {', '.join(vocabulary.tags[:3])}. "
-                f"The first pair is '{','.join(relations[0])}'; expected part,whole."
+                f"{source} (the tag rule part_of): no line has two known tags, such as "
+                f"{', '.join(vocabulary.tags[:3])}. The first pair is '{','.join(relations[0])}'; expected part,whole."
             ) from error
     wordnet = WordNet(find_wordnet(source))
     senses = match_tags(wordnet, vocabulary, mapping=mapping)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
-from visterm.core.checks import check_count, check_number
-from visterm.core.errors import DataError, TagFileError
-from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.errors import DataError
+from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.tag_formats.tables import USER_COLUMNS
-from visterm.data.text_files import read_text
 
 LEARNED = "train"  # The split that is learned from, and so may lose images; without splits, all rows are
 _N_SHOWN = 5
@@ -27,28 +23,6 @@ class Pruned(NamedTuple):
     corpus: Corpus
     remarks: list[str]  # What was left out, and what could not be: a line each
     facts: dict[str, int]  # Counts of the same, to be kept with a run
-
-
-def read_stop_tags(path: str | os.PathLike[str]) -> list[str]:
-    """Read tags that are not to be learned, from a text in UTF-8 with one tag a line.
-
-    Empty lines and those that begin with ``#`` do not count. Returns the tags cleaned, in the order of the file, each
-    once: capitals do not count. Raises TagFileError if the file cannot be read, or has no tag.
-    """
-    lines = read_text(Path(path), "file of --stop-tags").splitlines()
-    tags = [clean_tag(line) for line in lines if not line.lstrip().startswith("#")]
-    found = list({tag_key(tag): tag for tag in reversed(tags) if tag}.values())[::-1]
-    if not found:
-        raise TagFileError(f"The file of --stop-tags {path} has no tag; expected one a line.")
-    return found
-
-
-def check_pruning(max_share: float | None = None, per_user: int | None = None) -> None:
-    """Refuse shares and numbers that `prune` cannot use, before anything is read. Raises UserError if so."""
-    if max_share is not None:
-        check_number(max_share, "max_share", above=0, most=1)
-    if per_user is not None:
-        check_count(per_user, "per_user")
 
 
 def prune(
@@ -79,10 +53,9 @@ def prune(
         photos that were uploaded and tagged as one do not outweigh the rest. They are taken evenly from all of them in
         the order of their names. Images whose user is not known are all kept.
     aliases : mapping of str to str, optional
-        Spellings and the tags that they mean (`visterm.data.aliases.read_aliases`): tags that mean the same are counted
+        Spellings and the tags that they mean (`visterm.data.tag_rules`): tags that mean the same are counted
         together.
     """
-    check_pruning(max_share, per_user)
     meant = {tag_key(alias): tag_key(tag) for alias, tag in (aliases or {}).items()}
     left = corpus
     remarks: list[str] = []
@@ -133,8 +106,8 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
     n_unknown = len(learned) - sum(map(len, alike.values()))
     if not alike:
         raise DataError(
-            "--per-user needs to know whose photos they are: the tags have no column "
-            f"{', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]}. Name it with --user-column."
+            "The tag rule per_user needs to know whose photos they are: the tags have no column "
+            f"{', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]}. Call it so, or leave the rule out."
         )
     dropped: set[int] = set()
     over = {of: found for of, found in alike.items() if len(found) > per_user}

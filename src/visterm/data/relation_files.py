@@ -1,4 +1,4 @@
-"""Files of two columns that relate words: kinds (is-a), parts and their wholes, tags and their synsets, aliases."""
+"""Files of two columns that relate words: kinds (is-a), parts and their wholes, tags and their synsets."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Iterator
-from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.core.wording import ends_of
 from visterm.core.writing import whole_file
 from visterm.data.text_files import guarded, read_text, unguarded
-
-REASON = "reason"
 
 _HEADERS = frozenset(
     {"alias", "aliases", "canonical", "child", "column", "file", "file_name", "filename", "from", "id"}
@@ -143,54 +139,3 @@ def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str
     if form.relation is not None:
         refuse_itself(first, second, place, form.relation)
     return Pair(first, second, place)
-
-
-ALIAS_FILE = PairFormat("alias file", "--aliases", ("alias", "tag"), "tshirt,t-shirt", relation="an alias of")
-
-
-class Alias(NamedTuple):
-    """A spelling, the tag that it means, and why it is thought to mean it."""
-
-    alias: str
-    tag: str
-    reason: str = ""
-
-
-def read_aliases(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Read which spellings mean which tags: from each alias to a tag that is no alias.
-
-    The file is a CSV (or .tsv) of alias and tag; under a header with these names there may be more columns. A tag may
-    be an alias of a further one. Raises DataError if it cannot be read, an alias means two tags, or aliases go round in
-    a circle; with file and line.
-    """
-    meant: dict[str, str] = {}
-    lines: dict[str, tuple[str, str]] = {}
-    for alias, tag, place in read_pairs(path, ALIAS_FILE):
-        key = tag_key(alias)
-        first = meant.setdefault(key, tag)
-        if tag_key(first) != tag_key(tag):
-            raise DataError(f"{place}: '{alias}' means '{tag}' here and '{first}' above. Leave one of the lines out.")
-        lines.setdefault(key, (alias, place))
-    ends: dict[str, str] = {}
-    return {alias: _end(key, meant, ends, place) for key, (alias, place) in lines.items()}
-
-
-def write_aliases(path: str | os.PathLike[str], aliases: Iterable[Alias]) -> None:
-    """Write an alias file with reasons, which `read_aliases` reads."""
-    write_pairs(path, (*ALIAS_FILE.columns, REASON), aliases)
-
-
-def _end(key: str, meant: dict[str, str], ends: dict[str, str], place: str) -> str:
-    """Follow an alias to the tag that is no alias itself, and keep that in `ends` for all on the way."""
-    seen = {key: None}
-    while key not in ends and (following := tag_key(meant[key])) in meant:
-        if following in seen:
-            circle = [*dropwhile(following.__ne__, seen), following]
-            raise DataError(
-                f"{place}: these aliases mean each other: {ends_of(circle, ' → ')} ({len(circle) - 1:,} aliases). "
-                "Leave one of the lines out."
-            )
-        key = following
-        seen[key] = None
-    ends |= dict.fromkeys(seen, ends.get(key, meant[key]))
-    return ends[key]

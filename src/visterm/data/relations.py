@@ -16,7 +16,7 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
 from visterm.data.wordnet import Synset, WordNet
 
-IS_A_FILE = PairFormat("is-a file", "--isa", ("child", "parent"), "tiger,big cat", "a kind of")
+IS_A_FILE = PairFormat("is-a file", "the tag rule isa", ("child", "parent"), "tiger,big cat", "a kind of")
 MAX_BYTES = 2**31
 
 

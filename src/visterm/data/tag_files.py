@@ -51,9 +51,6 @@ class TableOptions(TypedDict, total=False):
     # "auto" looks for tables only.
     image_column: str | None
     tags_column: str | None
-    user_column: str | None
-    """The column of a table that says whose an image is, instead of "user", "owner" or "photographer", which need not
-    be there. With it, too, "auto" looks for tables only."""
     separator: str | None  # What separates tags in a text, see `Splitter` and `separator_pattern`
 
 

@@ -15,7 +15,7 @@ from visterm.data.wordnet import Synset, WordNet, synset_offset
 
 MAPPING_FILE = PairFormat(
     "mapping of tags to synsets",
-    "--tag-synsets",
+    "the tag rule tag_synsets",
     ("tag", "synset"),
     "crane,n02012849",
     may_be_empty=True,

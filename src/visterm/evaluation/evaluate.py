@@ -133,7 +133,7 @@ def evaluate_taggers(
         )
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
     if len(corpus) == 0:
-        raise DataError("There are no photos to measure on. Check --split and the tag file.")
+        raise DataError("There are no photos to measure on. Check the splits of the tag file.")
     above = None if tree is None else tree.above
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     given = [tag for tags in corpus.tags for tag in tags]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,8 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
-from visterm.data.tag_files import TableOptions
+from visterm.data.tag_rules import WORDNET, Rules, TagRules
+from visterm.data.wordnet import find_wordnet
 from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
@@ -58,18 +60,12 @@ class EvaluateRequest:
     """A tag file, ``"auto"``, or tags as `Tagger.fit` takes them."""
     split: str | None = None
     """Measure on these rows only. None: on those of the split "test", if there are splits."""
-    image_column: str | None = None
-    """Column of the tag file that has the images; None: found by its usual names, as the next one is."""
-    tags_column: str | None = None
-    """Column that has the tags."""
-    separator: str | None = None
-    """What separates tags in a cell. None: a semicolon or a comma."""
+    tag_rules: Rules = None
+    """How the tag file is written, and, for ``psib@k``, which tags are siblings (`TagRules.isa`)."""
     map: TagMap | None = None
     """Photos of another library: a CSV of their_tag,run_tag, a mapping, or ``"names"``; see `join_library`."""
     metrics: Sequence[str] | None = None
     """Names from ``visterm metrics``. None: the usual ones."""
-    isa: Path | None = None
-    """Which tags are siblings, for ``psib@k``: a CSV of child,parent, or WordNet's folder."""
     bands: bool = False
     """Measure rare and frequent tags apart, too."""
     precision: float | None = None
@@ -97,11 +93,10 @@ class EvaluateRequest:
         if self.metrics:
             check_metrics(self.metrics, siblings=self.isa is not None)
         if self.queries is None and self.combine != "sum":
-            raise UserError("--combine applies to searches: add --queries tags or --queries FILE, or leave it out.")
+            raise UserError("combine applies to searches: add queries='tags' or a file of queries, or leave it out.")
         of_annotation = {
             "--metric": (self.metrics, "queries are measured by AvgP, BEP and P10"),
-            "--isa": (self.isa, "siblings count for psib@k, which measures tags"),
-            "--bands": (self.bands, "bands are of tags that are put on images"),
+            "bands": (self.bands, "bands are of tags that are put on images"),
             "--precision": (self.precision, "it is the precision of tags that are put on images"),
         }
         for option, (value, why) in of_annotation.items():
@@ -113,13 +108,22 @@ class EvaluateRequest:
                 "--queries tags, which makes them from the photos' tags."
             )
         if self.isa is not None and not self.isa.exists():
-            raise UserError(f"There is no file or folder {self.isa} of what tags are kinds of (--isa).")
+            raise UserError(f"There is no file or folder {self.isa} of what tags are kinds of (the tag rule isa).")
         if self.report is not None:
             check_target(self.report, REPORT_KIND)
 
-    def columns(self) -> TableOptions:
-        """Return how the tag file is written."""
-        return {"image_column": self.image_column, "tags_column": self.tags_column, "separator": self.separator}
+    @cached_property
+    def rules(self) -> TagRules:
+        """Return the tag rules, read and checked."""
+        return TagRules.of(self.tag_rules)
+
+    @cached_property
+    def isa(self) -> Path | None:
+        """Return the file, or WordNet's folder, that says what tags are kinds of; None where searches are measured."""
+        isa = self.rules.isa
+        if isa is None or self.queries is not None:
+            return None
+        return find_wordnet(None) if isa == WORDNET else Path(isa)
 
 
 class _Measured(NamedTuple):
@@ -217,12 +221,12 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
     if plan is not None:
         unusable = {
             "--queries": request.queries, "--against": request.runs[1:], "--report": request.report,
-            "--bands": request.bands, "--precision": request.precision, "--map": request.map,
+            "bands": request.bands, "--precision": request.precision, "--map": request.map,
         }  # fmt: skip
         if given := [option for option, value in unusable.items() if value]:
             raise UserError(
                 f"{given[0]} needs the features of all photos in memory, and these are streamed. Leave it out, or "
-                "allow more memory (--memory)."
+                "allow more memory (memory=)."
             )
     taggers = [run if isinstance(run, Tagger) else Tagger.load(run, n_jobs=request.n_jobs) for run in request.runs]
     if request.precision is not None:
@@ -231,13 +235,13 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
     if plan is not None and taggers[0].tree is not None:
         raise UserError(
             "The tags of this run have a tree, so the features of all photos are needed in memory, and these are "
-            "streamed. Allow more memory (--memory)."
+            "streamed. Allow more memory (memory=)."
         )
     if plan is not None:
         return _measure_streamed(taggers[0], request, say, progress)
     encoder = taggers[0].encoder
     try:
-        corpus = read_corpus(encoder, request.images, request.tags, **request.columns())
+        corpus = read_corpus(encoder, request.images, request.tags, **request.rules.columns())
     except NoTagsError:
         if lines is None:
             raise
@@ -274,7 +278,7 @@ def _measure_annotation(
     from visterm.evaluation.report.annotation import annotation_page
 
     names, report = _names(taggers, request), request.report
-    metrics = _metrics(request, say, tree=any(tagger.tree is not None for tagger in taggers))
+    metrics = _metrics(request, tree=any(tagger.tree is not None for tagger in taggers))
     needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
     found = evaluate_taggers(
         taggers, corpus, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
@@ -336,12 +340,12 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     from visterm.evaluation.streamed import evaluate_streamed
 
     [run] = _names([tagger], request)
-    metrics = _metrics(request, say)
+    metrics = _metrics(request)
     beside = Path(tagger.path or run).absolute().parent
     found = evaluate_streamed(
         tagger, request.images, request.tags, metrics,
         work=beside if os.access(beside, os.W_OK) else None, split=request.split,
-        optional=() if request.metrics else metrics, isa=request.isa, progress=progress, **request.columns(),
+        optional=() if request.metrics else metrics, isa=request.isa, progress=progress, **request.rules.columns(),
     )  # fmt: skip
     for line in found.remarks:
         say(line)
@@ -357,13 +361,12 @@ def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:
     return [tagger.path or f"run {n}" if tagger is run else str(run) for n, (tagger, run) in pairs]
 
 
-def _metrics(request: EvaluateRequest, say: Say, *, tree: bool = False) -> list[str]:
+def _metrics(request: EvaluateRequest, *, tree: bool = False) -> list[str]:
     """Return the metrics that are named, or the usual ones, with those of siblings and of a tree where there are."""
-    named, isa = request.metrics, request.isa
+    named = request.metrics
     if not named:
-        return [*DEFAULT_METRICS, *([SIBLING_METRIC] if isa is not None else []), *(TREE_METRICS if tree else ())]
-    if isa is not None and "psib" not in {found.name for found, _ in check_metrics(named, siblings=True).values()}:
-        say(f"--isa changes none of {', '.join(named)}: siblings count for psib@k only. Add --metric {SIBLING_METRIC}.")
+        siblings = [] if request.isa is None else [SIBLING_METRIC]
+        return [*DEFAULT_METRICS, *siblings, *(TREE_METRICS if tree else ())]
     return [named] if isinstance(named, str) else list(named)
 
 

@@ -79,7 +79,7 @@ class JudgedTags:
             raise UnknownNameError(
                 f"No image is in the split '{split}'. The tags name these: {there}; or 'all'."
                 if there
-                else "The tags have no column 'split'. Leave --split out, or add the column."
+                else "The tags have no column 'split'. Leave split out, or add the column."
             )
 
     def measured(self, number: int) -> NDArray[np.int64]:

@@ -126,7 +126,7 @@ def evaluate_queries(
     ways = [_way(combine, tagger) for tagger in taggers]
     tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
     if len(corpus) == 0:
-        raise DataError("There are no photos to measure on. Check --split and the tag file.")
+        raise DataError("There are no photos to measure on. Check the splits of the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     if queries is None:
         if tree is not None:
@@ -192,8 +192,8 @@ def _way(combine: str, tagger: Tagger) -> Combine:
         return combine
     if tagger.calibration is None:
         raise UserError(
-            f"--combine confidence needs a run with confidences, and {tagger.path or 'this run'} has none. Fit it "
-            "again with at least 100 tagged photos and without --no-calibration, or use --combine sum."
+            f"combine='confidence' needs a run with confidences, and {tagger.path or 'this run'} has none. Fit it "
+            "again with at least 100 tagged photos or use combine='sum'."
         )
     if tagger.tree is None:
         return tagger.calibration.log_confidences

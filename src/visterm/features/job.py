@@ -149,7 +149,7 @@ def _requested_encoder(
     requested: AnyEncoder
     if run is not None:
         if encoder is not None or params:
-            raise UserError("Both an encoder (--encoder, --encoder-set) and a run (--run) are given. Leave one out.")
+            raise UserError("Both an encoder (or settings of one) and a run are given. Leave one out.")
         requested = load_estimator(ENCODERS, open_folder(run, "run"), "encoder")
         if "n_jobs" in requested.get_params(deep=False):
             requested.set_params(n_jobs=n_jobs)
@@ -182,7 +182,7 @@ def _own_encoder(
     if requested.fingerprint not in (first_job.fingerprint, own.fingerprint):
         raise EncoderMismatchError(
             f"{folder.path} has features of another encoder: {_in_words(own)}; requested: {_in_words(requested)}. "
-            "Leave out --encoder, --encoder-set, --run and --seed to go on with it, or choose another folder (-o)."
+            "Leave out --encoder and --encoder-set to go on with it, or choose another folder (-o)."
         )
     own.set_params(**requested.get_params(deep=False))  # the same but for the speed, and where a network lies now
     return own, first_job

@@ -168,7 +168,7 @@ def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | EncodedB
         raise EncoderMismatchError(
             f"The features were made by '{ENCODERS.name_of(corpus.encoded.encoder)}' with the fingerprint "
             f"{corpus.encoded.fingerprint}, and '{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: "
-            "their rows do not go together. Encode the photos as the run does: visterm encode IMAGES --run RUN -o "
+            "their rows do not go together. Encode the photos as the run does: visterm encode IMAGES --encoder RUN -o "
             "FEATURES"
         )
     return corpus.encoded
@@ -347,7 +347,7 @@ def _lists_of_matrix(matrix: Any, table: Table | None) -> list[list[str]]:
             raise TagFileError(
                 f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all of its "
                 f"columns are numbers, one a tag; its columns are: {', '.join(names)}. Say which holds the tags: "
-                "tags_column=NAME."
+                'tag_rules={"tags_column": NAME}.'
             )
         matrix = np.array(columns, np.float64).T
     Y = check_tags(matrix, matrix.shape[0])

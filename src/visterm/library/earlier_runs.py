@@ -64,7 +64,7 @@ def naming_earlier(stored: StoredCatalogue) -> Iterator[None]:
     except StorageError as error:
         if not earlier_runs(stored):
             raise
-        raise type(error)(f"{error} Or go back to the run before: visterm go-back {stored.folder}") from error
+        raise type(error)(f"{error} Or go back to the run before: visterm use {stored.folder} --back") from error
 
 
 def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
@@ -81,10 +81,11 @@ def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
         )
     found = find_run(earlier, name, f"To use any other run: visterm use {stored.folder} RUN") if name else earlier[0]
     if stored.folder is not None and folder_kind(stored.folder / RUNS / found.fingerprint) != "run":
-        others = " or ".join(f"--to {run.id}" for run in earlier if run is not found)
+        others = " or ".join(f"{run.id}" for run in earlier if run is not found)
+        choose = f"Choose another: visterm use {stored.folder} {others} --back." if others else "Restore them."
         raise StorageError(
             f"The files of run {found.id} are not in {stored.folder / RUNS / found.fingerprint} any more, so the "
-            f"catalogue goes on with run {current.id}. {f'Choose another: {others}.' if others else 'Restore them.'}"
+            f"catalogue goes on with run {current.id}. {choose}"
         )
     return found
 

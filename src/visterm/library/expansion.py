@@ -106,7 +106,7 @@ def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:
     vocabulary = tagger.vocabulary
     beliefs = beliefs_of(tagger)
     if not len(beliefs.known):
-        raise UserError(_nothing_known("part-of relations", "--part-of FILE"))
+        raise UserError(_nothing_known("part-of relations", "part_of"))
     if not beliefs.any:
         return [
             RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True)
@@ -134,7 +134,7 @@ def _siblings(tagger: Tagger, words: Any) -> list[RelatedTag]:
             names.setdefault(tag_key(parent), parent)
             children[tag_key(parent)].append(column)
     if not children:
-        raise UserError(_nothing_known("is-a relations", "--isa FILE"))
+        raise UserError(_nothing_known("is-a relations", "isa"))
     found = [
         (len(tags), -int(vocabulary.counts[tag]), tag, names[parent], word)
         for parent, tags in children.items()
@@ -148,8 +148,8 @@ def _siblings(tagger: Tagger, words: Any) -> list[RelatedTag]:
     ]
 
 
-def _nothing_known(relations: str, option: str) -> str:
+def _nothing_known(relations: str, rule: str) -> str:
     return (
-        f"The run of this catalogue knows no {relations}. Fit it with {option}, WordNet's folder or the word wordnet "
-        "(visterm fit ... --part-of wordnet), and index again."
+        f"The run of this catalogue knows no {relations}. Fit it with a file of tag rules (--tag-rules) that has "
+        f'{rule} = "wordnet" or a CSV of relations, and index again.'
     )

@@ -159,7 +159,7 @@ class Listing:
         """Return a sentence for each part of a filter that no image passes, and for what is left out that none has."""
         said = [
             f"No photo has the tag '{tag}' ({option})."
-            for option, tags in (("--tag", among.tags), ("--without", among.without))
+            for option, tags in (("tag", among.tags), ("without", among.without))
             for tag in tags
             if not self._any_passes(Filter(tags=(tag,)))
         ]
@@ -172,7 +172,7 @@ class Listing:
                 if self._any_passes(Filter(file_type=kind))
             ]
             said.append(
-                f"No photo has the type '{among.file_type}' (--type)."
+                f"No photo has the type '{among.file_type}' (type)."
                 + (f" There are: {', '.join(there)}." if there else "")
             )
         return said

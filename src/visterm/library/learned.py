@@ -88,7 +88,7 @@ def in_words(learned: Learned, catalogue: Path) -> str:
     if learned.run == learned.run_before:
         return f"{said} Nothing has changed: {catalogue} goes on with its {old}."
     if learned.in_use:
-        return f"{said} {catalogue} uses the new {new}. To go back: visterm go-back {catalogue}"
+        return f"{said} {catalogue} uses the new {new}. To go back: visterm use {catalogue} --back"
     reasons = {
         IS_WORSE: f"The new {new} is {'worse' if learned.interval is None else 'significantly worse'}",
         LEFT: f"The new {new} is the one that a person went back from",
@@ -96,7 +96,7 @@ def in_words(learned: Learned, catalogue: Path) -> str:
     }
     return (
         f"{said} {reasons[learned.why_not]}, so {catalogue} goes on with its {old}. To use the new one all the same: "
-        f"visterm use {catalogue} {learned.number}, or learn with --use-even-if-worse."
+        f"visterm use {catalogue} {learned.number}"
     )
 
 

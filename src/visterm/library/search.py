@@ -283,10 +283,10 @@ def _calibration(tagger: Tagger, combine: str | None, *, limited: bool) -> Calib
             f"A cut-off is for images ranked by confidence, and combine is {combine!r}. Leave one of the two out."
         )
     if tagger.calibration is None and (limited or combine == CONFIDENCE):
-        what = "--combine confidence" if combine == CONFIDENCE else "A cut-off (--cutoff, --min-confidence)"
+        what = "combine=confidence" if combine == CONFIDENCE else "A cut-off (--cutoff, --min-confidence)"
         raise UserError(
-            f"{what} needs a run with confidences. Fit it again with at least 100 tagged photos and without "
-            "--no-calibration, and index again; or leave the option out."
+            f"{what} needs a run with confidences. Fit it again with at least 100 tagged photos, "
+            "and index again; or leave the option out."
         )
     return tagger.calibration
 

@@ -56,11 +56,11 @@ class SearchRequest:
             if how not in EXPANSIONS:
                 raise UserError(f"--expand is {how!r}; expected {one_of(EXPANSIONS)}.")
         if self.combine is not None and self.combine not in COMBINATIONS:
-            raise UserError(f"--combine is {self.combine!r}; expected {one_of(COMBINATIONS)}.")
+            raise UserError(f"combine is {self.combine!r}; expected {one_of(COMBINATIONS)}.")
         if self.min_confidence is not None:
             check_number(self.min_confidence, "--min-confidence", least=0, below=1)
         of_words = {
-            "--combine": self.combine, "--cutoff": self.cutoff, "--min-confidence": self.min_confidence,
+            "combine": self.combine, "--cutoff": self.cutoff, "--min-confidence": self.min_confidence,
             "--expand": self.expand, "words": self.words if self.like is not None else None,
         }  # fmt: skip
         for option, value in of_words.items():
@@ -74,7 +74,7 @@ class Searched(NamedTuple):
 
     found: Found
     related: dict[str, list[Group]]  # Of the words, by kind of relation, in the requested order
-    unknown_filters: list[str]  # Where nothing was found, or --without: what no image has
+    unknown_filters: list[str]  # Where nothing was found, or without: what no image has
 
 
 def search_run(path: str | os.PathLike[str], request: SearchRequest) -> Searched:

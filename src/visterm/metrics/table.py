@@ -122,7 +122,7 @@ def check_metrics(names: str | Sequence[str], *, siblings: bool = True, tree: bo
     wanted = {name: _parse(name) for name in names}
     for name, (metric, _) in wanted.items():
         if metric.of == "sibling" and not siblings:
-            raise UserError(f"{name} needs --isa: a CSV of child,parent, or WordNet's folder.")
+            raise UserError(f"{name} needs to know what tags are kinds of: the tag rule isa (--tag-rules FILE).")
         if metric.of == "tree" and not tree:
             raise UserError(f"{name} needs a run whose tags have a tree (visterm fit --tree), in memory.")
     return wanted

@@ -261,10 +261,10 @@ def cutoff_of(
     if precision is None and not best_f1 and min_confidence is None:
         return None
     if calibration is None:
-        option = "--precision" if precision is not None else "--best-f1" if best_f1 else "--min-confidence"
+        option = "--precision" if precision is not None else "best_f1" if best_f1 else "--min-confidence"
         raise UserError(
-            f"{option} needs a run with confidences. Fit it again with at least 100 tagged photos and without "
-            f"--no-calibration, or leave {option} out."
+            f"{option} needs a run with confidences. Fit it again with at least 100 tagged photos, "
+            f"or leave {option} out."
         )
     n_tags = calibration.slope.size
     found = cutoff_at(0.0 if min_confidence is None else min_confidence, n_tags)

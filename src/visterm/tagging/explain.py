@@ -144,7 +144,7 @@ def check_explains(tagger: Run) -> None:
     if tagger.encoder.by_number:
         raise UserError(
             "Photos known by number have no features that a score could be taken apart by. To see which tags go with "
-            "a tag, run `visterm neighbours RUN TAG`."
+            "a tag, run `visterm tags RUN --like TAG`."
         )
     if not explains(tagger.model):
         name = MODELS.name_of(tagger.model)

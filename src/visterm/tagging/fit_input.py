@@ -15,10 +15,10 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
-from visterm.data.pruning import check_pruning, prune, read_stop_tags
+from visterm.data.pruning import prune
 from visterm.data.query_files import QueryRow
-from visterm.data.relation_files import read_aliases
 from visterm.data.tag_formats.separators import TagsRead
+from visterm.data.tag_rules import TagRules
 from visterm.data.tag_tree import PATHS, TagTree, likely_paths, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import read_words
 from visterm.encoders.contract import AnyEncoder
@@ -38,31 +38,18 @@ if TYPE_CHECKING:
 class Cleaning(NamedTuple):
     """What is joined and left out of a dictionary before it is learned."""
 
-    aliases: Mapping[str, str] | None  # Spellings and the tags that they mean
-    stop_tags: list[str]
-    # As `visterm.data.pruning.prune` takes them
-    max_share: float | None
-    per_user: int | None
+    rules: TagRules
+    aliases: Mapping[str, str]  # Those of the rules, and paths of the tree with what they are called
     words: list[str]  # Tags even where no image has them
     tree: Sequence[tuple[str, str]] | None = None  # Child and parent of the tags' tree
     paths: bool = False  # Whether tags are paths, which make the tree
 
     @classmethod
     def read(cls, request: FitRequest) -> Cleaning:
-        """Read the files of aliases and of stop tags, before any photo is looked at.
+        """Read the rules, words and the tree, before any photo is looked at.
 
-        Raises UserError if a number cannot be used, or tags are left out where queries are learned; DataError if a file
-        cannot be used.
+        Raises UserError if tags are left out where queries are learned; DataError if a file cannot be used.
         """
-        check_pruning(request.max_share, request.per_user)
-        if request.user_column is not None and request.per_user is None:
-            raise UserError(
-                "--user-column names the owners of images for --per-user. Add --per-user N, or leave it out."
-            )
-        aliases, stop_tags = request.aliases, request.stop_tags
-        if isinstance(aliases, str | os.PathLike):
-            aliases = read_aliases(aliases)
-        stops = read_stop_tags(stop_tags) if isinstance(stop_tags, str | os.PathLike) else list(stop_tags)
         words = request.words
         words = read_words(words, "--words") if isinstance(words, str | os.PathLike) else list(words)
         _check_words(words)
@@ -71,24 +58,20 @@ class Cleaning(NamedTuple):
             raise UserError("A tree is of tags, but queries are learned. Leave --tree out.")
         if isinstance(tree, str | os.PathLike):
             tree = None if paths else read_tree(tree)
-        found = cls(aliases, stops, request.max_share, request.per_user, words, tree, paths)
-        if found.prunes and request.queries is not None:
+        if request.rules.prunes and request.queries is not None:
             raise UserError(
-                "--stop-tags, --max-share and --per-user leave out tags, but queries are learned. Leave them out."
+                "The tag rules stop_tags, max_share and per_user leave out tags, but queries are learned. Leave them "
+                "out."
             )
-        return found
-
-    @property
-    def prunes(self) -> bool:
-        """Return whether anything is left out."""
-        return bool(self.stop_tags) or self.max_share is not None or self.per_user is not None
+        return cls(request.rules, request.rules.aliases, words, tree, paths)
 
     def prune(self, corpus: Corpus, say: Say) -> tuple[Corpus, dict[str, int]]:
         """Return the corpus without what is left out, and the counts to keep with the run."""
-        if not self.prunes:
+        rules = self.rules
+        if not rules.prunes:
             return corpus, {}
         pruned = prune(
-            corpus, stop_tags=self.stop_tags, max_share=self.max_share, per_user=self.per_user, aliases=self.aliases
+            corpus, stop_tags=rules.stop_tags, max_share=rules.max_share, per_user=rules.per_user, aliases=self.aliases
         )
         for remark in pruned.remarks:
             say(remark)
@@ -96,7 +79,7 @@ class Cleaning(NamedTuple):
 
     def grow(self, corpus: Corpus, say: Say) -> tuple[Corpus, Cleaning]:
         """Return the corpus with the tags above those of each image, and itself with the tree as pairs."""
-        aliases = dict(self.aliases or {})
+        aliases = dict(self.aliases)
         called: Mapping[str, str] = {}
         if self.paths and not corpus.tree:
             of_paths, called = tree_of_paths([*corpus.tags, *corpus.negatives])
@@ -127,7 +110,7 @@ class Cleaning(NamedTuple):
         tags, negatives = tree.completed(*named)
         corpus = replace(corpus, tags=tags, negatives=negatives)
         say(tree_summary(tree))
-        return corpus, self._replace(aliases=aliases or self.aliases, tree=tree.pairs)
+        return corpus, self._replace(aliases=aliases, tree=tree.pairs)
 
     def relations(self, others: WordRelations | None) -> WordRelations | None:
         """Return the relations of a run with the tree; without others, what tags lie under is also what they are."""
@@ -138,11 +121,15 @@ class Cleaning(NamedTuple):
 
     def summary(self, used: Mapping[str, str]) -> list[str]:
         """Describe in a line how many aliases are of tags that were learned; nothing where there are none."""
-        if self.aliases is None:
+        if not self.aliases:
             return []
         used = {alias: tag for alias, tag in used.items() if alias in self.aliases}  # and not the paths of tags
-        unused = [f"{alias},{tag}" for alias, tag in self.aliases.items() if alias not in used]
-        rest = f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag that was learned" if unused else ""
+        unused = [f"{alias} = {tag}" for alias, tag in self.aliases.items() if alias not in used]
+        rest = (
+            f"; {count_of(len(unused), 'spelling')} (such as '{unused[0]}') of no tag that was learned"
+            if unused
+            else ""
+        )
         n_tags = len(set(used.values()))
         return [f"Aliases: {count_of(len(used), 'spelling')} of {count_of(n_tags, 'tag')}{rest}."]
 
@@ -172,7 +159,7 @@ def one_or_features(images: Any) -> Any:
     if other is not None:
         raise UserError(
             f"Several folders may be named where all are features, and {other} is no features folder. Pass one folder "
-            f"of images, or encode each (visterm encode {other} --run RUN -o FEATURES, for example) and pass their "
+            f"of images, or encode each (visterm encode {other} --encoder RUN -o FEATURES, for example) and pass their "
             "features."
         )
     return images
@@ -247,7 +234,7 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
     elif isinstance(images, str | os.PathLike | None) and is_tag_source(tags):
         corpus = _tagged_or_not(encoder, images, tags, request)
     else:
-        corpus = named_corpus(encoder, tags) if images is None else as_corpus(images, tags, **request.columns())
+        corpus = named_corpus(encoder, tags) if images is None else as_corpus(images, tags, **request.rules.columns())
     for warning in corpus.remarks:
         say(warning)
     if request.split is not None:
@@ -259,14 +246,14 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
     found = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
     if found.n_tags or not request.words:
         say(found.line())
-    found.check(request.separator, in_file=isinstance(tags, str | os.PathLike))
+    found.check(request.rules.separator, in_file=isinstance(tags, str | os.PathLike))
     return corpus, lines, found.facts()
 
 
 def _tagged_or_not(encoder: AnyEncoder, images: Any, tags: Any, request: FitRequest) -> Corpus:
     """Read a folder of images and its tags; where words are given, there need be no tags."""
     try:
-        return read_corpus(encoder, images, tags, **request.columns())
+        return read_corpus(encoder, images, tags, **request.rules.columns())
     except NoTagsError:
         if not request.words:
             raise
@@ -294,8 +281,8 @@ def relations_to_learn(
         return request.relations
     if sources.part_of is None and model.get_params(deep=False).get("part_of", ()) is None:
         say(
-            f"The model '{MODELS.name_of(model)}' is given no relations (--part-of FILE): without them it trains like "
-            "wsabie."
+            f"The model '{MODELS.name_of(model)}' is given no relations (the tag rule part_of): without them it trains "
+            "like wsabie."
         )
     if not sources.any:
         return None

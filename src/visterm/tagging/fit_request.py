@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import signature
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from visterm.core.errors import UserError
-from visterm.core.tables import MODELS
 from visterm.data.query_files import QueryRow
-from visterm.data.tag_files import TableOptions
+from visterm.data.tag_rules import Rules, TagRules
 from visterm.data.word_vectors import WordVectors
 from visterm.features.training_rows import Photos
-from visterm.tagging.part_settings import DEFAULT_MODEL, with_device
-from visterm.tagging.relations import RelationSources, WordRelations, is_wordnet
+from visterm.tagging.part_settings import with_device
+from visterm.tagging.relations import RelationSources, WordRelations
 
 Place: TypeAlias = "str | os.PathLike[str]"
 
@@ -37,14 +36,8 @@ class FitRequest:
     """Learn from queries and the images that are relevant to them. With tags, only these are words."""
     split: str | None = None
     """Learn from these rows only. None: from those of the split "train", if there are splits."""
-    image_column: str | None = None
-    """Column of the tag file that has the images; None: found by its usual names, as the next two are."""
-    tags_column: str | None = None
-    """Column that has the tags."""
-    user_column: str | None = None
-    """Column that has the owner of each image."""
-    separator: str | None = None
-    """What separates tags in a cell: a text, several such as ``;,``, or a pattern. None: a semicolon or a comma."""
+    tag_rules: Rules = None
+    """What cleans and relates tags, and how their file is written: a TOML file, or its keys and values (`TagRules`)."""
     idf: Place | None = None
     """A reference corpus, a text each line: the words of a query weigh by how few of its texts have them, in searches
     and where a model makes queries of tags. None: by how few training images do."""
@@ -57,8 +50,6 @@ class FitRequest:
     """Settings of the encoder."""
     model_params: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the model."""
-    budget: float | None = None
-    """Seconds for the models that "auto" tries."""
     device: str | None = None
     """Where networks run: "cpu", "cuda" or "auto"; those of onnxruntime also on others."""
     word_vectors: Place | WordVectors | None = None
@@ -79,28 +70,9 @@ class FitRequest:
     fifths of the images."""
     min_count: int = 1
     """Tags of fewer training images are left out."""
-    aliases: Place | Mapping[str, str] | None = None
-    """Spellings and the tags that they mean (`read_aliases`): images with either have the tag, and searches for either
-    find it."""
-    stop_tags: Place | Collection[str] = ()
-    """Tags that are not learned, or a file with one a line."""
-    max_share: float | None = None
-    """Leave out tags of more than this share of the training images (`visterm.data.pruning.prune`)."""
-    per_user: int | None = None
-    """Learn from at most this many images of one owner with the same tags: more are bulk uploads."""
     relations: WordRelations | None = None
     """Which tags are parts of which, and kinds of what: kept with the run, and passed to models that learn from parts
-    (those with the setting `part_of`). They are read from the next five instead (see `RelationSources`)."""
-    part_of: Place | None = None
-    """Which tags are parts of which: a CSV of part,whole, WordNet's folder, or "wordnet" to look for it."""
-    isa: Place | None = None
-    """Which tags are kinds of which: a CSV of child,parent, WordNet's folder, or "wordnet"."""
-    wordnet: Place | None = None
-    """Both of them, from WordNet."""
-    tag_synsets: Place | None = None
-    """With WordNet: a CSV of tag,synset with the meaning of tags. None: the most frequent meaning."""
-    inherit: int | None = None
-    """With WordNet: over how many steps of is-a a whole has the parts of what it is a kind of. None: 1."""
+    (those with the setting `part_of`). None: read from what `tag_rules` names."""
     tree: Place | Sequence[tuple[str, str]] | None = None
     """The tree of the tags: a table of child,parent (a file, or pairs), or ``"paths"``, where tags are paths such as
     ``animals/dog/husky`` (`visterm.data.tag_tree`). A photo of a child then has its parents, too."""
@@ -122,12 +94,10 @@ class FitRequest:
         """Return whether tags are learned; else the words of queries are."""
         return self.queries is None or self.tags is not None
 
-    def columns(self) -> TableOptions:
-        """Return how the tag file is written."""
-        return {
-            "image_column": self.image_column, "tags_column": self.tags_column,
-            "user_column": self.user_column, "separator": self.separator,
-        }  # fmt: skip
+    @cached_property
+    def rules(self) -> TagRules:
+        """Return the tag rules, read and checked."""
+        return TagRules.of(self.tag_rules)
 
     def sources(self) -> RelationSources:
         """Return where relations are read from.
@@ -135,31 +105,18 @@ class FitRequest:
         Raises UserError if one of the sources is not there, has no meaning beside the others, or relations are given as
         well.
         """
-        if self.wordnet is not None and not is_wordnet(self.wordnet):
-            raise UserError(
-                f"--wordnet {self.wordnet} is no folder; expected that of WordNet's files, or 'wordnet' for the usual "
-                "places. A CSV of relations is given by --part-of or --isa."
-            )
-        part_of, is_a = self.part_of or self.wordnet, self.isa or self.wordnet
-        found = RelationSources(part_of, is_a, self.tag_synsets, self.inherit)
+        found = RelationSources(self.rules.part_of, self.rules.isa, self.rules.tag_synsets)
         found.check()
         if found.any and self.relations is not None:
-            raise UserError("The relations are given twice: as relations, and as sources of them. Leave one out.")
+            raise UserError("The relations are given twice: as relations, and by tag rules. Leave one out.")
         return found
 
     def part_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the settings of the encoder and of the model, with the device and the budget.
+        """Return the settings of the encoder and of the model, with the device.
 
         Raises UserError if a setting is given twice, or neither part has it.
         """
         encoder_params, model_params = dict(self.encoder_params), dict(self.model_params)
-        if self.budget is not None:
-            model = self.model or DEFAULT_MODEL
-            if "budget" not in signature(MODELS.load(model)).parameters:
-                raise UserError(f"The model '{model}' has no time budget. Leave --budget out, or fit --model auto.")
-            if "budget" in model_params:
-                raise UserError("The budget is given twice: by --budget and by --set budget. Leave one out.")
-            model_params["budget"] = self.budget
         if self.device is not None:
             model_params, encoder_params = with_device(
                 self.device,

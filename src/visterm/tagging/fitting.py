@@ -123,7 +123,10 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     if request.out is not None:
         run.save(request.out, overwrite=request.overwrite, example=_example(run, corpus))
         if run.relations.senses is not None:
-            say(f"How tags were matched is in {Path(request.out) / SENSES}; correct it and pass it as --tag-synsets.")
+            say(
+                f"How tags were matched is in {Path(request.out) / SENSES}; correct it, and name it: "
+                "the tag rule tag_synsets."
+            )
 
 
 def _example(run: Run, corpus: Corpus) -> Any:
@@ -186,11 +189,12 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
     """Learn from features on disk, window by window, and write the run."""
     from visterm.tagging.streamed_fit import fit_streamed
 
+    rules = request.rules
     unusable = {
-        "--queries": request.queries, "--part-of": request.part_of or request.wordnet, "--isa": request.isa,
+        "--queries": request.queries, "The tag rule part_of": rules.part_of, "The tag rule isa": rules.isa,
         "relations": request.relations, "--word-vectors": request.word_vectors, "--words": cleaning.words,
-        "--stop-tags": cleaning.stop_tags, "--tree": request.tree,
-        "--max-share": request.max_share, "--per-user": request.per_user,
+        "The tag rule stop_tags": list(rules.stop_tags), "--tree": request.tree,
+        "The tag rule max_share": rules.max_share, "The tag rule per_user": rules.per_user,
     }  # fmt: skip
     if given := [option for option, value in unusable.items() if value not in (None, [])]:
         otherwise = "allow more memory (--memory)"
@@ -203,7 +207,7 @@ def _fit_streamed(run: Run, request: FitRequest, plan: Plan, cleaning: Cleaning,
     how: dict[str, Any] = {
         "work": request.work_folder("streaming"), "seed": run.seed, "valid": request.valid, "split": request.split,
         "idf": request.idf, "aliases": cleaning.aliases, "calibration": request.calibrate, "progress": progress,
-        "image_column": request.image_column, "tags_column": request.tags_column, "separator": request.separator,
+        **rules.columns(),
     }  # fmt: skip
     features: Any = request.images
     run.forget_words()

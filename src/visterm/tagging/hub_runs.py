@@ -246,10 +246,7 @@ def _without_places(value: Any, key: str = "") -> Any:
 def _copy_network(encoder: Any, folder: Path) -> None:
     """Copy the file of an encoder's network, if all its weights are in it."""
     if not isinstance(encoder, NetworkEncoder):
-        raise UserError(
-            f"The encoder '{ENCODERS.name_of(encoder)}' has no network in a file. Leave with_network out "
-            "(--with-network)."
-        )
+        raise UserError(f"The encoder '{ENCODERS.name_of(encoder)}' has no network in a file. Leave with_network out.")
     place = Path(encoder._found())
     shutil.copyfile(place, folder / f"{NETWORK}{place.suffix}")
 

@@ -163,11 +163,11 @@ def check_believes(model: Annotator) -> None:
     name = MODELS.name_of(model)
     if isinstance(model, LabelsParts):
         raise UserError(
-            f"The model '{name}' of this run was given no relations to learn from. Fit it with --part-of FILE."
+            f"The model '{name}' of this run was given no relations to learn from. Fit it with the tag rule part_of."
         )
     raise UserError(
-        f"The model '{name}' does not learn which tags are parts of which. Fit one that does, with --part-of FILE: "
-        f"{', '.join(names_with(MODELS, 'relation_scores'))}."
+        f"The model '{name}' does not learn which tags are parts of which. Fit one that does, with the tag rule "
+        f"part_of: {', '.join(names_with(MODELS, 'relation_scores'))}."
     )
 
 

@@ -64,7 +64,9 @@ def has_part_of_setting(model: Annotator) -> bool:
     """
     params = model.get_params(deep=False)
     if params.get("part_of") is not None:
-        raise UserError("The part-of relations are given twice: by --part-of and by --set part_of. Leave one out.")
+        raise UserError(
+            "The part-of relations are given twice: by the tag rule part_of and by --set part_of. Leave one out."
+        )
     return "part_of" in params
 
 
@@ -128,12 +130,12 @@ def with_device(
     if not any(has_device.values()):
         raise UserError(
             f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch or ONNX, so there is no "
-            "device to choose. Leave --device out."
+            "device to choose. Leave device out."
         )
     found = []
     for option, params in (("--set", model_params), ("--encoder-set", encoder_params)):
         if has_device[option] and SETTING in params:
-            raise UserError(f"The device is given twice: by --device and by {option} device. Leave one out.")
+            raise UserError(f"The device is given twice: by device and by {option} device. Leave one out.")
         found.append({**params, SETTING: device} if has_device[option] else dict(params))
     for option, part in parts.items():
         if has_device[option]:
@@ -150,7 +152,7 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
     if not parts:
         raise UserError(
             f"The encoder '{ENCODERS.name_of(encoder)}' of this run has no network of torch or ONNX, and models "
-            "that are trained score without one, so there is no device to choose. Leave --device out."
+            "that are trained score without one, so there is no device to choose. Leave device out."
         )
     for part in parts:
         check_device(device, type(part))
@@ -178,7 +180,7 @@ def _check_kind(device: str) -> None:
     """Refuse what is called a device nowhere."""
     if device.partition(":")[0] not in _DEVICES:
         raise UserError(
-            f"--device is '{device}'; expected cpu, cuda or auto, or for networks of ONNX coreml, openvino or directml."
+            f"device is '{device}'; expected cpu, cuda or auto, or for networks of ONNX coreml, openvino or directml."
         )
 
 

@@ -17,13 +17,12 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, write_part_of
 from visterm.data.relations import IsA, is_a_of_synset, read_is_a, sibling_sets, write_is_a
+from visterm.data.tag_rules import WORDNET
 from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
 from visterm.data.tag_tree import TREE, TagTree
 from visterm.data.wordnet import WordNet, find_wordnet
 from visterm.features.training_rows import LEARNED
 
-WORDNET = "wordnet"  # What stands for WordNet's folder: it is then looked for at its usual places
-INHERIT = 1  # Steps of is-a over which wholes inherit parts, unless another number is given
 N_EXAMPLES = 3
 
 PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"  # Files in the folder of a run
@@ -200,7 +199,6 @@ class RelationSources(NamedTuple):
     part_of: Source | None = None
     isa: Source | None = None
     tag_synsets: Source | None = None  # A CSV of tag,synset: which meaning tags have in WordNet
-    inherit: int | None = None  # Over how many steps of is-a wholes inherit parts of WordNet; None: over 1
 
     @property
     def any(self) -> bool:
@@ -213,21 +211,19 @@ class RelationSources(NamedTuple):
         Raises DataError if there is no such file or folder, or WordNet is at none of its usual places; UserError if a
         setting is for WordNet, and nothing is read from there.
         """
-        for source, option in ((self.part_of, "--part-of"), (self.isa, "--isa")):
+        for source, rule in ((self.part_of, "part_of"), (self.isa, "isa")):
             if is_wordnet(source):
                 find_wordnet(_place(source))
             elif source is not None and not Path(source).is_file():
                 raise DataError(
-                    f"There is no file or folder {source} of relations ({option}). Pass a CSV, WordNet's folder, or "
-                    f"the word {WORDNET} to look for it at its usual places."
+                    f"There is no file or folder {source} of relations (the tag rule {rule}). Name a CSV, WordNet's "
+                    f'folder, or "{WORDNET}" to look for it at its usual places.'
                 )
         if self.tag_synsets is not None and not (is_wordnet(self.part_of) or is_wordnet(self.isa)):
             raise UserError(
-                "--tag-synsets says what tags mean in WordNet, and no relations come from there. Add --part-of "
-                "wordnet, or leave it out."
+                "The tag rule tag_synsets says what tags mean in WordNet, and no relations come from there. Add "
+                f'part_of = "{WORDNET}", or leave it out.'
             )
-        if self.inherit is not None and not is_wordnet(self.part_of):
-            raise UserError(f"--inherit needs --part-of {WORDNET} (or WordNet's folder).")
         if self.tag_synsets is not None:
             read_mapping(self.tag_synsets)  # refuses what is no such file
 
@@ -235,10 +231,7 @@ class RelationSources(NamedTuple):
         """Read the relations among the tags of a vocabulary; None where there is no source."""
         if not self.any:
             return None
-        inherit = INHERIT if self.inherit is None else self.inherit
-        return WordRelations.read(
-            vocabulary, part_of=self.part_of, is_a=self.isa, mapping=self.tag_synsets, inherit=inherit
-        )
+        return WordRelations.read(vocabulary, part_of=self.part_of, is_a=self.isa, mapping=self.tag_synsets)
 
 
 def wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[IsA]:

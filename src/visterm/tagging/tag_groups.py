@@ -15,7 +15,6 @@ from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.relation_files import Alias
 from visterm.data.spellings import (
     DOUBLED,
     EXCHANGED,
@@ -27,6 +26,7 @@ from visterm.data.spellings import (
     alike_spellings,
     folded,
 )
+from visterm.data.tag_rules import Alias
 from visterm.features.training_rows import LEARNED, encode_corpus
 from visterm.models.blend import kept
 from visterm.tagging.run import Run

@@ -77,7 +77,9 @@ class JobQueue:
             folders = self._folders or await self._work.run(indexed_folders, self._stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
             if not lists:
-                raise Refused(409, "There is no folder to search for photos. Start the service with --images FOLDER.")
+                raise Refused(
+                    409, "There is no folder to search for photos. Index one first: visterm index CATALOGUE FOLDER"
+                )
         started = []
         for arguments in lists:
             started.append(await self._work.run(jobs.start, kind, waiting=True, pid=self._pid))

@@ -30,9 +30,9 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
     """
     expected = "expected characters such as ';', several such as ';,', or a pattern such as '[;|]'"
     if not separator:
-        raise UserError(f"--separator is empty; {expected}.")
+        raise UserError(f"The separator is empty; {expected}.")
     if separator.isalnum():
-        raise UserError(f"--separator '{separator}' is a word, which tags may contain; {expected}.")
+        raise UserError(f"The separator '{separator}' is a word, which tags may contain; {expected}.")
     if len(set(separator)) > 1 and set(separator) <= set(USUAL):
         return re.compile(f"[{separator}]")
     if "\\" not in separator and not re.search(r"\[.+\]", separator):
@@ -40,9 +40,9 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(separator)
     except re.error as error:
-        raise UserError(f"--separator '{separator}' is no valid pattern ({error}); {expected}.") from error
+        raise UserError(f"The separator '{separator}' is no valid pattern ({error}); {expected}.") from error
     if pattern.search("aZ5é"):
-        raise UserError(f"--separator '{separator}' would cut words into pieces; {expected}.")
+        raise UserError(f"The separator '{separator}' would cut words into pieces; {expected}.")
     return pattern
 
 
@@ -186,8 +186,8 @@ class TagsRead(NamedTuple):
             raise TagFileError(f"{what} Pass them as lists: {parts}.")
         (best, _), *_ = Counter(letter for tag in self.lists for letter in tag if letter in _USUAL).most_common(1)
         raise TagFileError(
-            f"{what} Say what separates them: --separator '{best}'; or, to keep them as they are, pass a separator "
-            "that they don't contain."
+            f"{what} Say what separates them in a file of tag rules (--tag-rules FILE): separator = '{best}'; or, to "
+            "keep them as they are, a separator that they don't contain."
         )
 
     def _examples(self) -> str:

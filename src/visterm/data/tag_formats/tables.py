@@ -23,13 +23,13 @@ from visterm.data.tag_formats.record import TagRecord, listed, record, split_nam
 from visterm.data.tag_formats.separators import Splitter
 from visterm.data.text_files import UTF16, read_text, unguarded
 
-IMAGE_COLUMNS = ("file_name", "image", "path")
-TAGS_COLUMNS = ("tags", "labels", "tag")
+IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file", "photo", "SourceFile")
+TAGS_COLUMNS = ("tags", "labels", "tag", "keywords", "label", "subject")
 USER_COLUMNS = ("user", "owner", "photographer")
 SPLIT_COLUMN = ("split",)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
-_SAY = "Say which holds the {0}: --{1}-column NAME (in Python {1}_column=NAME)."
+_SAY = 'Rename the column of {0}, or name it in a file of tag rules (--tag-rules, tag_rules=): {1}_column = "NAME".'
 _SAY_IMAGES = _SAY.format("file names", "image")
 _DELIMITERS = (",", "\t", ";", "|")
 _SEP_LINE = re.compile(r'("?)sep=([^"\r\n])\1', re.IGNORECASE)  # The first line that tells Excel the delimiter
@@ -63,46 +63,36 @@ class TableForm(NamedTuple):
 
 
 def read_table(
-    path: Path,
-    *,
-    image_column: str | None = None,
-    tags_column: str | None = None,
-    user_column: str | None = None,
-    separator: str | None = None,
+    path: Path, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
 ) -> list[TagRecord]:
     """Read a CSV, TSV or JSON-lines file: one record for each row.
 
     JSON lines are known by their suffix or first character; the delimiter of other tables by a first line ``sep=;``, as
     Excel knows it, or else by the header it makes. Columns of tags that have one name are joined.
-    `image_column` and `tags_column` are used instead of "file_name", "image" or "path", and of "tags", "labels" or
-    "tag" (in either case). `user_column` says whose an image is, instead of "user", "owner" or "photographer", which
-    need not be there. `separator` separates tags in one cell, see `Splitter`; lists need none. Raises TagFileError if
-    it is not UTF-8 (or UTF-16 that says so), a column is missing, another than that of tags is there twice, or a row
-    cannot be understood: the message names file and line.
+    `image_column` and `tags_column` are used instead of the names in `IMAGE_COLUMNS` and `TAGS_COLUMNS` (in either
+    case). A column of `USER_COLUMNS`, which need not be there, says whose an image is. `separator` separates tags in
+    one cell, see `Splitter`; lists need none. Raises TagFileError if it is not UTF-8 (or UTF-16 that says so), a column
+    is missing, another than that of tags is there twice, or a row cannot be understood: the message names file and
+    line.
     """
     form = _tag_form(image_column, tags_column)
     rows = table_rows(path, read_text(path, or_utf16=True), form)
     if not rows:
         raise TagFileError(f"The tag file {path} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
-    columns = _columns_of(form, names, f"The tag file {path}", user_column)
+    columns = _columns_of(form, names, f"The tag file {path}")
     return _records(path, rows, columns, separator)
 
 
 def table_records(
-    table: Table,
-    *,
-    image_column: str | None = None,
-    tags_column: str | None = None,
-    user_column: str | None = None,
-    separator: str | None = None,
+    table: Table, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
 ) -> tuple[list[Any], list[TagRecord]]:
     """Read a table that is in memory as `read_table` reads a file: the images of its rows, and a record of each.
 
     Images are texts, paths and numbers, by which they are called, or pixels: those are called "image 0", and so on.
     """
     names = [name for name in table.names if isinstance(name, str)]
-    columns = _columns_of(_tag_form(image_column, tags_column), names, "The table", user_column)
+    columns = _columns_of(_tag_form(image_column, tags_column), names, "The table")
     of_tags = columns_named((columns.tags,), tuple(names))
     wanted = dict.fromkeys([*columns, *of_tags])
     cells = {name: table.cells(name) for name in wanted if name is not None}
@@ -139,7 +129,8 @@ def column_note(table: Table, image_column: str | None = None) -> str:
     others = [name for name, path in paths.items() if is_there(path)]
     note = f"The names are in the column '{column}', and start from {os.getcwd()}."
     if others:
-        note += f" Files of the column '{others[0]}' are there: pass that column, or image_column='{others[0]}'."
+        note += f" Files of the column '{others[0]}' are there: pass that column, or name it: "
+        note += f"tag_rules={{'image_column': '{others[0]}'}}."
     return note
 
 
@@ -241,17 +232,13 @@ def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
     return TableForm((images, tags), '{"file_name": "1.jpg", "tags": ["sea", "sky"]}')
 
 
-def _columns_of(form: TableForm, names: Sequence[str], table: str, user_column: str | None = None) -> Columns:
+def _columns_of(form: TableForm, names: Sequence[str], table: str) -> Columns:
     """Find the columns of a table, which errors call `table`. Raises TagFileError if one is missing."""
     image = required_column(form.columns[0], names, table, " of file names", _SAY_IMAGES)
     tags = columns_named(tuple(form.columns[1]), tuple(names))
     if not tags:
         raise _no_column(form.columns[1], names, table, " of tags", _SAY.format("tags", "tags"))
-    if user_column is None:
-        user = find_column(USER_COLUMNS, names, table)
-    else:
-        user = required_column([user_column], names, table, " of users", _SAY.format("users", "user"))
-    return Columns(image, tags[0], user, find_column(SPLIT_COLUMN, names, table))
+    return Columns(image, tags[0], find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
 
 
 def _records(path: Path | str, rows: Sequence[Row], columns: Columns, separator: str | None) -> list[TagRecord]:

@@ -80,5 +80,5 @@ def check_encoder(encoder: AnyEncoder, shards: Shards) -> None:
         raise EncoderMismatchError(
             f"The features were made by '{shards.contents.encoder}' with the fingerprint {shards.fingerprint}, and "
             f"'{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: their rows do not go together. "
-            "Encode the photos as the run does: visterm encode IMAGES --run RUN -o FEATURES"
+            "Encode the photos as the run does: visterm encode IMAGES --encoder RUN -o FEATURES"
         )

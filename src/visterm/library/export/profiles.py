@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visterm.core.errors import UserError
-from visterm.core.wording import one_of
 from visterm.data.file_kinds import DNG, suffix_of
 from visterm.data.raw import is_raw
 from visterm.data.sidecars import FOUND, FULL, STEM, STEM_FOUND
@@ -60,29 +59,12 @@ PROFILES = {
 }  # fmt: skip
 
 
-def profile_of(name: str, *, to: str | None, keep_originals: bool) -> Profile:
-    """Return the profile of a program.
-
-    `to` is the target that was asked for, if any. Raises UserError if there is no such profile, or it contradicts the
-    other options.
-    """
-    if name not in PROFILES:
-        raise UserError(f"--for is '{name}'; expected {one_of(tuple(PROFILES))}.")
-    profile = PROFILES[name]
-    if to is not None and to != profile.to:
-        raise UserError(
-            f"--for {name} writes where {profile.program} reads, which is --to {profile.to}, and --to is '{to}'. Leave "
-            "one of them out."
-        )
-    if not keep_originals and profile.to != EmbeddedTarget.name:
-        raise UserError(f"--overwrite is for tags inside of photos, and --for {name} leaves photos as they are.")
-    return profile
-
-
 def target_for(
     profile: Profile, *, keep_originals: bool = True, follow_links: bool = False
 ) -> SidecarTarget | EmbeddedTarget | RawApartTarget:
     """Return the target of a profile; parameters and errors are those of `make_target`."""
+    if not keep_originals and profile.to != EmbeddedTarget.name:
+        raise UserError(f"--overwrite is for tags inside of photos, and --to {profile.name} leaves photos as they are.")
     beside = SidecarTarget(naming=profile.naming, always=True, flat=profile.flat, follow_links=follow_links)
     if profile.to == SidecarTarget.name:
         return beside

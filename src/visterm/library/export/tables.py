@@ -19,15 +19,15 @@ TABLES = (CSV, JSONL)
 COLUMNS = ("file_name", "tags", "predicted", "confidence")
 
 
-def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, guard: bool = True) -> str:
+def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) -> str:
     """Return the tags of images as a table, one line an image.
 
     "csv": file_name, tags (of people, which `visterm fit --tags` reads), predicted and confidence, with ``;`` between;
     a list that has a ``;`` or ``,`` in a tag is written in JSON. "jsonl": the same as lists, and the run (its
     fingerprint). Raises UserError if `to` is something else.
 
-    `guard` puts an apostrophe before the cells of CSV that a spreadsheet would compute, because they begin with ``=``,
-    ``+``, ``-``, ``@``, a tab or a carriage return. `visterm fit --tags` takes it off again.
+    Cells of CSV that a spreadsheet would compute, because they begin with ``=``, ``+``, ``-``, ``@``, a tab or a
+    carriage return, get an apostrophe before them. `visterm fit --tags` takes it off again.
     """
     if to not in TABLES:
         raise UserError(f"'{to}' is no table; expected {' or '.join(TABLES)}.")
@@ -48,7 +48,7 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None, gu
         confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
         tags = [_cell([mark.tag for mark in marks]) for marks in (given, predicted)]
         cells = [name, *tags, ";".join(confidences)]
-        text.write(_row(map(guarded, cells) if guard else cells))
+        text.write(_row(map(guarded, cells)))
     return text.getvalue()
 
 

@@ -17,7 +17,7 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import one_of
 from visterm.data.sidecars import sweep_temporaries
 from visterm.library.export.items import Change, ExportItem, Parents
-from visterm.library.export.profiles import RawApartTarget, profile_of, target_for
+from visterm.library.export.profiles import PROFILES, RawApartTarget, target_for
 from visterm.library.export.text_target import TextTarget
 from visterm.library.export.xmp_targets import EmbeddedTarget, SidecarTarget
 from visterm.library.files import is_inside
@@ -25,7 +25,7 @@ from visterm.library.photos import indexed_folders
 from visterm.store.catalogue import StoredCatalogue
 
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
-TARGETS = (XMP, EMBED, TXT)
+TARGETS = (XMP, EMBED, TXT, *PROFILES)
 
 Target: TypeAlias = SidecarTarget | EmbeddedTarget | RawApartTarget | TextTarget
 
@@ -109,18 +109,15 @@ class CatalogueNotes:
         self._cleared.clear()
 
 
-def make_target(
-    name: str | None = None, *, program: str | None = None, keep_originals: bool = True, follow_links: bool = False
-) -> Target:
-    """Return the target "xmp", "embed" or "txt", or that of a `program` of `PROFILES`.
+def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = False) -> Target:
+    """Return the target "xmp", "embed" or "txt", or that of a program of `PROFILES`.
 
     With `keep_originals`, "embed" keeps a backup of each image beside it. With `follow_links`, links are written
-    through that lead out of a photo's folder. Raises UserError if there is no such target, or it is not the one of the
-    `program`; MissingExtraError if it takes a program that is not installed.
+    through that lead out of a photo's folder. Raises UserError if there is no such target; MissingExtraError if it
+    takes a program that is not installed.
     """
-    if program is not None:
-        profile = profile_of(program, to=name, keep_originals=keep_originals)
-        return target_for(profile, keep_originals=keep_originals, follow_links=follow_links)
+    if name in PROFILES:
+        return target_for(PROFILES[name], keep_originals=keep_originals, follow_links=follow_links)
     if name == XMP:
         return SidecarTarget(follow_links=follow_links)
     if name == EMBED:

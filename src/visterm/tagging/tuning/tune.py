@@ -42,10 +42,7 @@ from visterm.tagging.tuning.validation import Parts, all_rows, fit_on_all, part_
 FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
 DEFAULT_MODEL = "wsabie"
 VALID_SHARE = 0.1
-_UNUSED = (
-    "queries", "split", "idf", "word_vectors", "calibrate", "relations", "part_of", "isa", "wordnet", "tag_synsets",
-    "inherit", "memory", "work",
-)  # fmt: skip
+_UNUSED = ("queries", "split", "idf", "word_vectors", "calibrate", "relations", "memory", "work")
 
 
 class Tuned(NamedTuple):
@@ -123,6 +120,8 @@ def tune_run(
     search = _Search(request, grid, n_random, metric, executor)
     tagger = search.tagger
     cleaning = Cleaning.read(request)
+    if request.rules.part_of or request.rules.isa:
+        say("Tuning leaves out the relations of the tag rules. Fit with the best settings and the same rules for them.")
     corpus, _, read = read_images(tagger.encoder, request, say)
     if tagger.any_encoder and corpus.encoded is None:
         say(default_line())

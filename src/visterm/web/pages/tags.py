@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from visterm.core.vocabulary import tag_key
-from visterm.data.relation_files import Alias
+from visterm.data.tag_rules import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.dictionary import merge_tags
 from visterm.library.feedback import TagCount
