@@ -21,6 +21,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,10 @@ PACKAGE = ROOT / "src" / "visterm"
 SMALL_FILE = 60
 """Lines below which a file with one importer counts as small."""
 
-LIMITS = {"small files with one importer": 8, "imports upwards": 0, "files in circles": 0, "heavy packages loaded": 0}
+LIMITS = {
+    "small files with one importer": 8, "imports upwards": 0, "files in circles": 0, "heavy packages loaded": 0,
+    "commands": 26, "options": 145, "options of fit": 18,
+}  # fmt: skip
 """What ``--check`` allows."""
 
 HEAVY = ("numba", "scipy", "sklearn", "torch")
@@ -49,6 +53,7 @@ def main() -> None:
     chosen = parser.parse_args()
     package = read_package(PACKAGE)
     found = tangles(package, layers_of(ROOT / "pyproject.toml")) | {"heavy packages loaded": heavy_packages()}
+    found |= command_line()
     figures: dict[str, Any] = sizes(package) | {name: len(items) for name, items in found.items()}
     if not chosen.check:
         with tempfile.TemporaryDirectory() as folder:
@@ -96,6 +101,26 @@ def layers_of(pyproject: Path) -> list[str]:
     """Read the layers that import-linter holds, the uppermost first."""
     contracts = tomllib.loads(pyproject.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     return next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+
+
+def command_line() -> dict[str, list[str]]:
+    """List the commands but `demo`, and the options of each, `--help` aside, with the keys of a file of tag rules."""
+    from typer.main import get_command
+
+    from visterm.cli.command_line import COMMANDS, app
+    from visterm.data.tag_rules import TagRules
+
+    group: Any = get_command(app)
+    commands = [name for name in COMMANDS if name != "demo"]
+    options = [
+        f"{name} {max(param.opts, key=len)}"
+        for name in commands
+        for param in group.resolve_command(None, [name])[1].params
+        if param.param_type_name == "option" and param.name != "help"
+    ]
+    keys = [f"tag rule {rule.name}" for rule in fields(TagRules)]
+    of_fit = [option for option in options if option.startswith("fit ")]
+    return {"commands": commands, "options": [*options, *keys], "options of fit": of_fit}
 
 
 def heavy_packages() -> list[str]:
