@@ -66,4 +66,4 @@ plt.show()
 # %%
 # **What you learn.** A short list of photos to look at, the surest first, in place of a library to read through. Answer
 # it on the review page, and the chances of the rest move to fit your library. On the command line:
-# ``visterm mistakes CATALOGUE --sheet mistakes.html``.
+# ``visterm mistakes CATALOGUE -o mistakes.html``.
