@@ -314,7 +314,7 @@ def test_one_command_goes_back_to_the_run_before(runs, tmp_path):
     done = CliRunner().invoke(app, ["use", str(tmp_path / "catalogue"), old[:12]])
     assert done.exit_code == 0, done.output
     assert "uses run 1, of 20" in done.stderr
-    assert f"To go back: visterm use {tmp_path / 'catalogue'}\n" in done.stderr
+    assert f"To go back: visterm use {tmp_path / 'catalogue'} --back\n" in done.stderr
     assert catalogue.refresh()
     assert catalogue.tagger.fingerprint == old
     assert catalogue.image(3).predicted == predicted

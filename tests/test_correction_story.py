@@ -64,7 +64,8 @@ def test_the_whole_story(place):
     assert compared["compared"] >= 20
     assert compared["interval"][0] <= compared["difference"] <= compared["interval"][1]
     assert compared["in_words"] in visterm("info catalogue", place)[1]
-    assert [run["comparison"] for run in results("info catalogue", place)[0]["runs"].values()][1:] == [compared]
+    runs = results("info catalogue", place)[0]["runs"].values()
+    assert [run["comparison"] for run in runs if "comparison" in run] == [compared]
     others = [name for name in found("fog", place) if name not in FOGGY]
     assert len(others) > 100  # fog is predicted, too
     assert first not in found("red", place)

@@ -82,18 +82,18 @@ def test_empty_iptc_fields_hide_nothing_and_stop_no_export(dataset, charset, tmp
 
 
 @needs_exiftool
-@pytest.mark.parametrize("how", [{"name": "embed"}, {"program": "lightroom"}, {"program": "photoprism"}])
+@pytest.mark.parametrize("how", ["embed", "lightroom", "photoprism"])
 @pytest.mark.parametrize("dataset", [120, 5, 90, 25])
 def test_an_empty_iptc_field_is_no_reason_to_skip_a_photo(dataset, how, tmp_path):
     photo = with_iptc(tmp_path / "1.jpg", (2, dataset, b""), *keywords(b"sea"))
     before = photo.read_bytes()
     item = ExportItem(photo, (), (Predicted("harbour", 0.9),))
-    (planned,) = export_tags([item], make_target(**how), run="run1", dry_run=True)
-    (change,) = export_tags([item], make_target(**how), run="run1")
+    (planned,) = export_tags([item], make_target(how), run="run1", dry_run=True)
+    (change,) = export_tags([item], make_target(how), run="run1")
     assert planned == change
     assert "harbour" in [mark.tag for mark in change.added]
     assert set(read_iptc(photo).keywords) == {"sea", "harbour"}
-    assert len(list(undo_tags([item], make_target(**how)))) == 1
+    assert len(list(undo_tags([item], make_target(how)))) == 1
     assert photo.read_bytes() == before
 
 

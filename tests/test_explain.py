@@ -302,7 +302,7 @@ def test_what_cannot_be_explained_is_refused_with_what_can(pictures):
     with pytest.raises(UserError, match=r"model 'knn' of this run are no sums over features.*--model wsabie"):
         explain(fitted(pictures, "knn", {"n_neighbors": 3, "power": 1}), pictures[0], "red")
     by_name = Tagger(encoder="ids", model="ridge").fit(["a", "b", "c"], tags=[["x"], ["y"], ["x"]])
-    with pytest.raises(UserError, match=r"known by number have no features.*visterm neighbours"):
+    with pytest.raises(UserError, match=r"known by number have no features.*visterm tags RUN --like"):
         explain(by_name, "a", "x")
     assert by_name.tags_compared_by == ["ridge"]
     assert [near.tag for near in by_name.neighbours("x")] == ["y"]
@@ -381,17 +381,17 @@ def on_disk(tagger, pictures, tmp_path_factory):
 
 
 def test_the_command_lists_features_and_places_and_draws_a_picture(on_disk, tagger):
-    done = visterm("explain", "run", "photo.png", "red", "-o", "out/heat.png", "-k", 3, cwd=on_disk)
+    done = visterm("explain", "run", "photo.png", "red", "-o", "out/heat.png", cwd=on_disk)
     assert done.returncode == 0, done.stderr
     found = explain(tagger, on_disk / "photo.png", "red")
     lines = done.stdout.splitlines()
     assert lines[:2] == [f"photo.png: red: score {found.score:.3f}, rank 1 of 3 tags", "explained by ridge"]
     assert f"all {len(found.places)} blocks of the picture" in lines[4]
     assert float(lines[4].split()[-1]) + float(lines[5].split()[-1]) == pytest.approx(found.score, abs=2e-4)
-    named = [line.split()[0] for line in lines[7:11]]
-    assert named == ["visterm", *(str(item.feature) for item in found.features[:3])]
-    assert lines[12].split()[:4] == ["left", "top", "right", "bottom"]
-    assert len(lines) == 16
+    named = [line.split()[0] for line in lines[7:13]]
+    assert named == ["visterm", *(str(item.feature) for item in found.features[:5])]
+    assert lines[14].split()[:4] == ["left", "top", "right", "bottom"]
+    assert len(lines) == 20
     assert "heat.png" in done.stderr
     with Image.open(on_disk / "out" / "heat.png") as image:
         assert image.format == "PNG"

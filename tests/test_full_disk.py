@@ -19,6 +19,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.errors import OutOfSpaceError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.types import Skipped
+from visterm.features.job import encode_folder
 
 SIZE = 6 * 2**20
 QUICK_ENCODER = "--encoder visterms " + " ".join(
@@ -32,7 +33,8 @@ COMMANDS = {
     "fit with aliases": "fit {photos} --tags {tags} --tag-rules {aliases} -o {disk}/new --model wsabie {quick}",
     "fit by queries": "fit {photos} --queries {queries} -o {disk}/new --model pamir --set epochs=2 {encoder}",
     "fit a catalogue": "fit {disk}/catalogue --full",
-    "tune": "tune {photos} --tags {tags} -o {disk}/new --model wsabie --grid learning_rate=0.1,0.01 {quick}",
+    "tune": "tune {features} --tags {tags} -o {disk}/new --model wsabie --grid learning_rate=0.1,0.01 --set dim=4 "
+    "--set epochs=5",
     "encode": "encode {photos} -o {disk}/new --shard-size 8 --encoder {run}",
     "annotate": "annotate {run} {photos} -o {disk}/new",
     "index": "index {run} {photos} -o {disk}/new",
@@ -112,6 +114,8 @@ def places(disk, tmp_path_factory):
         done = run_command(f"{fit} {words} -o {kept / 'worded'}".split())
         assert done.returncode == 0, done.stderr
         found["words"] = large / "words.txt"
+    encode_folder(kept / "photos", large / "features", encoder="visterms", encoder_params=ENCODER)
+    found["features"] = large / "features"
     made = Catalogue.create(large / "catalogue", Tagger.load(run, n_jobs=1))
     made.index(found["photos"], tags=found["tags"])
     made.stored.close()

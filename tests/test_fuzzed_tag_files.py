@@ -37,7 +37,7 @@ READERS = {
     "1.jpg": [lambda path: Sidecars().keywords(path)],
     ".visterm_texts.jsonl": [lambda path: find_tags("auto", path.parent).records],
     "queries.csv": [read_query_file],
-    "tags.toml": [TagRules.of],
+    "rules.toml": [TagRules.of],
     "kinds.tsv": [read_is_a],
     "words.txt": [read_words],
 }

@@ -113,11 +113,10 @@ def test_umap_keeps_alike_photos_together(tmp_path):
     np.testing.assert_array_equal(draw_map(catalogue, anew=True).places, found.places)
 
 
-def test_the_command_draws_the_map_and_prints_places(tiny):
-    done = run_command(["map", tiny.folder, "--json"])
+def test_the_command_draws_the_map(tiny):
+    done = run_command(["map", tiny.folder])
+    assert (done.returncode, done.stdout) == (0, "")
     assert "24 photos on the map." in done.stderr
-    assert len(done.stdout.splitlines()) == 24
-    assert '"id": 0' in done.stdout.replace('"id":0', '"id": 0')
 
 
 @pytest.fixture(scope="module")

@@ -59,10 +59,10 @@ def test_every_file_under_share_is_what_the_commands_make():
     )
 
 
-def test_the_man_page_has_each_command_with_the_options_that_the_short_help_leaves_out():
+def test_the_man_page_has_each_command_with_its_options():
     page = (SHARE / "man" / "man1" / "visterm.1").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f'.SS "visterm {name.replace("-", chr(92) + "-")} ' not in page] == []
-    assert r"\fB\-\-max\-share NUMBER\fR" in page
+    assert r"\fB\-\-tag\-rules FILE\fR" in page
     assert MAKE_SHARE["roff"](r".a-b\c") == r"\&.a\-b\ec"
 
 

@@ -300,7 +300,7 @@ def test_a_service_says_when_the_next_round_is_and_prints_each_as_one_object(cap
             raise found
         return found
 
-    serve_rounds(work, 0.01, Shown("Immich", json=True, each=False, dry_run=False))
+    serve_rounds(work, 0.01, Shown("Immich", json=True, dry_run=False))
     out, err = capsys.readouterr()
     pair, first, second = map(json.loads, out.splitlines())
     assert pair == photo.as_dict() == {

@@ -48,7 +48,7 @@ def library(tmp_path_factory, server):
         said = ""
         for line in [
             ["fit", folder / "photos", "--tags", folder / "tags.csv", "-o", folder / "run", "--model", "text_ridge",
-             "--min-count", 1, "-v", "--encoder", f"immich:{server.url}"],
+             "--min-count", 1, "--encoder", f"immich:{server.url}"],
             ["index", folder / "run", folder / "photos", "-o", folder / "catalogue"],
         ]:  # fmt: skip
             done = run_command(line)

@@ -372,7 +372,7 @@ def test_a_run_that_cannot_take_words_is_left_as_it_was(own, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("tags run --word-vectors glove.txt", "--word-vectors needs --add FILE"),
+        ("tags run -o words.toml", "-o needs --suggest or --parts"),
         ("tags run --add words.txt --suggest", "do not go together"),
         ("tags run --add none.txt", "There is no list of words (--add) none.txt."),
         ("fit . -o new --model fast0tag --set word_vectors=glove.txt", "given by --word-vectors FILE"),

@@ -79,7 +79,9 @@ def tell(folder: Path) -> None:
     for name in ("sub/05.jpg", "08.jpg", "sub/11.jpg", "14.jpg"):
         visterm(f"tag {catalogue} {name} --add evening")
     visterm(f"fit {catalogue}")
-    visterm(f"fit {catalogue} --full")
+    again = Catalogue.load(catalogue)
+    again.learn(full=True, use_even_if_worse=True)
+    again.stored.close()
     assert "evening" in visterm(f"tags {catalogue}")
     visterm(f"use {catalogue} --back")
     visterm(f"index {folder / 'streamed'} {photos} -o {catalogue} --tags {table}")

@@ -79,8 +79,8 @@ TagRulesFile = Annotated[
     Path | None,
     input_option(
         "--tag-rules",
-        help="A TOML file: aliases, tags to leave out, relations, how the tag file is written. `visterm tags RUN "
-        "--suggest -o FILE` drafts one.",
+        help="A TOML file: aliases, tags to leave out, relations, how the tag file is written. `visterm tags` drafts "
+        "one.",
         metavar="FILE",
     ),
 ]

@@ -72,7 +72,7 @@ class TagRules:
         path = Path(rules)
         try:
             values = tomllib.loads(read_text(path, "file of tag rules"))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise TagFileError(f'{path} is no TOML: {error}. Texts stand in quotes: stop_tags = ["nikon"].') from error
         found = cls._checked(values, str(path))
         beside: dict[str, Any] = {

@@ -182,7 +182,7 @@ class WordSource:
 
     def _check_file(self) -> None:
         """Refuse a file that is not what it was."""
-        fix = "Say where it is now: visterm tags RUN_OR_CATALOGUE --add WORDS --word-vectors FILE"
+        fix = "Put it back; or say in Python where it is: Tagger.load(RUN).add_words(WORDS, file=FILE)."
         if not os.path.isfile(self.path):
             raise StorageError(f"The file of word vectors {self.path} of this run is gone. {fix}")
         if self.sha256 and _hash_now(self.path) != self.sha256:
