@@ -87,10 +87,15 @@ def _list(registry: Registry, json: bool) -> None:
     entries = list(registry)
     if json:
         for entry in entries:
-            emit({"name": entry.name, "summary": entry.summary, "paper": entry.paper, "extra": entry.extra})
+            facts = {"summary": entry.summary, "paper": entry.paper, "extra": entry.extra, "package": entry.package}
+            emit({"name": entry.name, **facts})
         return
-    rows = [[e.name, e.summary, e.paper or "-", f"visterm[{e.extra}]" if e.extra else "-"] for e in entries]
-    table(rows, [registry.kind, "what it is", "described in", "needs"])
+    rows = [
+        [e.name, e.summary, e.paper or "-", e.package, f"{e.package}[{e.extra}]" if e.extra else "-"] for e in entries
+    ]
+    table(rows, [registry.kind, "what it is", "described in", "package", "needs"])
+    if others := registry.not_installed():
+        say(f"{len(others)} more are in {others[0].package}: pip install {others[0].package}")
 
 
 DEMO_EXAMPLES = (("visterm demo -o demo", "then open demo/report.html"),)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
+
+PACKAGE = "visterm"
+RESEARCH = "visterm-research"
 
 _LISTED = 40  # Names that a message lists before it says how many more there are
 
@@ -19,11 +22,12 @@ class Entry:
     """One line of a table."""
 
     name: str  # What users type
-    target: str  # ``"module:Class"``, imported at first use
+    target: str  # ``"module:Class"``, imported at first use; empty while its package is not installed
     summary: str  # One line for lists and docs
     paper: str = ""  # Where it comes from; empty for common ground
     extra: str = ""  # The optional dependency that it needs; empty for none
     learns: bool = True  # False for baselines that ignore the images' content
+    package: str = PACKAGE  # The distribution that brings it
 
     def load(self) -> Any:
         """Import the class, or say which extra brings the package that it needs."""
@@ -34,7 +38,7 @@ class Entry:
             if self.extra and not (error.name or "").startswith("visterm"):
                 raise MissingExtraError(
                     f"'{self.name}' needs the package '{error.name}'. "
-                    f"Install it with: pip install 'visterm[{self.extra}]'"
+                    f"Install it with: pip install '{self.package}[{self.extra}]'"
                 ) from error
             raise
 
@@ -42,12 +46,14 @@ class Entry:
 class Registry:
     """A table of `entries` of one kind, ours and those that other packages offer in the entry-point group `group`.
 
-    `kind` is what the parts are, in messages: "model", "encoder".
+    `kind` is what the parts are, in messages: "model", "encoder". An entry whose `package` is another one describes what
+    that package offers under this name, and what to install where it is missing.
     """
 
     def __init__(self, kind: str, entries: list[Entry], *, group: str) -> None:
         self.kind = kind
-        self._own = {entry.name: entry for entry in entries}
+        self._own = {entry.name: entry for entry in entries if entry.package == PACKAGE}
+        self._described = {entry.name: entry for entry in entries if entry.package != PACKAGE}
         self._group = group
 
     def __iter__(self) -> Iterator[Entry]:
@@ -58,12 +64,26 @@ class Registry:
         """List the names, all or only those that learn (or do not) from images."""
         return [entry.name for entry in self if learns is None or entry.learns == learns]
 
+    def not_installed(self) -> list[Entry]:
+        """List what packages that are not installed would bring."""
+        offered = self._offered()
+        return [entry for name, entry in self._described.items() if name not in offered]
+
     def entry(self, name: str) -> Entry:
-        """Find one line of the table, or raise with the nearest names."""
-        found = self._own.get(name) or self._offered().get(name)
-        if found is None:
-            raise UnknownNameError(unknown(self.kind, name, self.names()))
-        return found
+        """Return one line of the table, or raise with what to install or the nearest names."""
+        entry = self._own.get(name) or self._offered().get(name)
+        if entry is None:
+            raise self.unknown(name, self.names())
+        return entry
+
+    def unknown(self, name: str, known: list[str]) -> UserError:
+        """Return the error for a name that is not there: which package brings it, else the nearest of `known`."""
+        if (entry := self._described.get(name)) is None:
+            return UnknownNameError(unknown(self.kind, name, known))
+        return MissingExtraError(
+            f"The {self.kind} '{name}' is in the package {entry.package}, which is not installed. Install it with: "
+            f"pip install {entry.package} (in a clone of visterm: pip install ./research)"
+        )
 
     def load(self, name: str) -> Any:
         """Import the class behind a name."""
@@ -103,31 +123,38 @@ class Registry:
             f"Offer it through the entry-point group '{self._group}' of its package."
         )
 
-    def classes(self) -> dict[str, Entry]:
-        """Return the parts that visterm brings by the name of their class."""
-        return {entry.target.rpartition(":")[2]: entry for entry in self._own.values()}
+    def classes(self, package: str = PACKAGE) -> dict[str, Entry]:
+        """Return the parts that a package brings by the name of their class."""
+        entries = self._own if package == PACKAGE else self._offered()
+        return {entry.target.rpartition(":")[2]: entry for entry in entries.values() if entry.package == package}
 
     def _offered(self) -> dict[str, Entry]:
         """Return what other packages offer under names of their own; reading all that is installed takes 20 ms."""
-        found: dict[str, Entry] = {}
+        offered: dict[str, Entry] = {}
         from importlib.metadata import entry_points  # takes long to import
 
         for point in entry_points(group=self._group):
-            if point.name not in self._own:
-                found.setdefault(point.name, Entry(point.name, point.value, f"from {point.value.partition(':')[0]}"))
-        return found
+            if point.name in self._own:
+                continue
+            package = point.dist.name if point.dist else point.value.partition(":")[0].partition(".")[0]
+            described = self._described.get(point.name)
+            if described is None or described.package != package:
+                described = Entry(point.name, "", f"from {point.value.partition(':')[0]}", package=package)
+            offered.setdefault(point.name, replace(described, target=point.value))
+        return offered
 
 
-def lazy_classes(module: str, registry: Registry) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a module that offers the classes of a table, each imported at first use."""
-    classes = registry.classes()
+def lazy_classes(
+    module: str, classes: Callable[[], Mapping[str, Entry]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a module that offers classes by name, each imported at first use."""
 
     def get(name: str) -> Any:
-        if name not in classes:
-            raise AttributeError(unknown_attribute(module, name, sorted(classes)), name=name)
-        return classes[name].load()
+        if (entry := classes().get(name)) is None:
+            raise AttributeError(unknown_attribute(module, name, sorted(classes())), name=name)
+        return entry.load()
 
-    return get, lambda: sorted(classes)
+    return get, lambda: sorted(classes())
 
 
 def unknown_attribute(module: str, name: str, known: Sequence[str]) -> str:

@@ -3,4 +3,4 @@
 from visterm.core.registry import lazy_classes
 from visterm.core.tables import ENCODERS
 
-__getattr__, __dir__ = lazy_classes("visterm.encoders", ENCODERS)
+__getattr__, __dir__ = lazy_classes("visterm.encoders", ENCODERS.classes)

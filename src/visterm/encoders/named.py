@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from visterm.core.errors import UnknownNameError, UserError
-from visterm.core.registry import unknown
+from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS
 from visterm.encoders.networks import networks, networks_here
 
@@ -59,7 +58,7 @@ def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[st
     name, colon, argument = (spec or default_encoder()).partition(":")
     if name not in ENCODERS.names():  # else the table is not read: it may be broken
         if name not in (table := networks()):
-            raise UnknownNameError(unknown("encoder", name, encoder_names()))
+            raise ENCODERS.unknown(name, encoder_names())
         if colon:
             raise UserError(f"The network '{name}' takes no argument after a colon, but got '{argument}'.")
         name, params = "onnx", {**table[name].encoder, **params, "network": name}

@@ -3,4 +3,4 @@
 from visterm.core.registry import lazy_classes
 from visterm.core.tables import MODELS
 
-__getattr__, __dir__ = lazy_classes("visterm.models", MODELS)
+__getattr__, __dir__ = lazy_classes("visterm.models", MODELS.classes)
