@@ -32,8 +32,8 @@ from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
 from visterm.models.baselines import Prior
-from visterm.models.ranking.warp_linear import WarpLinear
 from visterm.tagging.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
+from visterm_research.models.ranking.warp_linear import WarpLinear
 
 SMALL = Plan(2, 8 * 160 * 50 * 2)
 """Memory for windows of two shards."""

@@ -14,7 +14,7 @@ from visterm.metrics.queries import rank_queries
 from visterm.models.abilities import LearnsQueries
 from visterm.models.pamir.intercepts import set_intercepts
 from visterm.models.pamir.pamir import Pamir
-from visterm.models.pamir.pamir_ia import PamirIa
+from visterm_research.models.pamir.pamir_ia import PamirIa
 
 
 @pytest.fixture(scope="module")

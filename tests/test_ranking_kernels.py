@@ -9,9 +9,8 @@ import scipy.sparse as sp
 from reference import ranking as reference
 from visterm.core.errors import UserError
 from visterm.kernels.adaptive import SortedTags, draw_adaptive, draw_dimension, draw_rank, sort_tags
-from visterm.kernels.owpc import weigh_all
 from visterm.kernels.pair_batch import Draws, Loss, PairBatch, Pool, PositiveTags
-from visterm.kernels.passive_aggressive import rank_in_turn, separate_in_turn
+from visterm.kernels.passive_aggressive import separate_in_turn
 from visterm.kernels.prefetch import prefetch_row
 from visterm.kernels.random import draw_many, draw_unit, stream_of
 from visterm.kernels.row_moves import make_rule
@@ -23,6 +22,8 @@ from visterm.models.ranking.image_sides import EmbeddedImages
 from visterm.models.ranking.recipe import rank_weights
 from visterm.models.ranking.warp import in_turn
 from visterm.models.ranking.wsabie import Wsabie
+from visterm_research.kernels.owpc import weigh_all
+from visterm_research.kernels.tag_pairs import rank_in_turn
 
 
 @pytest.fixture(autouse=True)

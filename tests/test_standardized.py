@@ -12,8 +12,8 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.metrics import evaluate
 from visterm.models.blend.ensemble import Ensemble
-from visterm.models.ranking.auc import OptAuc
 from visterm.models.ranking.wsabie import Wsabie
+from visterm_research.models.ranking.auc import OptAuc
 
 SHORT = {
     "dim": 16, "epochs": 10, "learning_rate": 0.01, "max_norm": 0.7, "row_length": 6.0, "step": "sgd",

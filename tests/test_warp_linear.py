@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from planted import plant_corpus
 from visterm.models.ranking import negatives
-from visterm.models.ranking.warp_linear import WarpLinear
+from visterm_research.models.ranking.warp_linear import WarpLinear
 
 SETTINGS = {"epochs": 4, "learning_rate": 0.05, "block": 50, "valid_share": 0, "random_state": 0}
 

@@ -46,8 +46,8 @@ class Entry:
 class Registry:
     """A table of `entries` of one kind, ours and those that other packages offer in the entry-point group `group`.
 
-    `kind` is what the parts are, in messages: "model", "encoder". An entry whose `package` is another one describes what
-    that package offers under this name, and what to install where it is missing.
+    `kind` is what the parts are, in messages: "model", "encoder". An entry whose `package` is another one describes
+    what that package offers under this name, and says what to install where it is missing.
     """
 
     def __init__(self, kind: str, entries: list[Entry], *, group: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from visterm.core.registry import Entry, Registry
+from visterm.core.registry import RESEARCH, Entry, Registry
 
 WSABIE = "Weston, Bengio, Usunier 2010"
 PAMIR = "Grangier, Bengio 2008"
@@ -32,23 +32,17 @@ def _encoder(name: str, target: str, summary: str, paper: str = "", **more: Any)
     return Entry(name, f"visterm.encoders.{target}", summary, paper, **more)
 
 
+def _in_research(name: str, summary: str, paper: str = "", **more: Any) -> Entry:
+    """Return the entry of a class that visterm-research offers under this name as an entry point."""
+    return Entry(name, "", summary, paper, package=RESEARCH, **more)
+
+
 MODELS = Registry(
     "model",
     [
         _model("wsabie", "ranking.wsabie:Wsabie", "joint embedding of photos and tags, WARP loss", WSABIE),
-        _model("warp_linear", "ranking.warp_linear:WarpLinear", "one linear scorer per tag, WARP loss", WSABIE),
-        _model(
-            "auc_embedding",
-            "ranking.auc:AucEmbedding",
-            "joint embedding, one wrong tag drawn at random, all ranks count the same",
-            WSABIE,
-        ),
-        _model("owpc_sgd", "ranking.owpc_sgd:OwpcSgd", "joint embedding, WARP loss with exact ranks", WSABIE),
         _model("pamir", "pamir.pamir:Pamir", "one linear scorer per word, learns from whole queries", PAMIR),
-        _model("pamir_ia", "pamir.pamir_ia:PamirIa", "one linear scorer per tag, learns from pairs of tags", PAMIR),
-        _model("one_vs_rest", "ranking.one_vs_rest:OneVsRest", "one linear yes-or-no classifier per tag", WSABIE),
         _model("vse_ens", "ranking.vse_ens:VseEns", "joint embedding, prefers wrong tags that score high", VSE_ENS),
-        _model("opt_auc", "ranking.auc:OptAuc", "joint embedding, one wrong tag drawn at random, smooth loss", VSE_ENS),
         _model(
             "objects_and_parts",
             "parts.objects_and_parts:ObjectsAndParts",
@@ -126,6 +120,14 @@ MODELS = Registry(
         _model("ensemble", "blend.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
         _model("auto", "blend.auto:Auto", "the best of several models, blended, within a time budget"),
         _model("prior", "baselines:Prior", "the most frequent tags, whatever the photo", learns=False),
+        _in_research("warp_linear", "one linear scorer per tag, WARP loss", WSABIE),
+        _in_research(
+            "auc_embedding", "joint embedding, one wrong tag drawn at random, all ranks count the same", WSABIE
+        ),
+        _in_research("owpc_sgd", "joint embedding, WARP loss with exact ranks", WSABIE),
+        _in_research("pamir_ia", "one linear scorer per tag, learns from pairs of tags", PAMIR),
+        _in_research("one_vs_rest", "one linear yes-or-no classifier per tag", WSABIE),
+        _in_research("opt_auc", "joint embedding, one wrong tag drawn at random, smooth loss", VSE_ENS),
     ],
     group="visterm.models",
 )

@@ -1,0 +1,1 @@
+"""Numba loops of the methods that the papers compare with."""

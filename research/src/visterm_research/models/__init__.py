@@ -1,0 +1,8 @@
+"""Models that the papers compare with, a folder for each family; their classes by name."""
+
+from functools import partial
+
+from visterm.core.registry import RESEARCH, lazy_classes
+from visterm.core.tables import MODELS
+
+__getattr__, __dir__ = lazy_classes("visterm_research.models", partial(MODELS.classes, RESEARCH))

@@ -1,0 +1,1 @@
+"""Networks into the words' space that sampled tagging is compared with."""

@@ -1,0 +1,1 @@
+"""Linear scorers: SVM, FastTag, least squares."""

@@ -1,0 +1,1 @@
+"""Tags of the nearest training images, by learned weights or several distances."""

@@ -1,0 +1,1 @@
+"""PAMIR on pairs of tags."""

@@ -1,0 +1,1 @@
+"""Rankers that WSABIE and VSE-ens are compared with."""
