@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from planted import Planted, plant_corpus
 from visterm.metrics.ranking import average_precisions
 from visterm.models.neighbours.knn import Knn, votes
-from visterm.models.neighbours.rp_knn import RpKnn
+from visterm_research.models.neighbours.rp_knn import RpKnn
 
 SETTINGS = {"n_neighbors": 10, "power": 4.0}
 LEVELS = (0, 1, 2, 3, 4, 6, 8)

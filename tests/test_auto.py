@@ -23,8 +23,8 @@ from visterm.models.blend.kept import explained_by, explains, tag_vectors, vecto
 from visterm.models.blend.mixing import SHAPES, best_shape, gain_of, image_map, shaped
 from visterm.models.blend.trials import Budget, Trial
 from visterm.models.linear.ridge import Ridge
-from visterm.models.neighbours.jec import Jec
 from visterm.models.neighbours.knn import Knn
+from visterm_research.models.neighbours.jec import Jec
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
 RIDGE = ("ridge", {"alpha": 1.0})

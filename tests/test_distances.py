@@ -10,7 +10,7 @@ from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.models.neighbours import distances as distances_module
 from visterm.models.neighbours.distances import DISTANCES, BlockDistances, read_blocks, read_distances
-from visterm.models.neighbours.jec import Jec
+from visterm_research.models.neighbours.jec import Jec
 
 
 def rows(n, *, signed, seed, density=0.5):

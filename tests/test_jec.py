@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from reference.neighbours import distance, transferred_order
 from visterm.core.errors import UserError
-from visterm.models.neighbours.jec import Jec
+from visterm_research.models.neighbours.jec import Jec
 
 PAIRS = [("l1", (0, 15)), ("chi2", (15, 40))]
 """Distances, and the columns of their blocks."""

@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from reference.neighbours import distance, metric_loss
 from visterm.core.errors import UserError
-from visterm.kernels.metric_slopes import metric_slopes
 from visterm.metrics import average_precisions
-from visterm.models.neighbours.learned_metric import KINDS, Metric, Neighbourhoods
-from visterm.models.neighbours.two_pass_knn import TwoPassKnn
+from visterm_research.kernels.metric_slopes import metric_slopes
+from visterm_research.models.neighbours.learned_metric import KINDS, Metric, Neighbourhoods
+from visterm_research.models.neighbours.two_pass_knn import TwoPassKnn
 
 WIDTH = 40
 BLOCKS = (WIDTH,) * 4

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from reference.neighbours import two_pass_shares, vote_loss
-from visterm.kernels.neighbour_votes import two_pass_votes, vote_slopes
+from visterm_research.kernels.neighbour_votes import two_pass_votes, vote_slopes
 
 
 def drawn(seed=0, n=6, m=15, k=5, n_tags=8):

@@ -13,7 +13,7 @@ from planted import plant_corpus
 from reference.rp_tree import slow_leaf, slow_leaves
 from visterm.core.errors import UserError
 from visterm.models.neighbours.knn import Knn
-from visterm.models.neighbours.rp_knn import RpKnn
+from visterm_research.models.neighbours.rp_knn import RpKnn
 
 
 @pytest.fixture(scope="module")

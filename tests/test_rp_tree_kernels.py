@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from reference.rp_tree import direction, slow_leaf, slow_leaves
 from visterm.kernels.rows import dense_rows, sparse_rows
-from visterm.kernels.rp_tree import find_leaves, grow_tree, products_within, project
+from visterm_research.kernels.rp_tree import find_leaves, grow_tree, products_within, project
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # hashes wrap on purpose; NumPy warns of it
 

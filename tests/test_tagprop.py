@@ -11,7 +11,7 @@ from planted import plant_corpus
 from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.models.confidence.tag_sigmoids import Costs, fit_sigmoids
-from visterm.models.neighbours.tagprop import ROOM, TagProp, interleaved
+from visterm_research.models.neighbours.tagprop import ROOM, TagProp, interleaved
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from planted import plant_corpus
 from reference.neighbours import distance, two_pass_shares
 from visterm.core.errors import UserError
 from visterm.models.neighbours.knn import Knn
-from visterm.models.neighbours.two_pass_knn import BANDWIDTHS, NEIGHBORS, TwoPassKnn
+from visterm_research.models.neighbours.two_pass_knn import BANDWIDTHS, NEIGHBORS, TwoPassKnn
 
 
 @pytest.fixture(scope="module")

@@ -93,22 +93,6 @@ MODELS = Registry(
         _model("kernel_ridge", "linear.kernel_ridge:KernelRidge", "ridge on how similar a photo is to training photos"),
         _model("knn", "neighbours.knn:Knn", "tags of the most similar training photos", WSABIE),
         _model(
-            "rp_knn", "neighbours.rp_knn:RpKnn", "knn with a search tree: faster, misses some similar photos", WSABIE
-        ),
-        _model("jec", "neighbours.jec:Jec", "tags of the most similar photos, by several distances", JEC),
-        _model(
-            "tagprop",
-            "neighbours.tagprop:TagProp",
-            "similar photos vote by learned weights, rare tags boosted",
-            TAGPROP,
-        ),
-        _model(
-            "two_pass_knn",
-            "neighbours.two_pass_knn:TwoPassKnn",
-            "for each tag, its most similar photos vote",
-            TWO_PASS_KNN,
-        ),
-        _model(
             "fasttag", "linear.fasttag:FastTag", "linear scorers, learned while missing tags are filled in", FASTTAG
         ),
         _model("least_squares", "baselines:LeastSquares", "ridge without its limit on large weights"),
@@ -128,6 +112,10 @@ MODELS = Registry(
         _in_research("pamir_ia", "one linear scorer per tag, learns from pairs of tags", PAMIR),
         _in_research("one_vs_rest", "one linear yes-or-no classifier per tag", WSABIE),
         _in_research("opt_auc", "joint embedding, one wrong tag drawn at random, smooth loss", VSE_ENS),
+        _in_research("rp_knn", "knn with a search tree: faster, misses some similar photos", WSABIE),
+        _in_research("jec", "tags of the most similar photos, by several distances", JEC),
+        _in_research("tagprop", "similar photos vote by learned weights, rare tags boosted", TAGPROP),
+        _in_research("two_pass_knn", "for each tag, its most similar photos vote", TWO_PASS_KNN),
     ],
     group="visterm.models",
 )

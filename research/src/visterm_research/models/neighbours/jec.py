@@ -15,7 +15,7 @@ from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import column_means
 from visterm.core.types import Matrix
 from visterm.models.neighbours.knn import Ids, weighted_votes
-from visterm.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
+from visterm_research.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
 
 UNSEEN_TOGETHER = 1e-3
 """Stands for no image with both tags, so that their local frequency still ranks the tags that never co-occur."""

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.types import Matrix
-from visterm.kernels.metric_slopes import CHI2, COSINE, L1, L2, metric_slopes
-from visterm.kernels.neighbour_votes import semantic_neighbours
+from visterm_research.kernels.metric_slopes import CHI2, COSINE, L1, L2, metric_slopes
+from visterm_research.kernels.neighbour_votes import semantic_neighbours
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -14,12 +14,18 @@ from visterm.core.errors import DataError, UnknownNameError
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.registry import unknown
 from visterm.core.types import Matrix
-from visterm.kernels.neighbour_votes import two_pass_votes
 from visterm.metrics.ranking import average_precisions
 from visterm.models.neighbours.distances import read_distances
 from visterm.models.neighbours.knn import Ids
-from visterm.models.neighbours.learned_metric import Blocks, Metric, Neighbourhood, Neighbourhoods, learn_metric
-from visterm.models.neighbours.near_images import SAMPLE_ROWS, DistanceAnnotator, Floats
+from visterm_research.kernels.neighbour_votes import two_pass_votes
+from visterm_research.models.neighbours.learned_metric import (
+    Blocks,
+    Metric,
+    Neighbourhood,
+    Neighbourhoods,
+    learn_metric,
+)
+from visterm_research.models.neighbours.near_images import SAMPLE_ROWS, DistanceAnnotator, Floats
 
 NEIGHBORS = (1, 2, 4, 8)
 BANDWIDTHS = (5.0, 10.0, 20.0, 40.0, 80.0)

@@ -17,10 +17,10 @@ from visterm.core.learned import Array, Csr, Kind, Whole
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix
-from visterm.kernels.neighbour_votes import vote_slopes
 from visterm.models.confidence.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
 from visterm.models.neighbours.knn import Ids, weighted_votes
-from visterm.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
+from visterm_research.kernels.neighbour_votes import vote_slopes
+from visterm_research.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
 
 Doubles = NDArray[np.float64]
 
