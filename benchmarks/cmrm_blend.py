@@ -29,10 +29,10 @@ from visterm.metrics.queries import rank_queries
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.confidence.calibration import log_sigmoid
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm.models.generative.cmrm import Cmrm
 from visterm.models.linear.ridge import Ridge
 from visterm.models.pamir.pamir import Pamir
 from visterm_research.data.drawn_tags import draw_visterms
+from visterm_research.models.generative.cmrm import Cmrm
 
 Floats = NDArray[Any]
 Chosen = tuple[float, ...]

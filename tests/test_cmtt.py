@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from reference.generative import cmtt_table
 from visterm.core.errors import DataError, UserError
-from visterm.models.generative.cmtt import Cmtt
+from visterm_research.models.generative.cmtt import Cmtt
 
 forms = pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 

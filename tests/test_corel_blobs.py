@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.metrics.retrieval import rank_images
-from visterm.models.generative.cmrm import Cmrm
+from visterm_research.models.generative.cmrm import Cmrm
 
 N_BLOBS = 499
 

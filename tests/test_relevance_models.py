@@ -10,8 +10,8 @@ from planted import plant_corpus
 from reference.generative import cmrm_scores, mbrm_scores, mean_squared_distance
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.metrics.ranking import average_precisions
-from visterm.models.generative.cmrm import Cmrm
-from visterm.models.generative.mbrm import Mbrm
+from visterm_research.models.generative.cmrm import Cmrm
+from visterm_research.models.generative.mbrm import Mbrm
 
 forms = pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from visterm.core.tables import MODELS
 from visterm.metrics.significance import SignedRanks
-from visterm.models.generative.counts import CountingAnnotator
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison
 from visterm_research.comparison.search import Settings, search, unordered
 from visterm_research.comparison.trials import Choice, Judged
+from visterm_research.models.generative.counts import CountingAnnotator
 from visterm_research.pamir.images import Pictures
 from visterm_research.pamir.rows import PRODUCT, Encoded, SearchRows
 

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from visterm.core.checks import check_number
 from visterm.core.learned import Kind, Number
 from visterm.core.types import Matrix, RandomState
-from visterm.models.generative.counts import CountingAnnotator, Counts, as_counts, scale_rows
-from visterm.models.generative.relevance import Floats, RelevanceAnnotator
+from visterm_research.models.generative.counts import CountingAnnotator, Counts, as_counts, scale_rows
+from visterm_research.models.generative.relevance import Floats, RelevanceAnnotator
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

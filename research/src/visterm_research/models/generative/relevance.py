@@ -16,7 +16,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
-from visterm.models.generative.counts import count_tags
+from visterm_research.models.generative.counts import count_tags
 
 Floats = NDArray[np.float64]
 

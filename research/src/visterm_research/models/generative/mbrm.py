@@ -14,8 +14,8 @@ from visterm.core.errors import ShapeError
 from visterm.core.learned import Kind, Number
 from visterm.core.products import column_means
 from visterm.core.types import Matrix, RandomState
-from visterm.models.generative.relevance import Floats, RelevanceAnnotator
 from visterm.models.neighbours.distances import row_squares, squared_distances
+from visterm_research.models.generative.relevance import Floats, RelevanceAnnotator
 
 TILE_BYTES = 2**26  # Kernels between regions held at a time
 MAX_TILE_BYTES = 2**29  # Those of one image

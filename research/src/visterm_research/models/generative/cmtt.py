@@ -15,7 +15,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, Kind
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
-from visterm.models.generative.counts import CountingAnnotator, Counts, as_counts, count_tags, scale_rows
+from visterm_research.models.generative.counts import CountingAnnotator, Counts, as_counts, count_tags, scale_rows
 
 Floats = NDArray[np.float64]
 
