@@ -26,11 +26,11 @@ import torch
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
 from visterm.models.deep import drawn_rows
-from visterm.models.deep.cross_entropy_tagger import CrossEntropyTagger
 from visterm.models.deep.objectives import FullObjective, SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.models.deep.tag_draws import TagDraws
 from visterm.models.deep.word_table import WordTable
+from visterm_research.models.deep.cross_entropy_tagger import CrossEntropyTagger
 from visterm_research.ugc.times import drawn_tags
 
 FEW, MANY = 14_000, 432_213

@@ -20,14 +20,14 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.models.abilities import HoldsOut, PlacesWords
 from visterm.models.deep import base as deep_tagger
-from visterm.models.deep.averaged_word_vectors import AverageWordVector, correlation_weights, share_rows
-from visterm.models.deep.cross_entropy_tagger import CrossEntropyTagger
 from visterm.models.deep.dense_layers import through_layers
-from visterm.models.deep.fast0tag import Fast0Tag
 from visterm.models.deep.network import DeepNetwork
 from visterm.models.deep.objectives import SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.models.deep.training import WORK_A_THREAD
+from visterm_research.models.deep.averaged_word_vectors import AverageWordVector, correlation_weights, share_rows
+from visterm_research.models.deep.cross_entropy_tagger import CrossEntropyTagger
+from visterm_research.models.deep.fast0tag import Fast0Tag
 
 NAMES = ["sampled_tagger", "cross_entropy_tagger", "fast0tag", "average_word_vector", "correlated_word_vectors"]
 SMALL = {"hidden": [24], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu"}
