@@ -16,9 +16,9 @@ from visterm.encoders.bag_kernel import BagKernel
 from visterm.encoders.bags import Bags, BestMatches
 from visterm.encoders.gaussian_mixtures import Mixtures, fit_mixtures, log_likelihoods, log_likelihoods_among
 from visterm.encoders.visterms import Visterms
-from visterm.models.linear.svm import Svm
 from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.tagger import Tagger
+from visterm_research.models.linear.svm import Svm
 
 SMALL = {"colours": 8, "max_side": 48, "n_jobs": 1}
 KINDS = [

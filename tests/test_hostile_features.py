@@ -16,9 +16,9 @@ from visterm.core.errors import DataError, VistermError
 from visterm.data.array_files import ALWAYS_FINE
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import Shard, read_named_rows, read_shard, shard_bytes
-from visterm.models.linear.svm import Svm
 from visterm.models.neighbours.knn import Knn
 from visterm.models.pamir.pamir import Pamir
+from visterm_research.models.linear.svm import Svm
 
 ROWS = np.array([[1, 0, 2], [0, 3, 0]], np.float32)
 SOUND = sp.csr_array(ROWS)

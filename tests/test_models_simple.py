@@ -12,12 +12,13 @@ from sklearn.preprocessing import LabelBinarizer
 
 from planted import plant_corpus
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
-from visterm.models.baselines import LeastSquares, Prior
+from visterm.models.baselines import Prior
 from visterm.models.linear import base as linear
 from visterm.models.linear import normal_equations as least_squares
 from visterm.models.linear.normal_equations import fit_ridge, leave_one_out, mean_square_norm
 from visterm.models.linear.ridge import ALPHAS, Ridge
 from visterm.models.neighbours.knn import Knn
+from visterm_research.models.linear.least_squares import LeastSquares
 
 
 @pytest.fixture(scope="module")

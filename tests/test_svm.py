@@ -15,7 +15,7 @@ from visterm.core.errors import ShapeError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.metrics import average_precisions
-from visterm.models.linear.svm import BIAS_FEATURE, PENALTIES, Svm
+from visterm_research.models.linear.svm import BIAS_FEATURE, PENALTIES, Svm
 
 
 @pytest.fixture(scope="module")

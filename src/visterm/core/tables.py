@@ -64,11 +64,6 @@ MODELS = Registry(
         ),
         _model("kernel_ridge", "linear.kernel_ridge:KernelRidge", "ridge on how similar a photo is to training photos"),
         _model("knn", "neighbours.knn:Knn", "tags of the most similar training photos", WSABIE),
-        _model(
-            "fasttag", "linear.fasttag:FastTag", "linear scorers, learned while missing tags are filled in", FASTTAG
-        ),
-        _model("least_squares", "baselines:LeastSquares", "ridge without its limit on large weights"),
-        _model("svm", "linear.svm:Svm", "one SVM per tag, made for search; to tag, --set normalise=False", PAMIR),
         _model("ensemble", "blend.ensemble:Ensemble", "weighted sum of models that you name", WSABIE),
         _model("auto", "blend.auto:Auto", "the best of several models, blended, within a time budget"),
         _model("prior", "baselines:Prior", "the most frequent tags, whatever the photo", learns=False),
@@ -107,6 +102,9 @@ MODELS = Registry(
             SAMPLED_TAGGING,
             extra="torch",
         ),
+        _in_research("fasttag", "linear scorers, learned while missing tags are filled in", FASTTAG),
+        _in_research("least_squares", "ridge without its limit on large weights"),
+        _in_research("svm", "one SVM per tag, made for search; to tag, --set normalise=False", PAMIR),
     ],
     group="visterm.models",
 )
