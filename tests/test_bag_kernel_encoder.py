@@ -12,12 +12,12 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.progress import SILENT
 from visterm.core.tables import ENCODERS
 from visterm.encoders import bag_kernel, bags
-from visterm.encoders.bag_kernel import BagKernel
-from visterm.encoders.bags import Bags, BestMatches
-from visterm.encoders.gaussian_mixtures import Mixtures, fit_mixtures, log_likelihoods, log_likelihoods_among
 from visterm.encoders.visterms import Visterms
 from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.tagger import Tagger
+from visterm_research.encoders.bag_kernel import BagKernel
+from visterm_research.encoders.bags import Bags, BestMatches
+from visterm_research.encoders.gaussian_mixtures import Mixtures, fit_mixtures, log_likelihoods, log_likelihoods_among
 from visterm_research.models.linear.svm import Svm
 
 SMALL = {"colours": 8, "max_side": 48, "n_jobs": 1}

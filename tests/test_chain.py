@@ -15,13 +15,13 @@ from visterm.core.tables import ENCODERS
 from visterm.data import images as reading
 from visterm.encoders import network as networks
 from visterm.encoders.chain import Chain
-from visterm.encoders.histograms import Histograms
-from visterm.encoders.kernel_pca import KernelPca
 from visterm.encoders.named import make_encoder, split_specs
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_network import OnnxNetwork
 from visterm.encoders.visterms import Visterms
 from visterm.tagging.tagger import Tagger
+from visterm_research.encoders.histograms import Histograms
+from visterm_research.encoders.kernel_pca import KernelPca
 
 WORDS = ("visterms", {"colours": 8, "codebook": 60, "sample_blocks": 2000})
 COLOURS = ("histograms", {"colours": 8, "textons": 0, "scales": (1.0,), "levels": 1})

@@ -10,8 +10,8 @@ from reference import histograms as slow
 from tiny_scenes import scene
 from visterm.core.errors import UserError
 from visterm.encoders.codebook import learn_palette
-from visterm.encoders.histograms import Histograms
-from visterm.encoders.textons import ELONGATION, FilterBank, TextonFinder, learn_textons, squeezed
+from visterm_research.encoders.histograms import Histograms
+from visterm_research.encoders.textons import ELONGATION, FilterBank, TextonFinder, learn_textons, squeezed
 
 SMALL = {"colours": 10, "textons": 24, "orientations": 4, "sigmas": (1.0,), "sample_pixels": 6000}
 

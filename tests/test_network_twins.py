@@ -24,8 +24,8 @@ from visterm.encoders.named import make_encoder
 from visterm.encoders.networks import VARIABLE
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_settings import settings_beside
-from visterm.encoders.open_clip_model import open_clip
 from visterm.encoders.preparation import Preparation, views_of
+from visterm_research.encoders.open_clip_model import open_clip
 
 PLAIN = {"views": "trained", "root": False, "centre": False, "normalise": False}
 CHELSEA = skimage.data.chelsea()  # 300 x 451

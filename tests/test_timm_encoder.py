@@ -21,8 +21,8 @@ from safetensors.torch import load_file, save_file
 from tiny_towers import timm, timm_weights
 from visterm.core.errors import EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.encoders import torch_loading
-from visterm.encoders.timm import Timm, timm_config, timm_preparation
 from visterm.encoders.torch_network import TorchNetwork
+from visterm_research.encoders.timm import Timm, timm_config, timm_preparation
 
 PLAIN = {"root": False, "centre": False, "normalise": False, "device": "cpu"}
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from visterm.encoders.open_clip_model import open_clip
-from visterm.encoders.timm import timm
+from visterm_research.encoders.open_clip_model import open_clip
+from visterm_research.encoders.timm import timm
 
 CLIP_NAME = "tiny-towers"
 CLIP_CONFIG = {

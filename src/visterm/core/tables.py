@@ -113,36 +113,23 @@ ENCODERS = Registry(
     "encoder",
     [
         _encoder("visterms", "visterms:Visterms", "counts of visterms, small patches of texture and colour", PAMIR),
-        _encoder(
-            "histograms",
-            "histograms:Histograms",
-            "counts of colours and textures in parts of the photo",
-            OBJECTS_AND_PARTS,
-        ),
-        _encoder(
-            "kernel_pca",
-            "kernel_pca:KernelPca",
-            "shorter vectors from those of another encoder (kernel PCA)",
-            OBJECTS_AND_PARTS,
-        ),
-        _encoder(
-            "bag_kernel", "bag_kernel:BagKernel", "how similar a photo's patches are to each training photo's", PAMIR
-        ),
         _encoder("chain", "chain:Chain", "the features of several encoders, one after the other"),
         _encoder("onnx", "onnx:Onnx", "an output of any neural network for images in an ONNX file", extra="onnx"),
-        _encoder("timm", "timm:Timm", "features of any neural network of the package timm", extra="torch"),
-        _encoder(
-            "open_clip",
-            "open_clip:OpenClip",
-            "the image half of a CLIP network of the package open_clip",
-            "Radford et al. 2021",
-            extra="torch",
-        ),
         _encoder("immich", "immich:Immich", "the vectors of a running machine-learning server of Immich"),
         _encoder(
             "precomputed", "precomputed:Precomputed", "features from another program: NumPy, Parquet, svmlight, ..."
         ),
         _encoder("ids", "ids:Ids", "only a name or number for each image, no photos", VSE_ENS),
+        _in_research("histograms", "counts of colours and textures in parts of the photo", OBJECTS_AND_PARTS),
+        _in_research("kernel_pca", "shorter vectors from those of another encoder (kernel PCA)", OBJECTS_AND_PARTS),
+        _in_research("bag_kernel", "how similar a photo's patches are to each training photo's", PAMIR),
+        _in_research("timm", "features of any neural network of the package timm", extra="torch"),
+        _in_research(
+            "open_clip",
+            "the image half of a CLIP network of the package open_clip",
+            "Radford et al. 2021",
+            extra="torch",
+        ),
     ],
     group="visterm.encoders",
 )

@@ -15,7 +15,8 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.encoders.network import NetworkEncoder
-from visterm.encoders.open_clip_model import (
+from visterm.encoders.word_rows import check_prompts, unit_rows
+from visterm_research.encoders.open_clip_model import (
     OpenClipNetwork,
     cached_weights,
     hub_file,
@@ -23,7 +24,6 @@ from visterm.encoders.open_clip_model import (
     open_clip_name,
     weights_config,
 )
-from visterm.encoders.word_rows import check_prompts, unit_rows
 
 TEMPLATES = ("a photo of a {}.",)  # What is said of a word to the text tower, as open_clip does
 

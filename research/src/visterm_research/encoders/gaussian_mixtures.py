@@ -13,8 +13,8 @@ from sklearn.mixture import GaussianMixture
 
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.encoders.bags import Doubles, Floats, in_turn
-from visterm.kernels.bags import log_expected_likelihoods
+from visterm_research.encoders.bags import Doubles, Floats, in_turn
+from visterm_research.kernels.bags import log_expected_likelihoods
 
 COVARIANCES = {"diagonal": "diag", "full": "full"}  # What scikit-learn calls them
 STEPS = 100  # Of expectation maximisation, at most

@@ -15,11 +15,14 @@ from visterm.core.progress import Progress
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
-from visterm.encoders.bags import MARK_BYTES, MINORS, Bags, BestMatches, Doubles, Floats, mark_of
 from visterm.encoders.base import Encoder, Images, Pixels
 from visterm.encoders.blocks import BlockCutter, cells_of_overlap, pixel_codes
 from visterm.encoders.codebook import LARGEST, check_palette, learn_palette
-from visterm.encoders.gaussian_mixtures import (
+from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
+from visterm.kernels.colour import colour_table
+from visterm.kernels.texture import N_PATTERNS
+from visterm_research.encoders.bags import MARK_BYTES, MINORS, Bags, BestMatches, Doubles, Floats, mark_of
+from visterm_research.encoders.gaussian_mixtures import (
     COVARIANCES,
     Mixtures,
     fit_mixtures,
@@ -27,9 +30,6 @@ from visterm.encoders.gaussian_mixtures import (
     log_likelihoods_among,
     log_own_likelihoods,
 )
-from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
-from visterm.kernels.colour import colour_table
-from visterm.kernels.texture import N_PATTERNS
 
 BAG_KERNELS = ("match", "expected_likelihood", "visterm")
 

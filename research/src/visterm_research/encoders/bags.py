@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.kernels.bags import Minor, best_matches
+from visterm_research.kernels.bags import Minor, best_matches
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

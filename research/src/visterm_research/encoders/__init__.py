@@ -1,0 +1,8 @@
+"""Encoders that the papers compare with, and networks of torch; their classes by name."""
+
+from functools import partial
+
+from visterm.core.registry import RESEARCH, lazy_classes
+from visterm.core.tables import ENCODERS
+
+__getattr__, __dir__ = lazy_classes("visterm_research.encoders", partial(ENCODERS.classes, RESEARCH))
