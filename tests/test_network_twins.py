@@ -25,8 +25,9 @@ from visterm.encoders.networks import VARIABLE
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_settings import settings_beside
 from visterm.encoders.preparation import Preparation, views_of
-from visterm_research.encoders.open_clip_model import open_clip
+from visterm.encoders.torch_loading import torch_library
 
+open_clip = torch_library("open_clip")
 PLAIN = {"views": "trained", "root": False, "centre": False, "normalise": False}
 CHELSEA = skimage.data.chelsea()  # 300 x 451
 PHOTOS = [CHELSEA, CHELSEA[:, :300], np.ascontiguousarray(CHELSEA[:251].transpose(1, 0, 2)), skimage.data.coffee()]

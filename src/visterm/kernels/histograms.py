@@ -1,4 +1,4 @@
-"""Histograms over parts of an image: overlapping blocks, the cells of a spatial pyramid, and its bag of visterms."""
+"""Histograms over parts of an image: overlapping blocks, and its bag of visterms."""
 
 from __future__ import annotations
 
@@ -63,37 +63,6 @@ def _count_cells(texture, colour, rows, cols, cells):
                 for col in range(cols[j], cols[j + 1]):
                     histogram[min(np.int64(texture[row, col]), N_PATTERNS - 1)] += 1
                     histogram[min(N_PATTERNS + np.int64(colour[row, col]), n_codes - 1)] += 1
-
-
-def pyramid_histograms(codes, n_codes, levels):
-    """Count the codes of an image as a whole, in its quarters, in its sixteenths, ...
-
-    `codes`, uint16 (height, width), are below `n_codes`; grids have 1 × 1, 2 × 2, ..., 2^(levels - 1) cells a side.
-    Returns a float32 array (4^level · n_codes,) for each level with a sum of 1: shares of all pixels, cell after cell,
-    row by row. Cells of images that are smaller than the grid may be empty.
-    """
-    n = 2 ** (levels - 1)
-    counts = np.zeros((n, n, n_codes), np.int32)
-    rows, cols = (np.rint(np.linspace(0, side, n + 1)).astype(np.int64) for side in codes.shape)
-    _count_pyramid_cells(codes, rows, cols, counts)
-    found = [counts]
-    for _ in range(levels - 1):
-        fine = found[-1]
-        found.append(fine[::2, ::2] + fine[1::2, ::2] + fine[::2, 1::2] + fine[1::2, 1::2])
-    return [level.reshape(-1).astype(np.float32) / np.float32(codes.size) for level in reversed(found)]
-
-
-@njit(cache=True, nogil=True)
-def _count_pyramid_cells(codes, rows, cols, counts):
-    """Add to `counts` (zeros before) the codes of every pixel; codes beyond the last are left out."""
-    n_codes = counts.shape[2]
-    for i in range(counts.shape[0]):
-        for j in range(counts.shape[1]):
-            for row in range(rows[i], rows[i + 1]):
-                for col in range(cols[j], cols[j + 1]):
-                    code = np.int64(codes[row, col])
-                    if code < n_codes:
-                        counts[i, j, code] += 1
 
 
 @njit(cache=True, nogil=True)

@@ -22,8 +22,8 @@ from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, check_palette, learn_palette
 from visterm.encoders.pyramid import check_levels, check_numbers, check_whole, weights_of_levels
 from visterm.kernels.colour import colour_codes, colour_table, gray_levels
-from visterm.kernels.histograms import pyramid_histograms
 from visterm_research.encoders.textons import FilterBank, TextonFinder, learn_textons
+from visterm_research.kernels.pyramids import pyramid_histograms
 
 MOST_TEXTONS = 65_536
 MOST_SCALES = 32

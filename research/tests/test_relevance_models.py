@@ -114,8 +114,8 @@ def test_mbrm_gives_the_density_of_gaussian_kernels_over_regions(form, regions):
 
 def test_tiles_change_no_score(monkeypatch, planted):
     whole = Mbrm(bandwidth=0.1, mu=1, regions=4).fit(planted.X_train, planted.Y_train).decision_function(planted.X_test)
-    monkeypatch.setattr("visterm.models.generative.mbrm.TILE_BYTES", 1)
-    monkeypatch.setattr("visterm.models.generative.relevance.BLOCK_BYTES", 2**15)
+    monkeypatch.setattr("visterm_research.models.generative.mbrm.TILE_BYTES", 1)
+    monkeypatch.setattr("visterm_research.models.generative.relevance.BLOCK_BYTES", 2**15)
     tiled = Mbrm(bandwidth=0.1, mu=1, regions=4).fit(planted.X_train, planted.Y_train).decision_function(planted.X_test)
     np.testing.assert_allclose(tiled, whole, rtol=1e-6)
 

@@ -1,4 +1,4 @@
-"""The kernels behind `histograms` and `kernel_pca`: pyramids of counts, and what rows have in common."""
+"""The kernels behind kernels of histograms: what rows have in common."""
 
 from __future__ import annotations
 
@@ -6,30 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from reference import histograms as slow_pyramids
 from reference import overlaps as slow_overlaps
-from visterm.kernels.histograms import pyramid_histograms
 from visterm.kernels.overlaps import FEATURES, LANDMARKS, Overlap, add_dense_overlaps, add_sparse_overlaps
 
 
 def filled(shape, share, seed=0):
     rng = np.random.default_rng(seed)
     return np.where(rng.random(shape) < share, rng.random(shape), 0).astype(np.float32)
-
-
-@pytest.mark.parametrize("levels", [1, 2, 3])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (13, 18), (1, 30)])
-def test_pyramids_equal_those_of_their_slow_twin(shape, levels):
-    codes = np.random.default_rng(1).integers(0, 7, shape).astype(np.uint16)
-    found = pyramid_histograms(codes, 7, levels)
-    for level, expected in zip(found, slow_pyramids.pyramid_histograms(codes, 7, levels), strict=True):
-        assert level.dtype == np.float32
-        np.testing.assert_allclose(level, expected, atol=1e-6)
-
-
-def test_codes_beyond_the_last_are_not_counted():
-    counted = pyramid_histograms(np.array([[0, 1], [9, 1]], np.uint16), 2, 1)
-    np.testing.assert_array_equal(counted[0], [0.25, 0.5])
 
 
 @pytest.mark.parametrize("kind", list(Overlap))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from visterm.models.generative import plsa
 
 from planted import plant_corpus
 from reference.generative import em_step, log_likelihood
 from visterm.core.errors import DataError, UserError
+from visterm_research.models.generative import plsa
 from visterm_research.models.generative.plsa import Plsa, refit_images, refit_words
 
 
