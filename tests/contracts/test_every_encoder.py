@@ -14,21 +14,10 @@ from sklearn.base import clone
 
 from fakes.immich_ml import immich_ml
 from tiny_networks import colour_network
+from visterm.core import registry
 from visterm.core.errors import DataError, ImageError, MissingExtraError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
-
-
-def timm_arguments(folder):
-    from tiny_towers import timm_weights
-
-    return {"network": "test_vit", "weights": str(timm_weights(folder / "vit.safetensors"))}
-
-
-def open_clip_arguments(folder):
-    from tiny_towers import CLIP_NAME, clip_weights
-
-    return {"network": CLIP_NAME, "weights": str(clip_weights(folder / "towers.safetensors"))}
 
 
 def precomputed_arguments(folder):
@@ -40,15 +29,20 @@ def precomputed_arguments(folder):
 
 ARGUMENTS = {
     "onnx": lambda folder: {"path": str(colour_network(folder / "tiny.onnx"))},
-    "timm": timm_arguments,
-    "open_clip": open_clip_arguments,
     "precomputed": precomputed_arguments,
 }
 """What an encoder needs that no class can hold: files, made in a folder."""
 
 SIZES = [(48, 64), (64, 48), (40, 40), (33, 90), (70, 31), (57, 59)]
 
-encoders = pytest.mark.parametrize("name", ENCODERS.names())
+RESEARCH = False
+"""Whether a module that has these tests runs them on the encoders of visterm-research, or on all others."""
+
+
+def pytest_generate_tests(metafunc):
+    research = metafunc.module.RESEARCH
+    names = [entry.name for entry in ENCODERS if (entry.package == registry.RESEARCH) == research]
+    metafunc.parametrize("name", names)
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +122,6 @@ def assert_same_bytes(a, b):
     np.testing.assert_array_equal(as_array(a), as_array(b))
 
 
-@encoders
 def test_gives_exactly_one_finite_row_an_image_in_order(name, fitted, photos):
     encoder = fitted(name)
     rows = as_array(encoder.transform(photos))
@@ -139,7 +132,6 @@ def test_gives_exactly_one_finite_row_an_image_in_order(name, fitted, photos):
     np.testing.assert_allclose(as_array(encoder.transform(photos[::-1])), rows[::-1], atol=1e-5)
 
 
-@encoders
 def test_a_row_does_not_depend_on_its_company(name, fitted, photos):
     encoder = fitted(name)
     together = as_array(encoder.transform(photos))
@@ -147,7 +139,6 @@ def test_a_row_does_not_depend_on_its_company(name, fitted, photos):
     np.testing.assert_allclose(alone, together, atol=1e-5)
 
 
-@encoders
 def test_arrays_are_encoded_as_the_files_that_hold_them(name, fitted, photos):
     wants_pixels(name)
     encoder = fitted(name)
@@ -156,7 +147,6 @@ def test_arrays_are_encoded_as_the_files_that_hold_them(name, fitted, photos):
     assert_same_bytes(encoder.transform([str(path) for path in photos]), expected)
 
 
-@encoders
 def test_very_small_and_very_long_images_have_a_row_too(name, fitted, photos):
     wants_pixels(name)
     encoder = fitted(name)
@@ -166,7 +156,6 @@ def test_very_small_and_very_long_images_have_a_row_too(name, fitted, photos):
     assert np.isfinite(rows).all()
 
 
-@encoders
 def test_images_that_cannot_be_read_are_skipped_and_listed(name, fitted, photos, broken):
     wants_pixels(name)
     encoder = fitted(name)
@@ -178,14 +167,12 @@ def test_images_that_cannot_be_read_are_skipped_and_listed(name, fitted, photos,
     np.testing.assert_allclose(as_array(rows), as_array(encoder.transform(photos[:3])), atol=1e-5)
 
 
-@encoders
 def test_transform_raises_for_an_image_that_cannot_be_read(name, fitted, photos, broken):
     wants_pixels(name)
     with pytest.raises(ImageError, match=r"broken\.jpeg"):
         fitted(name).transform([photos[0], broken])
 
 
-@encoders
 def test_fit_skips_unreadable_images_only_if_asked(name, make, photos, broken):
     wants_pixels(name)
     encoder = make(name)
@@ -198,7 +185,6 @@ def test_fit_skips_unreadable_images_only_if_asked(name, make, photos, broken):
         encoder.fit([broken], skip_unreadable=True)
 
 
-@encoders
 def test_an_encoder_of_names_opens_no_file_and_takes_texts_paths_and_numbers_alike(name, make):
     wants_names(name)
     encoder = make(name).fit(["nowhere/1.jpg", 7, "Île"])
@@ -207,7 +193,6 @@ def test_an_encoder_of_names_opens_no_file_and_takes_texts_paths_and_numbers_ali
     assert len(np.unique(as_array(rows), axis=0)) == 3
 
 
-@encoders
 def test_an_encoder_of_names_lists_images_that_it_does_not_know_with_what_to_do(name, make, photos):
     wants_names(name)
     encoder = make(name).fit(photos[:3])
@@ -227,13 +212,11 @@ def test_an_encoder_of_names_lists_images_that_it_does_not_know_with_what_to_do(
         encoder.encode([np.zeros((4, 4, 3), np.uint8)])
 
 
-@encoders
 def test_no_images_to_learn_from_is_an_error(name, make):
     with pytest.raises(DataError, match="no images"):
         make(name).fit([])
 
 
-@encoders
 def test_no_images_to_encode_is_no_error(name, fitted):
     rows, kept, skipped = fitted(name).encode([])
     assert rows.shape[0] == 0
@@ -241,7 +224,6 @@ def test_no_images_to_encode_is_no_error(name, fitted):
     assert skipped == []
 
 
-@encoders
 def test_what_only_changes_the_speed_changes_no_byte_and_no_fingerprint(name, make, photos):
     # Both settings in one comparison: whichever changes a byte, it is seen here.
     ways = [{"n_jobs": 1, "batch_size": 2}, {"n_jobs": 2, "batch_size": 1}]
@@ -253,7 +235,6 @@ def test_what_only_changes_the_speed_changes_no_byte_and_no_fingerprint(name, ma
     assert_same_bytes(one.transform(photos), two.transform(photos))
 
 
-@encoders
 def test_the_same_photos_and_seed_give_the_same_fingerprint_and_a_second_fit_forgets_the_first(
     name, make, fitted, photos
 ):
@@ -262,7 +243,6 @@ def test_the_same_photos_and_seed_give_the_same_fingerprint_and_a_second_fit_for
     assert_same_bytes(again.transform(photos), fitted(name).transform(photos))
 
 
-@encoders
 def test_the_fingerprint_changes_with_every_number_and_choice_that_shapes_the_rows(name, make, needed):
     plain = make(name)
     for param, value in plain.get_params(deep=False).items():
@@ -275,7 +255,6 @@ def test_the_fingerprint_changes_with_every_number_and_choice_that_shapes_the_ro
         assert changed.fingerprint != plain.fingerprint, param
 
 
-@encoders
 def test_the_fingerprint_changes_with_what_was_learned(name, make, fitted, photos):
     encoder = make(name)
     if not encoder._learns():
@@ -284,7 +263,6 @@ def test_the_fingerprint_changes_with_what_was_learned(name, make, fitted, photo
     assert len({before, fitted(name).fingerprint, encoder.fit(photos[3:]).fingerprint}) == 3
 
 
-@encoders
 def test_saved_and_loaded_it_gives_the_same_bytes_under_the_same_fingerprint(name, fitted, photos, tmp_path):
     encoder = fitted(name)
     save_estimator(encoder, ENCODERS, tmp_path, "encoder")
@@ -295,7 +273,6 @@ def test_saved_and_loaded_it_gives_the_same_bytes_under_the_same_fingerprint(nam
     assert {path.suffix for path in Path(tmp_path).glob("encoder.*")} == {".json", ".safetensors"}
 
 
-@encoders
 def test_texts_have_vectors_of_length_one_in_the_space_of_rows_or_are_refused_with_advice(name, fitted, photos):
     encoder = fitted(name)
     if not encoder.reads_texts:
@@ -314,7 +291,6 @@ def test_texts_have_vectors_of_length_one_in_the_space_of_rows_or_are_refused_wi
     assert clone(encoder).text_fingerprint == encoder.text_fingerprint != ""
 
 
-@encoders
 def test_the_constructor_only_assigns(name, make):
     defaults = inspect.signature(ENCODERS.load(name)).parameters.values()
     assert all(param.kind is param.KEYWORD_ONLY and param.default is not param.empty for param in defaults)
@@ -324,7 +300,6 @@ def test_the_constructor_only_assigns(name, make):
     assert ENCODERS.create(name, **nonsense).get_params(deep=False) == nonsense
 
 
-@encoders
 def test_a_clone_has_the_settings_and_learns_the_same(name, fitted, photos):
     encoder = fitted(name)
     copied = clone(encoder)
@@ -333,7 +308,6 @@ def test_a_clone_has_the_settings_and_learns_the_same(name, fitted, photos):
     assert copied.fit(photos).fingerprint == encoder.fingerprint
 
 
-@encoders
 def test_encoding_reports_each_image(name, make, photos, broken):
     class Counter:
         def __init__(self):

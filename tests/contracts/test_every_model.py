@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from planted import plant_corpus
+from visterm.core import registry
 from visterm.core.errors import DataError, DivergedError, ShapeError, UserError
 from visterm.core.learned import check_learned
 from visterm.core.persist import load_estimator, save_estimator
@@ -24,25 +25,60 @@ from visterm.models.epochs import OPEN
 from visterm.models.ranking.open_schedule import FINISH
 from visterm.models.ranking.streamed_fit import Checkpoint
 
-INSTALLED = [entry.name for entry in MODELS if not entry.extra or find_spec(entry.extra)]
-"""Models without an extra, and those whose extra (named as its main package) is there."""
-
 BRIEF = {"epochs": 3}
 """Settings where only bytes are compared, and nothing must be learned well."""
 
-models = pytest.mark.parametrize("name", INSTALLED)
-models_that_learn_on = pytest.mark.parametrize(
-    "name", [name for name in INSTALLED if issubclass(MODELS.load(name), LearnsOn)]
-)
-models_that_add_tags = pytest.mark.parametrize(
-    "name", [name for name in INSTALLED if issubclass(MODELS.load(name), AddsTags)]
-)
-models_that_learn_queries = pytest.mark.parametrize(
-    "name", [name for name in INSTALLED if issubclass(MODELS.load(name), LearnsQueries)]
-)
-models_that_fit_streams = pytest.mark.parametrize(
-    "name", [name for name in INSTALLED if issubclass(MODELS.load(name), FitsStreams)]
-)
+RESEARCH = False
+"""Whether a module that has these tests runs them on the models of visterm-research, or on all others."""
+
+
+@functools.cache
+def installed(research):
+    """List models of visterm-research or all others, without those whose extra (named as its main package) is missing.
+
+    A model counts as of its package, whose own tests run these tests on it.
+    """
+    entries = [entry for entry in MODELS if (entry.package == registry.RESEARCH) == research]
+    return [entry.name for entry in entries if not entry.extra or find_spec(entry.extra)]
+
+
+def each(takes):
+    """Mark a test that runs on each installed model that `takes` accepts by its name."""
+
+    def mark(test):
+        test.takes = takes
+        return test
+
+    return mark
+
+
+models = each(lambda name: True)
+models_that_learn_on = each(lambda name: issubclass(MODELS.load(name), LearnsOn))
+models_that_add_tags = each(lambda name: issubclass(MODELS.load(name), AddsTags))
+models_that_learn_queries = each(lambda name: issubclass(MODELS.load(name), LearnsQueries))
+models_that_fit_streams = each(lambda name: issubclass(MODELS.load(name), FitsStreams))
+learning_models = each(lambda name: MODELS.entry(name).learns)
+models_with_epochs = each(lambda name: has_epochs(name))
+models_without_epochs = each(lambda name: not has_epochs(name))
+first_of_family = each(lambda name: name in firsts())
+
+
+def has_epochs(name):
+    return {"epochs", "patience"} <= set(MODELS.load(name)().get_params())
+
+
+def pytest_generate_tests(metafunc):
+    """Give each test the models that it is for, and the kinds of input that it tries on some or all of them."""
+    takes, kinds = getattr(metafunc.function, "takes", None), getattr(metafunc.function, "kinds", None)
+    names = installed(metafunc.module.RESEARCH)
+    if takes is not None:
+        metafunc.parametrize("name", [name for name in names if takes(name)])
+    if kinds is not None:
+        of_firsts, of_every_model = kinds
+        pairs = [(name, kind) for kind in of_firsts for name in names if name in firsts()]
+        metafunc.parametrize(("name", "kind"), pairs + [(name, kind) for kind in of_every_model for name in names])
+
+
 INPUT_CHECKS = {
     "check_dtype_object",
     "check_estimator_sparse_array",
@@ -74,21 +110,21 @@ def family(name):
     return tuple(next(base for base in bases if method in vars(base)) for method in methods)
 
 
-FIRST_OF_FAMILY = sorted({family(name): name for name in reversed(INSTALLED)}.values())
-first_of_family = pytest.mark.parametrize("name", FIRST_OF_FAMILY)
+@functools.cache
+def firsts():
+    """Return the first model of each family; where visterm has models of a family, it is one of them."""
+    names = [*installed(False), *installed(True)]
+    return set({family(name): name for name in reversed(names)}.values())
 
 
 def once_a_family(kinds, *, of_every_model=()):
     """Run a test on all kinds of input for a model of each family, and on some kinds for every model."""
-    pairs = [(name, kind) for kind in kinds for name in FIRST_OF_FAMILY]
-    pairs += [(name, kind) for kind in of_every_model for name in INSTALLED]
-    return pytest.mark.parametrize(("name", "kind"), pairs)
 
+    def mark(test):
+        test.kinds = kinds, of_every_model
+        return test
 
-WITH_EPOCHS = [name for name in INSTALLED if {"epochs", "patience"} <= set(MODELS.load(name)().get_params())]
-models_with_epochs = pytest.mark.parametrize("name", WITH_EPOCHS)
-models_without_epochs = pytest.mark.parametrize("name", [name for name in INSTALLED if name not in WITH_EPOCHS])
-learning_models = pytest.mark.parametrize("name", [name for name in INSTALLED if MODELS.entry(name).learns])
+    return mark
 
 
 def create(name, **params):
@@ -102,17 +138,28 @@ def planted():
     return plant_corpus(n_tags=12, random_state=3)
 
 
+class FittedOnce(dict):
+    """Models by name, each fitted on the same rows when it is first asked for."""
+
+    def __init__(self, X, Y):
+        super().__init__()
+        self.rows = X, Y
+
+    def __missing__(self, name):
+        self[name] = create(name).fit(*self.rows)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def fitted(planted):
     """Each model fitted once on the planted corpus, by name; tests must not change them."""
-    return {name: create(name).fit(planted.X_train, planted.Y_train) for name in INSTALLED}
+    return FittedOnce(planted.X_train, planted.Y_train)
 
 
 @pytest.fixture(scope="module")
 def fitted_sparse(planted):
     """Each model fitted once on the same features as CSR, by name; tests must not change them."""
-    X = sp.csr_array(planted.X_train)
-    return {name: create(name).fit(X, planted.Y_train) for name in INSTALLED}
+    return FittedOnce(sp.csr_array(planted.X_train), planted.Y_train)
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +214,14 @@ def test_a_model_keeps_the_rules_of_scikit_learn(name):
         check_name = getattr(check, "func", check).__name__
         if check_name == ORDER_CHECK:
             continue
-        if name in FIRST_OF_FAMILY or check_name not in INPUT_CHECKS:
+        if name in firsts() or check_name not in INPUT_CHECKS:
             with contextlib.suppress(SkipTest):
                 check(model)
 
 
 def test_each_family_has_a_model_that_keeps_every_rule_and_the_rules_left_out_elsewhere_exist():
-    assert {family(name) for name in FIRST_OF_FAMILY} == {family(name) for name in INSTALLED}
+    everyone = [*installed(False), *installed(True)]
+    assert {family(name) for name in firsts()} == {family(name) for name in everyone}
     checks = [getattr(check, "func", check).__name__ for _, check in estimator_checks_generator(create("prior"))]
     assert set(checks) >= INPUT_CHECKS | {ORDER_CHECK}
 
