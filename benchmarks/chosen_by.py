@@ -20,10 +20,10 @@ import numpy as np
 from harness.runs import machine, options, say, write
 
 from visterm.core.errors import DivergedError, UserError
+from visterm.core.packing import key_of
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.wordnet import WordNet
-from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.sources import Source
 from visterm_research.parts.images import corel_images, drawn_images

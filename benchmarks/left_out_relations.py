@@ -28,6 +28,7 @@ from harness.runs import machine, options, say, write
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, DivergedError
+from visterm.core.packing import key_of
 from visterm.core.pairs import ranks_of_pairs
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
@@ -35,7 +36,6 @@ from visterm.data.wordnet import WordNet
 from visterm.metrics import paired_bootstrap
 from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets
 from visterm.models.parts.suggested import listed_and_suggested
-from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.sources import Source
 from visterm_research.parts.images import Labelled, corel_images, drawn_images

@@ -11,7 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from visterm.metrics import evaluate
-from visterm.models import AucEmbedding, Wsabie
+from visterm.models import Wsabie
+from visterm_research.models import AucEmbedding
 
 # %%
 # We plant 200 tags. Each tag has a direction in a space of 60 features; a photo lies where its three tags point, with

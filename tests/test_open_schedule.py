@@ -7,8 +7,9 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from visterm.core.errors import UserError
 from visterm.metrics import average_precisions
-from visterm.models import OptAuc, OwpcSgd, Wsabie
+from visterm.models import Wsabie
 from visterm.models.ranking.open_schedule import DOUBLED, FINISH, MOST_HELD_TAGS
+from visterm_research.models import OptAuc, OwpcSgd
 
 
 @pytest.fixture(scope="module")

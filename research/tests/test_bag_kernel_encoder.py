@@ -11,10 +11,10 @@ from visterm.core.errors import DataError, TooLargeError, UnknownNameError, User
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.progress import SILENT
 from visterm.core.tables import ENCODERS
-from visterm.encoders import bag_kernel, bags
 from visterm.encoders.visterms import Visterms
 from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.tagger import Tagger
+from visterm_research.encoders import bag_kernel, bags
 from visterm_research.encoders.bag_kernel import BagKernel
 from visterm_research.encoders.bags import Bags, BestMatches
 from visterm_research.encoders.gaussian_mixtures import Mixtures, fit_mixtures, log_likelihoods, log_likelihoods_among

@@ -9,8 +9,8 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from planted import plant_corpus
 from visterm.core.errors import TooLargeError, UserError
-from visterm.models.linear import fasttag
 from visterm.models.linear.normal_equations import mean_square_norm
+from visterm_research.models.linear import fasttag
 from visterm_research.models.linear.fasttag import CORRUPTIONS, TRUSTS, FastTag
 
 

@@ -16,7 +16,8 @@ from safetensors.torch import load_file, save_file
 
 from tiny_towers import CLIP_NAME, clip_weights, open_clip
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
-from visterm.encoders import open_clip_model, torch_loading
+from visterm.encoders import torch_loading
+from visterm_research.encoders import open_clip_model
 from visterm_research.encoders.open_clip import OpenClip
 from visterm_research.encoders.open_clip_model import open_clip_preparation
 

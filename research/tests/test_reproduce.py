@@ -15,12 +15,12 @@ from command_line import run_command
 from planted import plant_corpus
 from studies import run_study
 from visterm.core.errors import CorruptFileError, DataError, MissingExtraError, StorageError, UserError
+from visterm.core.packing import key_of
 from visterm.core.registry import Entry, Registry
 from visterm.core.tables import MODELS
 from visterm.metrics import average_precisions
 from visterm.models.neighbours.knn import Knn
 from visterm.models.ranking.wsabie import Wsabie
-from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.folder import begin_folder
 from visterm_research.comparison.methods import EXACT_KNN, PRIOR, WSABIE, Method, chosen_methods

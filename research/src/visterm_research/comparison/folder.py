@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from visterm.core.errors import StorageError
+from visterm.core.packing import jsonable
 from visterm.core.writing import write_whole
-from visterm.tagging.tuning.trials import jsonable
 
 DESCRIPTION = "reproduction.json"
 """Written first: whose comparison the folder holds."""

@@ -12,12 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.packing import learned_parts
+from visterm.core.packing import digest_of, key_of, learned_parts
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.metrics import average_precisions, measure
 from visterm.models.base import Annotator
-from visterm.tagging.tuning.trials import digest_of, key_of
 from visterm.tagging.tuning.validation import EarlyStopping
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError
+from visterm.core.packing import jsonable
 from visterm.core.writing import whole_file, write_whole
-from visterm.tagging.tuning.trials import jsonable
 
 Record = dict[str, Any]
 

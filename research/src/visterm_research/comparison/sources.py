@@ -12,12 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, UserError
+from visterm.core.packing import key_of
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.encoders.named import make_encoder
-from visterm.features.training_rows import encode_corpus
-from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison
 
@@ -92,7 +91,7 @@ class Source:
                 return [Rows(_unpacked(stored, f"X{i}"), _unpacked(stored, f"Y{i}")) for i in range(len(parts))]
         self.before_work()
         made.fit(parts[0].images, skip_unreadable=True, progress=self.progress)
-        rows = [Rows(*encode_corpus(made, part, vocabulary, self.progress)[:2]) for part in parts]
+        rows = [_encoded(made, part, vocabulary, self.progress) for part in parts]
         self.cache.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}")
         packed: dict[str, Any] = {}
@@ -101,6 +100,12 @@ class Source:
         np.savez(temporary, **packed)
         temporary.replace(path)
         return rows
+
+
+def _encoded(encoder: AnyEncoder, corpus: Corpus, vocabulary: Vocabulary, progress: Progress) -> Rows:
+    """Return features and tags of the images of a corpus that can be read."""
+    X, kept, _ = encoder.encode(corpus.images, progress=progress)
+    return Rows(X, vocabulary.encode([corpus.tags[i] for i in kept], [corpus.negatives[i] for i in kept]))
 
 
 def check_encoded(rows: Sequence[Rows], parts: Sequence[Corpus], features: str, images: str, of: str = "") -> None:

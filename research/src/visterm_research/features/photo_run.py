@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
-from visterm.tagging.tuning.trials import digest_of
+from visterm.core.packing import digest_of
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.methods import APPROX_KNN, EXACT_KNN, ONE_VS_REST, PAMIR_IA, WSABIE, Method
 from visterm_research.comparison.problem import Problem

@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.errors import DivergedError
+from visterm.core.packing import digest_of
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.metrics import evaluate
-from visterm.tagging.tuning.trials import digest_of
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.methods import Method

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_generator, check_number
 from visterm.core.errors import DataError
+from visterm.core.packing import digest_of, key_of
 from visterm.core.progress import Progress
 from visterm.core.types import RandomState
 from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets, check_relations
-from visterm.tagging.tuning.trials import digest_of, key_of
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.search import Settings

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.packing import key_of
 from visterm.metrics.significance import paired_bootstrap
-from visterm.tagging.tuning.trials import key_of
 from visterm_research.comparison.claims import RESAMPLES, percent
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.trials import FORMAT, Choice, Trials

@@ -13,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.packing import digest_of, key_of
 from visterm.core.progress import Progress
 from visterm.core.vocabulary import tag_key
 from visterm.models.abilities import PlacesWords
-from visterm.tagging.tuning.trials import digest_of, key_of
 from visterm_research.comparison.image_problems import (
     SCENES,
     corel_problem,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.packing import digest_of
 from visterm.encoders.sentences import sentence_vectors
-from visterm.tagging.tuning.trials import digest_of
 from visterm_research.comparison.claims import Claim, order_claim, percent
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.search import Settings

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.tagging.tuning.trials import key_of
+from visterm.core.packing import key_of
 from visterm_research.comparison.claims import Claim
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.methods import AUC, ONE_VS_REST, OWPC, PAMIR_IA, RIDGE, WSABIE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
 from visterm.core.errors import CorruptFileError, DivergedError, UserError
 from visterm.core.files import GB, read_regular
+from visterm.core.packing import jsonable
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team
 from visterm.core.writing import writing
@@ -208,39 +207,3 @@ class TrialJob(NamedTuple):
     def size_of(self, part: Candidate) -> int:
         """Count a trial as one step."""
         return 1
-
-
-def key_of(*parts: Any) -> str:
-    """Return 16 hexadecimal digits that name a result by what it depends on."""
-    return hashlib.sha256(json.dumps(jsonable(parts), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def digest_of(matrices: list[Any]) -> str:
-    """Return 16 hexadecimal digits that name the content of matrices: dense, CSR or None."""
-    digest = hashlib.sha256()
-    for matrix in matrices:
-        if matrix is None:
-            digest.update(b"none")
-            continue
-        parts = (matrix.data, matrix.indices, matrix.indptr) if sp.issparse(matrix) else (matrix,)
-        digest.update(str(matrix.shape).encode())
-        for part in parts:
-            array = np.ascontiguousarray(part)
-            digest.update(str(array.dtype).encode())
-            digest.update(array.tobytes())
-    return digest.hexdigest()[:16]
-
-
-def jsonable(value: Any) -> Any:
-    """Return a value with NumPy's numbers, tuples and non-finite numbers in the forms that JSON has."""
-    if isinstance(value, dict):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

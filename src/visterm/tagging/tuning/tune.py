@@ -14,6 +14,7 @@ import numpy as np
 from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.executor import LOCAL, Executor
+from visterm.core.packing import digest_of, key_of
 from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
 from visterm.core.vocabulary import Vocabulary
@@ -26,17 +27,7 @@ from visterm.tagging.fit_input import Cleaning, check_encoder_of_features, read_
 from visterm.tagging.fit_request import FitRequest, Place
 from visterm.tagging.part_settings import make_model, set_tree
 from visterm.tagging.tagger import Tagger
-from visterm.tagging.tuning.trials import (
-    Candidate,
-    Choices,
-    Trial,
-    TrialJob,
-    TrialLog,
-    digest_of,
-    key_of,
-    settings_to_try,
-    try_settings,
-)
+from visterm.tagging.tuning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
 from visterm.tagging.tuning.validation import Parts, all_rows, fit_on_all, part_rows
 
 FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
