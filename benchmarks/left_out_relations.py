@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, DivergedError
 from visterm.core.packing import key_of
-from visterm.core.pairs import ranks_of_pairs
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.wordnet import WordNet
 from visterm.metrics import paired_bootstrap
+from visterm.models.parts.pairs import ranks_of_pairs
 from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets
 from visterm.models.parts.suggested import listed_and_suggested
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet

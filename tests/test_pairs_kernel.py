@@ -9,8 +9,8 @@ import pytest
 
 from reference.pairs import pairs_in_order
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.core.pairs import best_pairs, label_terms, ranks_of_pairs
 from visterm.kernels.pairs import COLUMNS, FIRST_ROWS, pair_ranks, pair_terms, top_pairs
+from visterm.models.parts.pairs import best_pairs, label_terms, ranks_of_pairs
 
 
 def normal(rng, *shape):

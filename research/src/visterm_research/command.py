@@ -9,10 +9,7 @@ from typing import Annotated
 
 import typer
 
-from visterm.cli.command_line import Command, in_lines
-from visterm.cli.options import Json
-from visterm.cli.output import emit, say, table
-from visterm.cli.progress import Bars
+from visterm.cli import Bars, Command, Json, emit, in_lines, say, table
 from visterm.core.errors import UserError
 
 EXAMPLES = (
@@ -105,7 +102,7 @@ def reproduce(
 
     Settings are chosen on validation rows; test rows are evaluated once.
     """
-    from visterm.encoders.named import make_encoder
+    from visterm.encoders import make_encoder
     from visterm_research.comparison.run import Options, Study
     from visterm_research.comparison.run import reproduce as run
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from importlib import import_module
 from typing import Any
+
+"""What commands of other packages may use, by module: docs/add_a_model.md."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name at its first use: the command line starts without what most commands do not need."""
+    for module, names in _NAMES.items():
+        if name in names.split():
+            return getattr(import_module(f"visterm.cli.{module}"), name)
+    raise AttributeError(f"module 'visterm.cli' has no attribute '{name}'")
 
 
 def main() -> None:

@@ -144,17 +144,24 @@ class Registry:
         return offered
 
 
-def lazy_classes(
-    module: str, classes: Callable[[], Mapping[str, Entry]]
+def lazy_names(
+    package: str, names: Mapping[str, str], classes: Callable[[], Mapping[str, Entry]] = dict
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a module that offers classes by name, each imported at first use."""
+    """Return `__getattr__` and `__dir__` of a package that offers names of its modules, each imported at first use.
+
+    `names` lists them by module, with spaces between. `classes` are those of a table, by name; then `__dir__` lists
+    these alone.
+    """
+    modules = {name: f"{package}.{module}" for module, offered in names.items() for name in offered.split()}
 
     def get(name: str) -> Any:
+        if name in modules:
+            return getattr(import_module(modules[name]), name)
         if (entry := classes().get(name)) is None:
-            raise AttributeError(unknown_attribute(module, name, sorted(classes())), name=name)
+            raise AttributeError(unknown_attribute(package, name, sorted([*classes(), *modules])), name=name)
         return entry.load()
 
-    return get, lambda: sorted(classes())
+    return get, lambda: sorted(classes() or modules)
 
 
 def unknown_attribute(module: str, name: str, known: Sequence[str]) -> str:

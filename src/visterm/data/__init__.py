@@ -1,1 +1,39 @@
 """What comes from outside: image files, tag files, corpora; and the drawn library for the demo and the tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visterm.core.registry import lazy_names
+
+if TYPE_CHECKING:
+    from visterm.data.corpus import Corpus
+    from visterm.data.held_tags import hold_one_out
+    from visterm.data.images import read_image
+    from visterm.data.learned_vectors import learn_word_vectors
+    from visterm.data.part_of import PartOf, part_pairs, read_part_lists, wordnet_part_of
+    from visterm.data.pixels import resized
+    from visterm.data.relations import is_a_relations, sibling_sets
+    from visterm.data.tag_formats.tables import read_table
+    from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags, relevant_images
+    from visterm.data.tag_senses import TagSenses, match_tags, read_mapping
+    from visterm.data.word_vectors import vectors_of_tags
+    from visterm.data.wordnet import WordNet
+
+_NAMES = {
+    "corpus": "Corpus",
+    "held_tags": "hold_one_out",
+    "images": "read_image",
+    "learned_vectors": "learn_word_vectors",
+    "part_of": "PartOf part_pairs read_part_lists wordnet_part_of",
+    "pixels": "resized",
+    "relations": "is_a_relations sibling_sets",
+    "tag_formats.tables": "read_table",
+    "tag_queries": "MAX_SUBSETS Queries queries_of_tags relevant_images",
+    "tag_senses": "TagSenses match_tags read_mapping",
+    "word_vectors": "vectors_of_tags",
+    "wordnet": "WordNet",
+}
+"""What plug-ins may use, by module: docs/add_a_model.md."""
+
+__getattr__, __dir__ = lazy_names("visterm.data", _NAMES)

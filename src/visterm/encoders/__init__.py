@@ -1,6 +1,46 @@
 """From images to feature rows; the encoders' classes by name."""
 
-from visterm.core.registry import lazy_classes
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visterm.core.registry import lazy_names
 from visterm.core.tables import ENCODERS
 
-__getattr__, __dir__ = lazy_classes("visterm.encoders", ENCODERS.classes)
+if TYPE_CHECKING:
+    from visterm.encoders.base import Encoder, Images, Pixels, stack_rows
+    from visterm.encoders.blocks import BlockCutter, cells_of_overlap, pixel_codes
+    from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, check_palette, learn_codebook, learn_palette
+    from visterm.encoders.contract import AnyEncoder
+    from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
+    from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
+    from visterm.encoders.nested import NestedEncoder
+    from visterm.encoders.network import NetworkEncoder
+    from visterm.encoders.preparation import Preparation, as_size
+    from visterm.encoders.pyramid import check_levels, check_numbers, check_whole, weights_of_levels
+    from visterm.encoders.sentences import sentence_vectors
+    from visterm.encoders.torch_loading import cached_file, offline, reading_weights, torch_library
+    from visterm.encoders.torch_network import TorchNetwork, torch_device
+    from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
+    from visterm.encoders.word_rows import check_prompts, unit_rows
+
+_NAMES = {
+    "base": "Encoder Images Pixels stack_rows",
+    "blocks": "BlockCutter cells_of_overlap pixel_codes",
+    "codebook": "LARGEST MOST_COLOURS SPACES check_palette learn_codebook learn_palette",
+    "contract": "AnyEncoder",
+    "landmarks": "KERNELS Landmarks landmark_columns",
+    "named": "DEFAULT_ENCODER make_encoder",
+    "nested": "NestedEncoder",
+    "network": "NetworkEncoder",
+    "preparation": "Preparation as_size",
+    "pyramid": "check_levels check_numbers check_whole weights_of_levels",
+    "sentences": "sentence_vectors",
+    "torch_loading": "cached_file offline reading_weights torch_library",
+    "torch_network": "TorchNetwork torch_device",
+    "visterms": "COLOUR_IMAGES OVERLAP Visterms",
+    "word_rows": "check_prompts unit_rows",
+}
+"""What plug-ins may use, by module: docs/add_a_model.md."""
+
+__getattr__, __dir__ = lazy_names("visterm.encoders", _NAMES, ENCODERS.classes)

@@ -1,1 +1,16 @@
 """Measuring runs: tables, curves, reports and which run is better."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visterm.core.registry import lazy_names
+
+if TYPE_CHECKING:
+    from visterm.evaluation.joined_tags import NONE, JoinedTags, join_tags
+    from visterm.evaluation.query_evaluation import MIN_COUNT
+
+_NAMES = {"joined_tags": "JoinedTags NONE join_tags", "query_evaluation": "MIN_COUNT"}
+"""What plug-ins may use, by module: docs/add_a_model.md."""
+
+__getattr__, __dir__ = lazy_names("visterm.evaluation", _NAMES)

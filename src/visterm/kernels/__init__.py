@@ -1,1 +1,27 @@
 """The Numba loops: numbers in, numbers out. Imports only numpy and numba."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_NAMES = {
+    "colour": "colour_codes colour_table gray_levels",
+    "nearest": "nearest_words prepare_codebook",
+    "pair_batch": "Loss PairBatch",
+    "random": "GOLDEN draw_below mix stream_of",
+    "row_moves": "move_rows",
+    "rows": "Rows add_row dense_rows embed row_dot row_squares sparse_rows",
+    "sorted_lists": "nth_absent",
+    "texture": "N_PATTERNS",
+    "topk": "top_k",
+}
+"""What plug-ins may use, by module; kernels know nothing of `visterm.core`, which has the same for other rooms."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a kernel at its first use."""
+    for module, names in _NAMES.items():
+        if name in names.split():
+            return getattr(import_module(f"visterm.kernels.{module}"), name)
+    raise AttributeError(f"module 'visterm.kernels' has no attribute '{name}'")

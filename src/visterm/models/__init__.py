@@ -1,6 +1,49 @@
 """Models that score tags for images: a base contract, a folder for each family, and the classes by name."""
 
-from visterm.core.registry import lazy_classes
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visterm.core.registry import lazy_names
 from visterm.core.tables import MODELS
 
-__getattr__, __dir__ = lazy_classes("visterm.models", MODELS.classes)
+if TYPE_CHECKING:
+    from visterm.models.abilities import PlacesWords
+    from visterm.models.base import MAX_FEATURE, Annotator, Limit
+    from visterm.models.confidence.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
+    from visterm.models.epochs import EpochSums, Floats, Weights
+    from visterm.models.linear.base import LinearAnnotator, check_weight_size
+    from visterm.models.linear.normal_equations import LinearFit, fit_ridge, mean_square_norm
+    from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
+    from visterm.models.neighbours.distances import (
+        BlockDistances,
+        check_blocks,
+        read_blocks,
+        read_distances,
+        row_squares,
+        squared_distances,
+    )
+    from visterm.models.neighbours.knn import BLOCK_BYTES, TAGS_OF_IMAGES, Cosines, Ids, VotingAnnotator, weighted_votes
+    from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
+    from visterm.models.parts.pairs import ranks_of_pairs
+    from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets, check_relations
+    from visterm.models.stopping import OnEpoch, hold_out
+
+_NAMES = {
+    "abilities": "PlacesWords",
+    "base": "Annotator Limit MAX_FEATURE",
+    "confidence.tag_sigmoids": "Costs Sigmoids fit_sigmoids",
+    "epochs": "EpochSums Floats Weights",
+    "linear.base": "LinearAnnotator check_weight_size",
+    "linear.normal_equations": "LinearFit fit_ridge mean_square_norm",
+    "linear.ridge": "ALPHAS PenaltyChoice choose_penalty",
+    "neighbours.distances": "BlockDistances check_blocks read_blocks read_distances row_squares squared_distances",
+    "neighbours.knn": "BLOCK_BYTES Cosines Ids TAGS_OF_IMAGES VotingAnnotator weighted_votes",
+    "pamir.kernel_rows": "KEPT_KERNELS KernelAnnotator",
+    "parts.pairs": "ranks_of_pairs",
+    "parts.quadruplets": "QuadrupletBlock Quadruplets check_relations",
+    "stopping": "OnEpoch hold_out",
+}
+"""What plug-ins may use, by module: docs/add_a_model.md."""
+
+__getattr__, __dir__ = lazy_names("visterm.models", _NAMES, MODELS.classes)

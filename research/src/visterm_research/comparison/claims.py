@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.metrics import paired_bootstrap
-from visterm.metrics.significance import signed_ranks
+from visterm.metrics import paired_bootstrap, signed_ranks
 from visterm_research.comparison.verdicts import by_interval, by_ranks, by_ratio
 
 RESAMPLES = 2000

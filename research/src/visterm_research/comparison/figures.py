@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from visterm.data.images import read_image
-from visterm.tagging.plot import COLOURS, figure_class
+from visterm.data import read_image
+from visterm.tagging import COLOURS, figure_class
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLES = ("-", "--", "-.", ":")

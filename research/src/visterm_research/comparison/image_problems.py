@@ -11,9 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.corpus import Corpus
-from visterm.data.relations import is_a_relations, sibling_sets
-from visterm.data.wordnet import WordNet
+from visterm.data import Corpus, WordNet, is_a_relations, sibling_sets
 from visterm.demo.drawn import GROUPS, IS_A, draw_library
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.comparison.sources import Source

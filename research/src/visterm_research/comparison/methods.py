@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from visterm.core.errors import UserError
-from visterm.core.tables import MODELS
+from visterm.models import MODELS
 from visterm_research.comparison.search import DRAWN, TRIALS, Axis, Box, Settings, draw_points, unordered
 
 

@@ -16,8 +16,8 @@ from visterm.core.packing import digest_of, key_of, learned_parts
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.metrics import average_precisions, measure
-from visterm.models.base import Annotator
-from visterm.tagging.tuning.validation import EarlyStopping
+from visterm.models import Annotator
+from visterm.tagging import EarlyStopping
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.search import Settings

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from visterm.core.progress import SILENT, Progress
 from visterm.core.writing import write_whole
-from visterm.tagging.plot import figure_class
+from visterm.tagging import figure_class
 from visterm_research.comparison.claims import RESAMPLES, Claim, order_claim, percent, shown_metric
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.folder import begin_folder, write_json

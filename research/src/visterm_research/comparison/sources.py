@@ -15,8 +15,8 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.packing import key_of
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.corpus import Corpus
-from visterm.encoders.named import make_encoder
+from visterm.data import Corpus
+from visterm.encoders import AnyEncoder, make_encoder
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison
 

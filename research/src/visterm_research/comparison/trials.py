@@ -14,7 +14,7 @@ import numpy as np
 from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.packing import jsonable, key_of
 from visterm.core.progress import SILENT, Progress, Titled
-from visterm.core.tables import MODELS
+from visterm.models import MODELS
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record, Records
 from visterm_research.comparison.search import Settings, at_an_edge, search

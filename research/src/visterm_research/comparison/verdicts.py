@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from visterm.core.errors import DataError
-from visterm.metrics.significance import SignedRanks
+from visterm.metrics import SignedRanks
 
 YES, NO, UNSURE = "yes", "no", "too close to call"
 

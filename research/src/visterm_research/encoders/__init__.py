@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from visterm.core.registry import RESEARCH, lazy_classes
-from visterm.core.tables import ENCODERS
+from visterm.core.registry import RESEARCH, lazy_names
+from visterm.encoders import ENCODERS
 
-__getattr__, __dir__ = lazy_classes("visterm_research.encoders", partial(ENCODERS.classes, RESEARCH))
+__getattr__, __dir__ = lazy_names("visterm_research.encoders", {}, partial(ENCODERS.classes, RESEARCH))

@@ -15,12 +15,21 @@ from visterm.core.progress import Progress
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
-from visterm.encoders.base import Encoder, Images, Pixels
-from visterm.encoders.blocks import BlockCutter, cells_of_overlap, pixel_codes
-from visterm.encoders.codebook import LARGEST, check_palette, learn_palette
-from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
-from visterm.kernels.colour import colour_table
-from visterm.kernels.texture import N_PATTERNS
+from visterm.encoders import (
+    COLOUR_IMAGES,
+    LARGEST,
+    OVERLAP,
+    BlockCutter,
+    Encoder,
+    Images,
+    Pixels,
+    Visterms,
+    cells_of_overlap,
+    check_palette,
+    learn_palette,
+    pixel_codes,
+)
+from visterm.kernels import N_PATTERNS, colour_table
 from visterm_research.encoders.bags import MARK_BYTES, MINORS, Bags, BestMatches, Doubles, Floats, mark_of
 from visterm_research.encoders.gaussian_mixtures import (
     COVARIANCES,

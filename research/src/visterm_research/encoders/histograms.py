@@ -17,11 +17,21 @@ from visterm.core.learned import Array, Kind
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
-from visterm.data.pixels import resized
-from visterm.encoders.base import Encoder, Pixels
-from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, check_palette, learn_palette
-from visterm.encoders.pyramid import check_levels, check_numbers, check_whole, weights_of_levels
-from visterm.kernels.colour import colour_codes, colour_table, gray_levels
+from visterm.data import resized
+from visterm.encoders import (
+    LARGEST,
+    MOST_COLOURS,
+    SPACES,
+    Encoder,
+    Pixels,
+    check_levels,
+    check_numbers,
+    check_palette,
+    check_whole,
+    learn_palette,
+    weights_of_levels,
+)
+from visterm.kernels import colour_codes, colour_table, gray_levels
 from visterm_research.encoders.textons import FilterBank, TextonFinder, learn_textons
 from visterm_research.kernels.pyramids import pyramid_histograms
 

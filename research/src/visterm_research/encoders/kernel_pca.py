@@ -18,11 +18,8 @@ from visterm.core.progress import Progress, reported
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.encoders.base import Images, stack_rows
-from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
-from visterm.encoders.nested import NestedEncoder
-from visterm.kernels.rows import dense_rows, embed
+from visterm.encoders import KERNELS, AnyEncoder, Images, Landmarks, NestedEncoder, landmark_columns, stack_rows
+from visterm.kernels import dense_rows, embed
 
 PART = 16  # Rows that a thread projects at a time
 RANK = 1e-6  # Eigenvalues below this share of the largest are taken for the rounding of a float32 kernel

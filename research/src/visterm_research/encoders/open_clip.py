@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import RandomState
-from visterm.encoders.network import NetworkEncoder
-from visterm.encoders.word_rows import check_prompts, unit_rows
+from visterm.encoders import NetworkEncoder, check_prompts, unit_rows
 from visterm_research.encoders.open_clip_model import (
     OpenClipNetwork,
     cached_weights,

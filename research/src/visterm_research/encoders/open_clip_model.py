@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.registry import unknown
-from visterm.encoders.preparation import Preparation
-from visterm.encoders.torch_loading import cached_file, offline, reading_weights, torch_library
-from visterm.encoders.torch_network import TorchNetwork
+from visterm.encoders import Preparation, TorchNetwork, cached_file, offline, reading_weights, torch_library
 
 open_clip = torch_library("open_clip")
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.encoders.codebook import learn_codebook
-from visterm.kernels.nearest import nearest_words, prepare_codebook
+from visterm.encoders import learn_codebook
+from visterm.kernels import nearest_words, prepare_codebook
 
 ELONGATION = 3  # How many times longer than wide the oriented filters are (Leung and Malik 1999)
 REACH = 3  # Widths of a filter beyond which it is taken for zero: pictures are continued so far by mirroring

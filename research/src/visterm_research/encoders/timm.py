@@ -12,10 +12,15 @@ import torch
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.registry import unknown
 from visterm.core.types import RandomState
-from visterm.encoders.network import NetworkEncoder
-from visterm.encoders.preparation import Preparation, as_size
-from visterm.encoders.torch_loading import cached_file, reading_weights, torch_library
-from visterm.encoders.torch_network import TorchNetwork
+from visterm.encoders import (
+    NetworkEncoder,
+    Preparation,
+    TorchNetwork,
+    as_size,
+    cached_file,
+    reading_weights,
+    torch_library,
+)
 
 timm = torch_library("timm")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from visterm.metrics import paired_bootstrap
-from visterm.metrics.significance import Difference
+from visterm.metrics import Difference, paired_bootstrap
 from visterm_research.comparison.claims import RESAMPLES, order_claim, percent, shown_metric
 from visterm_research.comparison.feature_sets import CHAIN, ENSEMBLE, OUR_VISTERMS, PAPER_VISTERMS, FeatureSet
 from visterm_research.comparison.figures import draw_lines

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from visterm.kernels.random import GOLDEN, mix, stream_of
+from visterm.kernels import GOLDEN, mix, stream_of
 
 S40 = np.uint64(40)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from visterm.kernels.random import draw_below, stream_of
-from visterm.kernels.rows import add_row, row_dot
-from visterm.kernels.sorted_lists import nth_absent
+from visterm.kernels import add_row, draw_below, nth_absent, row_dot, stream_of
 
 
 @njit(cache=True, nogil=True)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from visterm.core.registry import RESEARCH, lazy_classes
-from visterm.core.tables import MODELS
+from visterm.core.registry import RESEARCH, lazy_names
+from visterm.models import MODELS
 
-__getattr__, __dir__ = lazy_classes("visterm_research.models", partial(MODELS.classes, RESEARCH))
+__getattr__, __dir__ = lazy_names("visterm_research.models", {}, partial(MODELS.classes, RESEARCH))

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.corpus import Corpus
-from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags, relevant_images
+from visterm.data import MAX_SUBSETS, Corpus, Queries, queries_of_tags, relevant_images
 from visterm.demo.drawn import draw_library
-from visterm.evaluation.query_evaluation import MIN_COUNT
-from visterm.metrics.queries import kinds_of_queries
+from visterm.evaluation import MIN_COUNT
+from visterm.metrics import kinds_of_queries
 from visterm_research.comparison.image_problems import read_corel
 from visterm_research.comparison.sources import Source
 from visterm_research.data.drawn_library import read_drawn_library

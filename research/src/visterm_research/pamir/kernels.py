@@ -10,8 +10,8 @@ import numpy as np
 
 from visterm.core.packing import key_of
 from visterm.core.queries import inverse_frequencies, weigh_words
-from visterm.data.tag_queries import Queries
-from visterm.encoders.named import make_encoder
+from visterm.data import Queries
+from visterm.encoders import make_encoder
 from visterm_research.comparison.claims import percent, ranks_claim
 from visterm_research.comparison.feature_sets import PAPER_BLOCKS, PAPER_WORDS
 from visterm_research.comparison.records import Record

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.metrics.significance import SignedRanks, signed_ranks
+from visterm.metrics import SignedRanks, signed_ranks
 from visterm_research.comparison.claims import RESAMPLES, Claim, percent, ranks_claim
 from visterm_research.comparison.verdicts import NO, UNSURE, YES, by_interval, by_ranks
 from visterm_research.pamir.methods import PAMIR, SVM

@@ -14,9 +14,9 @@ from visterm.core.packing import digest_of, key_of
 from visterm.core.progress import Progress
 from visterm.core.queries import inverse_frequencies, log_probabilities, part_signs, weigh_words
 from visterm.core.types import Matrix
-from visterm.data.tag_queries import Queries
-from visterm.metrics.queries import measure_queries, rank_queries
-from visterm.models.base import Annotator
+from visterm.data import Queries
+from visterm.metrics import measure_queries, rank_queries
+from visterm.models import Annotator
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows, mean_nonzeros

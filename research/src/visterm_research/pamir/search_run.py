@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.tables import MODELS
-from visterm.metrics.significance import SignedRanks
+from visterm.metrics import SignedRanks
+from visterm.models import MODELS
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from visterm.data.tag_queries import Queries
+from visterm.data import Queries
 from visterm_research.comparison.claims import least_claim, percent, ranks_claim
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.records import Record

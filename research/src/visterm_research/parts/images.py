@@ -12,11 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.corpus import Corpus
-from visterm.data.part_of import part_pairs
-from visterm.data.relations import sibling_sets
+from visterm.data import Corpus, part_pairs, sibling_sets
 from visterm.demo.drawn.things import IS_A, PART_OF
-from visterm.models.parts.quadruplets import QuadrupletBlock
+from visterm.models import QuadrupletBlock
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.image_problems import VALID, holdout, read_corel
 from visterm_research.comparison.problem import Rows

@@ -10,7 +10,7 @@ import numpy as np
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.wordnet import WordNet
+from visterm.data import WordNet
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.run import Comparison

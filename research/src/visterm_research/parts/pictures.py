@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visterm.tagging.plot import figure_class
+from visterm.tagging import figure_class
 from visterm_research.comparison.figures import framed, save
 from visterm_research.comparison.trials import Judged
 from visterm_research.parts.methods import UNSHARED_IW

@@ -16,7 +16,7 @@ from visterm.core.errors import DataError
 from visterm.core.packing import digest_of, key_of
 from visterm.core.progress import Progress
 from visterm.core.types import RandomState
-from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets, check_relations
+from visterm.models import QuadrupletBlock, Quadruplets, check_relations
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.search import Settings

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, ShapeError
-from visterm.core.pairs import ranks_of_pairs
 from visterm.core.types import Matrix
-from visterm.metrics.ranking import Ranks, ratio
-from visterm.models.base import Annotator
-from visterm.models.parts.quadruplets import QuadrupletBlock
+from visterm.metrics import Ranks, ratio
+from visterm.models import Annotator, QuadrupletBlock, ranks_of_pairs
 
 ANNOTATION, LABELLING, TRIPLET = "Image annotation", "Part-object labelling", "Triplet"
 TASKS = (ANNOTATION, LABELLING, TRIPLET)

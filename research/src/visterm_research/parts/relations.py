@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.part_of import PartOf, part_pairs, read_part_lists, wordnet_part_of
-from visterm.data.relations import sibling_sets
-from visterm.data.tag_senses import TagSenses, match_tags, read_mapping
-from visterm.data.wordnet import WordNet
+from visterm.data import (
+    PartOf,
+    TagSenses,
+    WordNet,
+    match_tags,
+    part_pairs,
+    read_mapping,
+    read_part_lists,
+    sibling_sets,
+    wordnet_part_of,
+)
 from visterm_research.parts.images import pairs_of
 
 DEPTHS = (0, 1, 2)

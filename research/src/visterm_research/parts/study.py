@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.core.errors import UserError
-from visterm.data.wordnet import WordNet
+from visterm.data import WordNet
 from visterm_research.comparison.claims import RESAMPLES
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.methods import Method

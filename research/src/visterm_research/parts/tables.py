@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.packing import key_of
-from visterm.metrics.significance import paired_bootstrap
+from visterm.metrics import paired_bootstrap
 from visterm_research.comparison.claims import RESAMPLES, percent
 from visterm_research.comparison.records import Record
 from visterm_research.comparison.trials import FORMAT, Choice, Trials

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visterm.data.images import read_image
-from visterm.tagging.plot import figure_class
+from visterm.data import read_image
+from visterm.tagging import figure_class
 from visterm_research.comparison.figures import framed, save
 from visterm_research.ugc.measures import BY_TAG
 from visterm_research.ugc.methods import LABELS, PROPOSED

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from visterm.core.packing import digest_of, key_of
 from visterm.core.progress import Progress
 from visterm.core.vocabulary import tag_key
-from visterm.models.abilities import PlacesWords
+from visterm.models import PlacesWords
 from visterm_research.comparison.image_problems import (
     SCENES,
     corel_problem,
@@ -200,7 +200,7 @@ def _device_of(model: Any) -> str:
         return PROCESSOR
     import torch  # Loads for seconds
 
-    from visterm.encoders.torch_network import torch_device
+    from visterm.encoders import torch_device
 
     device = torch_device(model.device)
     return torch.cuda.get_device_name(device) if device.type == "cuda" else PROCESSOR
@@ -255,7 +255,7 @@ def words_of(rows: Problem, source: Source, *, readable: bool = True) -> Words:
 
 def together(first: Sequence[str], second: Sequence[str]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the sentence network's vectors of two lists of words, prepared as one."""
-    from visterm.encoders.sentences import sentence_vectors  # loads a network
+    from visterm.encoders import sentence_vectors  # loads a network
 
     rows = with_common(prepared(sentence_vectors([*first, *second]).matrix))
     return rows[: len(first)], rows[len(first) :]

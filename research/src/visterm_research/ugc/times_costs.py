@@ -96,7 +96,7 @@ def step_times(trials: Trials, grid: Grid, p: int, n: int) -> Record:
     """
 
     def work() -> Record:
-        from visterm.models.deep.training import torch_settings  # torch
+        from visterm.models.deep import torch_settings  # torch
 
         with torch_settings(1, 0, half=False):
             timed = {LAYER: _layer_steps(grid, p, n), COST: _cost_steps(grid, p, n)}
@@ -120,9 +120,7 @@ def growth(found: Mapping[tuple[int, int], Record], sizes: Sequence[int], kind: 
 def _layer_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
     import torch
 
-    from visterm.models.deep.objectives import SampledObjective
-    from visterm.models.deep.tag_draws import TagDraws
-    from visterm.models.deep.word_table import WordTable
+    from visterm.models.deep import SampledObjective, TagDraws, WordTable
 
     rng = np.random.default_rng(0)
     n_images = 10 * grid.batch
@@ -147,7 +145,7 @@ def _layer_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
 def _cost_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
     import torch
 
-    from visterm.models.deep.objectives import related_tags, sampled_cross_entropy, sampled_rank_cost
+    from visterm.models.deep import related_tags, sampled_cross_entropy, sampled_rank_cost
 
     s_p, s_n = (torch.zeros(grid.batch, size).requires_grad_() for size in (p, n))
     has, counts = torch.ones(grid.batch, p), torch.ones(grid.batch, n)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.packing import digest_of
-from visterm.encoders.sentences import sentence_vectors
+from visterm.encoders import sentence_vectors
 from visterm_research.comparison.claims import Claim, order_claim, percent
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.search import Settings

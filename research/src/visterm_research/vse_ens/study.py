@@ -10,9 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.held_tags import hold_one_out
-from visterm.data.relations import sibling_sets
-from visterm.data.tag_formats.tables import read_table
+from visterm.data import hold_one_out, read_table, sibling_sets
 from visterm_research.comparison.claims import Claim, least_claim, shown_metric
 from visterm_research.comparison.figures import Line, draw_lines
 from visterm_research.comparison.methods import PAPER_STEPS, PRIOR, Method

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
-from visterm.kernels.topk import top_k
+from visterm.kernels import top_k
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.figures import draw_lines
 from visterm_research.comparison.image_problems import unit_rows

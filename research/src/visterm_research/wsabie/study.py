@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from visterm.core.errors import UserError
-from visterm.encoders.named import DEFAULT_ENCODER
+from visterm.encoders import DEFAULT_ENCODER
 from visterm_research.comparison.image_problems import (
     QUICK_SCENES,
     SCENES,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visterm.metrics.significance import bootstrap_mean, paired_bootstrap
+from visterm.metrics import bootstrap_mean, paired_bootstrap
 from visterm_research.comparison.claims import RESAMPLES, least_claim, percent, shown_metric
 from visterm_research.comparison.methods import EXACT_KNN, WSABIE, Method
 from visterm_research.comparison.problem import Problem

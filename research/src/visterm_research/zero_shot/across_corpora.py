@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError
-from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.evaluation.joined_tags import NONE, JoinedTags, join_tags
+from visterm.evaluation import NONE, JoinedTags, join_tags
 from visterm.metrics import measure
+from visterm.models import MODELS
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.zero_shot.arms import rows_of
 

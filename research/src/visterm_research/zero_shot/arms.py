@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, track
-from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
+from visterm.models import MODELS
 from visterm_research.comparison.problem import Problem, Rows
 from visterm_research.zero_shot.held_out import SHARE, TagSplit, seen_rows, split_tags, zero_shot_measures
 from visterm_research.zero_shot.vectors import with_common

@@ -10,9 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import MissingExtraError
-from visterm.data.learned_vectors import learn_word_vectors
-from visterm.data.word_vectors import vectors_of_tags
-from visterm.encoders.sentences import sentence_vectors
+from visterm.data import learn_word_vectors, vectors_of_tags
+from visterm.encoders import sentence_vectors
 
 Floats = NDArray[np.float32]
 

@@ -1,1 +1,32 @@
 """Deep taggers: a network and word vectors, learned together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visterm.core.registry import lazy_names
+
+if TYPE_CHECKING:
+    from visterm.models.deep.base import DeepTagger
+    from visterm.models.deep.objectives import (
+        FullObjective,
+        SampledObjective,
+        TargetObjective,
+        related_tags,
+        sampled_cross_entropy,
+        sampled_rank_cost,
+    )
+    from visterm.models.deep.tag_draws import DRAW_LIMITS, TagDraws, draws_for
+    from visterm.models.deep.training import torch_settings
+    from visterm.models.deep.word_table import WordTable
+
+_NAMES = {
+    "base": "DeepTagger",
+    "objectives": "FullObjective SampledObjective TargetObjective related_tags sampled_cross_entropy sampled_rank_cost",
+    "tag_draws": "DRAW_LIMITS TagDraws draws_for",
+    "training": "torch_settings",
+    "word_table": "WordTable",
+}
+"""What plug-ins may use, by module: docs/add_a_model.md."""
+
+__getattr__, __dir__ = lazy_names("visterm.models.deep", _NAMES)

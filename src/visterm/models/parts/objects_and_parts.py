@@ -13,11 +13,11 @@ from visterm.core.checks import check_flag, check_k, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
-from visterm.core.pairs import best_pairs, ranks_of_pairs
 from visterm.core.types import Matrix, PairRanking
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
+from visterm.models.parts.pairs import best_pairs, ranks_of_pairs
 from visterm.models.parts.quadruplets import Quadruplets, check_relations
 from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
 from visterm.models.parts.suggested import listed_and_suggested

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.models.deep.base import DeepTagger
+from visterm.models.deep import DeepTagger
 
 BLOCK_IMAGES = 4096  # Images whose tags' correlations with all tags are held at a time
 
@@ -34,7 +34,7 @@ class AverageWordVector(DeepTagger):
     removed_params: ClassVar[dict[str, str]] = {"tag_learning_rate": "no vector moves"}
 
     def _objective(self, Y: sp.csr_array) -> Any:
-        from visterm.models.deep.objectives import TargetObjective  # torch
+        from visterm.models.deep import TargetObjective  # torch
 
         return TargetObjective(share_rows(Y, self._tag_weights(Y)))
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.checks import check_size
-from visterm.models.deep.base import DeepTagger
+from visterm.models.deep import DeepTagger
 
 MAX_STEP_BYTES = 2**33
 
@@ -44,7 +44,7 @@ class CrossEntropyTagger(DeepTagger):
         return math.log(given / max(Y.shape[1] - given, 1)) if self.start_low else 0.0
 
     def _objective(self, Y: sp.csr_array) -> Any:
-        from visterm.models.deep.objectives import FullObjective  # torch
+        from visterm.models.deep import FullObjective  # torch
 
         n_bytes = 4 * Y.shape[1] * (3 * self.batch_size + 3 * self._dim())
         advice = "Use sampled_tagger, or a smaller batch_size."

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import scipy.sparse as sp
 
 from visterm.core.checks import check_size
-from visterm.models.base import Limit
-from visterm.models.deep.base import DeepTagger
-from visterm.models.deep.tag_draws import DRAW_LIMITS, draws_for
+from visterm.models import Limit
+from visterm.models.deep import DRAW_LIMITS, DeepTagger, draws_for
 
 MAX_STEP_BYTES = 2**33
 
@@ -52,7 +51,7 @@ class Fast0Tag(DeepTagger):
     subset_size: int = 10_000
 
     def _objective(self, Y: sp.csr_array) -> Any:
-        from visterm.models.deep.objectives import FullObjective, SampledObjective  # torch
+        from visterm.models.deep import FullObjective, SampledObjective  # torch
 
         if self.all_pairs:
             a_row = -(-Y.nnz // max(Y.shape[0], 1)) + 1

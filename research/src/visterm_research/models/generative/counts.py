@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.types import Matrix
-from visterm.models.base import Annotator
+from visterm.models import Annotator
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

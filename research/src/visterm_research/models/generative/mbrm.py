@@ -14,7 +14,7 @@ from visterm.core.errors import ShapeError
 from visterm.core.learned import Kind, Number
 from visterm.core.products import column_means
 from visterm.core.types import Matrix, RandomState
-from visterm.models.neighbours.distances import row_squares, squared_distances
+from visterm.models import row_squares, squared_distances
 from visterm_research.models.generative.relevance import Floats, RelevanceAnnotator
 
 TILE_BYTES = 2**26  # Kernels between regions held at a time

@@ -14,7 +14,7 @@ from visterm.core.learned import Array, Kind
 from visterm.core.progress import Progress, track
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
-from visterm.models.stopping import OnEpoch
+from visterm.models import OnEpoch
 from visterm_research.models.generative.counts import CountingAnnotator, as_counts, count_tags
 
 Floats = NDArray[np.float64]

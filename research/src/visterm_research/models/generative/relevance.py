@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from visterm.core.learned import Array, Csr, DenseOrCsr, Kind
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
-from visterm.metrics.ranking import average_precisions
-from visterm.models.base import Annotator
+from visterm.metrics import average_precisions
+from visterm.models import Annotator
 from visterm_research.models.generative.counts import count_tags
 
 Floats = NDArray[np.float64]

@@ -15,10 +15,16 @@ from visterm.core.errors import UserError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
-from visterm.metrics.ranking import average_precisions
-from visterm.models.linear.base import LinearAnnotator, check_weight_size
-from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
-from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
+from visterm.metrics import average_precisions
+from visterm.models import (
+    ALPHAS,
+    LinearAnnotator,
+    PenaltyChoice,
+    check_weight_size,
+    choose_penalty,
+    fit_ridge,
+    mean_square_norm,
+)
 
 Doubles = NDArray[np.float64]
 

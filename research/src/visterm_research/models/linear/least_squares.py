@@ -9,8 +9,7 @@ import scipy.sparse as sp
 
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
-from visterm.models.linear.base import LinearAnnotator, check_weight_size
-from visterm.models.linear.normal_equations import fit_ridge
+from visterm.models import LinearAnnotator, check_weight_size, fit_ridge
 
 
 class LeastSquares(LinearAnnotator):

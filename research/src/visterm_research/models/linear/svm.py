@@ -16,11 +16,8 @@ from visterm.core.products import product
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.metrics.retrieval import rank_images
-from visterm.models.linear.base import check_weight_size
-from visterm.models.linear.normal_equations import LinearFit
-from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
-from visterm.models.stopping import OnEpoch, hold_out
+from visterm.metrics import rank_images
+from visterm.models import KEPT_KERNELS, KernelAnnotator, LinearFit, OnEpoch, check_weight_size, hold_out
 
 Doubles = NDArray[np.float64]
 

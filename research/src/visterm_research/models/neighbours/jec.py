@@ -14,7 +14,7 @@ from visterm.core.checks import check_count
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.products import column_means
 from visterm.core.types import Matrix
-from visterm.models.neighbours.knn import Ids, weighted_votes
+from visterm.models import Ids, weighted_votes
 from visterm_research.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
 
 UNSEEN_TOGETHER = 1e-3

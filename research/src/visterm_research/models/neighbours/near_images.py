@@ -14,10 +14,18 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, DenseOrCsr, Kind
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
-from visterm.kernels.topk import top_k
-from visterm.models.base import MAX_FEATURE, Annotator
-from visterm.models.neighbours.distances import BlockDistances, check_blocks, read_blocks, read_distances
-from visterm.models.neighbours.knn import BLOCK_BYTES, TAGS_OF_IMAGES, Ids
+from visterm.kernels import top_k
+from visterm.models import (
+    BLOCK_BYTES,
+    MAX_FEATURE,
+    TAGS_OF_IMAGES,
+    Annotator,
+    BlockDistances,
+    Ids,
+    check_blocks,
+    read_blocks,
+    read_distances,
+)
 
 T = TypeVar("T")
 Floats = NDArray[np.float32]

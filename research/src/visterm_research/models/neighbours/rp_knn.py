@@ -14,9 +14,8 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, Csr, Kind
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
-from visterm.kernels.rows import Rows, dense_rows, sparse_rows
-from visterm.kernels.topk import top_k
-from visterm.models.neighbours.knn import BLOCK_BYTES, Cosines, Ids, VotingAnnotator
+from visterm.kernels import Rows, dense_rows, sparse_rows, top_k
+from visterm.models import BLOCK_BYTES, Cosines, Ids, VotingAnnotator
 from visterm_research.kernels.rp_tree import find_leaves, grow_tree, products_within
 
 MAX_LEVELS = 30

@@ -14,9 +14,8 @@ from visterm.core.errors import DataError, UnknownNameError
 from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.registry import unknown
 from visterm.core.types import Matrix
-from visterm.metrics.ranking import average_precisions
-from visterm.models.neighbours.distances import read_distances
-from visterm.models.neighbours.knn import Ids
+from visterm.metrics import average_precisions
+from visterm.models import Ids, read_distances
 from visterm_research.kernels.neighbour_votes import two_pass_votes
 from visterm_research.models.neighbours.learned_metric import (
     Blocks,

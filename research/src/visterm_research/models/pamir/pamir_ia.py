@@ -10,12 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
-from visterm.kernels.rows import row_squares
-from visterm.models.epochs import EpochSums, Floats, Weights
-from visterm.models.ranking.base import Setup, Training
-from visterm.models.ranking.linear_ranking import LinearRanker
-from visterm.models.ranking.separate_training import image_rows
-from visterm.models.ranking.streamed_fit import StreamedFit
+from visterm.kernels import row_squares
+from visterm.models import EpochSums, Floats, Weights
+from visterm.models.ranking import LinearRanker, Setup, StreamedFit, Training, image_rows
 from visterm_research.kernels.tag_pairs import rank_in_turn
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from visterm.kernels.pair_batch import Loss
-from visterm.models.ranking.embedding_ranking import EmbeddingRanker
-from visterm.models.ranking.open_schedule import OpenSchedule
-from visterm.models.ranking.recipe import Negatives
-from visterm.models.ranking.streamed_fit import StreamedFit
+from visterm.kernels import Loss
+from visterm.models.ranking import EmbeddingRanker, Negatives, OpenSchedule, StreamedFit
 
 
 class AucEmbedding(EmbeddingRanker, StreamedFit):

@@ -10,12 +10,8 @@ import scipy.sparse as sp
 
 from visterm.core.checks import check_count
 from visterm.core.types import Matrix
-from visterm.models.base import Limit
-from visterm.models.epochs import Weights
-from visterm.models.ranking.base import Setup, Training
-from visterm.models.ranking.linear_ranking import LinearRanker
-from visterm.models.ranking.separate_training import SeparateTraining, image_rows
-from visterm.models.ranking.streamed_fit import StreamedFit
+from visterm.models import Limit, Weights
+from visterm.models.ranking import LinearRanker, SeparateTraining, Setup, StreamedFit, Training, image_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

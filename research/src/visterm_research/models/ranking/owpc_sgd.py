@@ -6,12 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from visterm.kernels.pair_batch import PairBatch
-from visterm.kernels.row_moves import move_rows
-from visterm.models.ranking.embedding_ranking import EmbeddingRanker
-from visterm.models.ranking.recipe import Negatives
-from visterm.models.ranking.streamed_fit import StreamedFit
-from visterm.models.ranking.warp import PairTraining
+from visterm.kernels import PairBatch, move_rows
+from visterm.models.ranking import EmbeddingRanker, Negatives, PairTraining, StreamedFit
 from visterm_research.kernels.owpc import weigh_all
 
 TAG_SHARE = 128  # Tags that one BLAS call moves, as every tag does: fixed, for the same bytes

@@ -8,15 +8,20 @@ from typing import Any, ClassVar
 import scipy.sparse as sp
 
 from visterm.core.types import Matrix
-from visterm.models.base import Limit
-from visterm.models.epochs import Weights
-from visterm.models.ranking.base import Setup, Training
-from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, PAIR_LIMITS
-from visterm.models.ranking.image_sides import PlainImages
-from visterm.models.ranking.linear_ranking import LinearRanker
-from visterm.models.ranking.recipe import STEPS, Recipe
-from visterm.models.ranking.streamed_fit import StreamedFit
-from visterm.models.ranking.warp import PairTraining, block_size
+from visterm.models import Limit, Weights
+from visterm.models.ranking import (
+    DRAW_LIMITS,
+    PAIR_LIMITS,
+    STEPS,
+    LinearRanker,
+    PairTraining,
+    PlainImages,
+    Recipe,
+    Setup,
+    StreamedFit,
+    Training,
+    block_size,
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
