@@ -61,12 +61,12 @@ $(VENV)/bin/python:
 	  { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e .
+$(VENV)/.base: pyproject.toml research/pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet -c constraints.txt -e . -e research
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml research/pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,heif,lance,map,onnx,plot,raw,ray,s3,text,torch,watch,web]' -e research
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,faiss,heif,lance,map,onnx,plot,raw,ray,s3,text,torch,watch,web]' -e './research[torch]'
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.site: $(VENV)/.dev

@@ -16,8 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from tiny_towers import CLIP_NAME, clip_weights, open_clip
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
-from visterm.encoders import torch_loading
-from visterm_research.encoders import open_clip_model
+from visterm_research.encoders import open_clip_model, torch_weights
 from visterm_research.encoders.open_clip import OpenClip
 from visterm_research.encoders.open_clip_model import open_clip_preparation
 
@@ -109,7 +108,7 @@ def test_weights_of_towers_with_another_activation_are_refused(weights, photos):
 
 
 def test_without_weights_the_message_says_what_to_get(tmp_path, monkeypatch, photos):
-    monkeypatch.setattr(torch_loading.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(torch_weights.constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(UserError, match=r"weights=PATH, or the name .*pretrained=NAME \(.*laion2b_s34b_b79k"):
         OpenClip(network="ViT-B-32").fit(photos)
     repo = "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"

@@ -20,9 +20,9 @@ from safetensors.torch import load_file, save_file
 
 from tiny_towers import timm, timm_weights
 from visterm.core.errors import EncoderMismatchError, StorageError, UnknownNameError, UserError
-from visterm.encoders import torch_loading
-from visterm.encoders.torch_network import TorchNetwork
+from visterm_research.encoders import torch_weights
 from visterm_research.encoders.timm import Timm, timm_config, timm_preparation
+from visterm_research.encoders.torch_network import TorchNetwork
 
 PLAIN = {"root": False, "centre": False, "normalise": False, "device": "cpu"}
 
@@ -121,7 +121,7 @@ def test_names_that_timm_does_not_know_are_refused_with_the_nearest(weights, pho
 
 
 def test_without_weights_the_message_says_what_to_get_and_nothing_is_asked_of_the_network(tmp_path, monkeypatch, photo):
-    monkeypatch.setattr(torch_loading.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(torch_weights.constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(UserError, match=r"hf download timm/resnet18.a1_in1k model.safetensors.*weights=PATH"):
         Timm(network="resnet18").fit([photo])
     with pytest.raises(UserError, match="timm names none for it"):
@@ -134,19 +134,19 @@ def test_weights_in_the_hubs_cache_are_found(tmp_path, monkeypatch, weights, pho
     (repo / "refs" / "main").write_text("0123abcd")
     (repo / "snapshots" / "0123abcd").mkdir(parents=True)
     (repo / "snapshots" / "0123abcd" / "model.safetensors").write_bytes(weights.read_bytes())
-    monkeypatch.setattr(torch_loading.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(torch_weights.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     found, given = Timm(network="test_vit", **PLAIN), Timm(network="test_vit", weights=weights, **PLAIN)
     assert found.fingerprint == given.fingerprint
     np.testing.assert_array_equal(found.fit_transform(photos), given.fit_transform(photos))
 
 
 def test_the_hub_is_held_offline_only_while_weights_are_read():
-    before = torch_loading.constants.HF_HUB_OFFLINE
-    with torch_loading.offline():
-        assert torch_loading.constants.HF_HUB_OFFLINE is True
+    before = torch_weights.constants.HF_HUB_OFFLINE
+    with torch_weights.offline():
+        assert torch_weights.constants.HF_HUB_OFFLINE is True
         with pytest.raises(Exception, match=r"offline|cannot find the requested files"):
             timm.create_model("resnet18", pretrained=True)
-    assert torch_loading.constants.HF_HUB_OFFLINE is before
+    assert torch_weights.constants.HF_HUB_OFFLINE is before
 
 
 def test_nothing_is_opened_before_the_first_use(tmp_path, photo):

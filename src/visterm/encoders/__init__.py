@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
     from visterm.encoders.nested import NestedEncoder
     from visterm.encoders.network import NetworkEncoder
+    from visterm.encoders.pooling import pooled
     from visterm.encoders.preparation import Preparation, as_size
     from visterm.encoders.pyramid import check_levels, check_numbers, check_whole, weights_of_levels
     from visterm.encoders.sentences import sentence_vectors
-    from visterm.encoders.torch_loading import cached_file, offline, reading_weights, torch_library
-    from visterm.encoders.torch_network import TorchNetwork, torch_device
+    from visterm.encoders.torch_loading import torch_device, torch_library
     from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
     from visterm.encoders.word_rows import check_prompts, unit_rows
 
@@ -33,11 +33,11 @@ _NAMES = {
     "named": "DEFAULT_ENCODER make_encoder",
     "nested": "NestedEncoder",
     "network": "NetworkEncoder",
+    "pooling": "pooled",
     "preparation": "Preparation as_size",
     "pyramid": "check_levels check_numbers check_whole weights_of_levels",
     "sentences": "sentence_vectors",
-    "torch_loading": "cached_file offline reading_weights torch_library",
-    "torch_network": "TorchNetwork torch_device",
+    "torch_loading": "torch_device torch_library",
     "visterms": "COLOUR_IMAGES OVERLAP Visterms",
     "word_rows": "check_prompts unit_rows",
 }

@@ -1,28 +1,16 @@
-"""Torch libraries and weights from this machine: nothing is downloaded, and no code in a file of weights runs."""
+"""Torch's libraries and devices: what is installed and what it can use here."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
 import torch
-from huggingface_hub import constants, try_to_load_from_cache
-from safetensors import SafetensorError
 
-from visterm.core.errors import StorageError
+from visterm.core.errors import UserError
 
 _OPERATORS: Final = ("nms", "qnms")  # What torchvision's Python part expects its compiled part to have declared
 _SCHEMA: Final = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-
-_LENGTH = 400  # Characters of a library's message that are passed on: lists of weights are long
-# What torch, safetensors, timm and open_clip raise for files that are broken, hostile or of another network.
-_ERRORS = (
-    *(AssertionError, AttributeError, EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError),
-    *(SafetensorError, pickle.UnpicklingError),
-)
 
 _declared: list[torch.library.Library] = []
 
@@ -54,37 +42,16 @@ def _declare_operators() -> None:
     _declared.append(library)  # its declarations end with it
 
 
-def cached_file(repo: str, names: Sequence[str]) -> str | None:
-    """Return the cached file of a hub repository: the first of `names` that is there; None if none is."""
-    found = (try_to_load_from_cache(repo, name, cache_dir=constants.HF_HUB_CACHE) for name in names)
-    return next((path for path in found if isinstance(path, str)), None)
-
-
-@contextmanager
-def offline() -> Iterator[None]:
-    """Let the hub's client read its cache only: what is not there is an error at once, whatever the network."""
-    before = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = True
+def torch_device(name: Any) -> torch.device:
+    """Return a device by name; "auto" is a GPU if there is one. Raises UserError if torch has no such device here."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
-
-
-@contextmanager
-def reading_weights(path: str, what: str) -> Iterator[None]:
-    """Turn whatever goes wrong with the weights file of a network into one error, and download nothing.
-
-    Raises StorageError if the file cannot be read, holds more than weights, or the weights of another network than
-    `what`.
-    """
-    try:
-        with offline():
-            yield
-    except _ERRORS as error:
-        text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        text = text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
-        raise StorageError(
-            f"{path} cannot be used as the weights of {what}: {text}. "
-            "Pass the .safetensors or .pth file of this very network."
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (AssertionError, RuntimeError, NotImplementedError, TypeError) as error:
+        raise UserError(
+            f"device is {name!r}, and torch {torch.__version__} cannot use that here: "
+            f"{str(error).splitlines()[0].rstrip('.')}. Use 'auto' or 'cpu'."
         ) from error
+    return device

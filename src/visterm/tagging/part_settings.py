@@ -171,7 +171,7 @@ def check_device(device: str, part: Any) -> None:
     if hasattr(part, "check_device"):
         part.check_device(device)
     elif device not in ("auto", "cpu"):  # which need not load torch
-        from visterm.encoders.torch_network import torch_device
+        from visterm.encoders.torch_loading import torch_device
 
         torch_device(device)
 

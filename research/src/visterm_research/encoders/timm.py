@@ -12,15 +12,9 @@ import torch
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.registry import unknown
 from visterm.core.types import RandomState
-from visterm.encoders import (
-    NetworkEncoder,
-    Preparation,
-    TorchNetwork,
-    as_size,
-    cached_file,
-    reading_weights,
-    torch_library,
-)
+from visterm.encoders import NetworkEncoder, Preparation, as_size, torch_library
+from visterm_research.encoders.torch_network import TorchNetwork
+from visterm_research.encoders.torch_weights import cached_file, reading_weights
 
 timm = torch_library("timm")
 

@@ -263,6 +263,6 @@ class DeepTagger(DeepSettings, EpochAnnotator):
                 "Install it with: pip install 'visterm[torch]'"
             )
         if self.device not in ("auto", "cpu"):
-            from visterm.encoders.torch_network import torch_device
+            from visterm.encoders.torch_loading import torch_device
 
             torch_device(self.device)

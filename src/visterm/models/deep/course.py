@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
-from visterm.encoders.torch_network import torch_device
+from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.checkpoint import Arrays, Kept, TrainingCheckpoint
 from visterm.models.deep.network import DeepNetwork
 from visterm.models.deep.start_vectors import offset_for, start_vectors

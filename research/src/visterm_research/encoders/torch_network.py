@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from visterm.core.errors import UserError
-from visterm.encoders.pooling import pooled
-from visterm.encoders.preparation import Preparation
+from visterm.encoders import Preparation, pooled, torch_device
 
 _TURN = RLock()
 
@@ -85,18 +83,3 @@ class TorchNetwork:
         with torch.inference_mode():
             out: NDArray[np.float32] = tower(torch.from_numpy(inputs).to(self.device)).float().cpu().numpy()
         return out
-
-
-def torch_device(name: Any) -> torch.device:
-    """Return a device by name; "auto" is a GPU if there is one. Raises UserError if torch has no such device here."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (AssertionError, RuntimeError, NotImplementedError, TypeError) as error:
-        raise UserError(
-            f"device is {name!r}, and torch {torch.__version__} cannot use that here: "
-            f"{str(error).splitlines()[0].rstrip('.')}. Use 'auto' or 'cpu'."
-        ) from error
-    return device
