@@ -17,10 +17,10 @@ DOCS = Path(__file__).resolve().parent
 FIGURES = DOCS / "figures" / "methods.json"  # of benchmarks/methods.py
 FAMILIES = {
     "ranking": ("ranking",), "pamir": ("pamir",), "parts": ("parts",), "deep": ("deep",),
-    "linear": ("linear", "LeastSquares"), "neighbours": ("neighbours",), "generative": ("generative",),
+    "linear": ("linear",), "neighbours": ("neighbours",), "generative": ("generative",),
     "blend": ("blend",),
 }  # fmt: skip
-"""The page of each family, and the folders of visterm.models (or classes) that it is about."""
+"""The page of each family, and the folders of visterm.models and visterm_research.models that it is about."""
 OTHERS = 5  # Models of other families beside a family's own, at most: the best
 MARKS = {
     "tables": ("<!-- tables: made by `make docs` -->\n", "<!-- end of tables -->"),
@@ -29,8 +29,14 @@ MARKS = {
 
 
 def registry_table(registry: Registry) -> str:
-    rows = [f"| `{e.name}` | {e.summary} | {e.paper or '-'} | {f'`{e.extra}`' if e.extra else '-'} |" for e in registry]
-    return "\n".join([f"| {registry.kind} | what it is | described in | extra |", "| --- | --- | --- | --- |", *rows])
+    missing = ", ".join(entry.name for entry in registry.not_installed())
+    assert not missing, f"{missing}: install visterm-research, whose lines the table has, too"
+    rows = [
+        f"| `{e.name}` | {e.summary} | {e.paper or '-'} | {e.package} | {f'`{e.extra}`' if e.extra else '-'} |"
+        for e in registry
+    ]
+    head = [f"| {registry.kind} | what it is | described in | package | extra |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows])
 
 
 def tables() -> str:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 
 import visterm
-from visterm.core.registry import Registry
+from visterm.core.registry import PACKAGE, RESEARCH, Registry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.models import abilities
 from visterm.models.base import Annotator
@@ -37,7 +37,10 @@ def python_page() -> str:
     return "\n".join(parts)
 
 
-TEMPLATES = {"Models": "learner", "What models share": "learner", "Encoders": "encoder"}
+TEMPLATES = {
+    "Models": "learner", "Models of visterm-research": "learner", "What models share": "learner",
+    "Encoders": "encoder", "Encoders of visterm-research": "encoder",
+}  # fmt: skip
 """The file of docs/templates for the pages of a section, where it has one of its own."""
 
 
@@ -55,11 +58,13 @@ def sections() -> dict[str, list[str]]:
             "visterm.evaluation.evaluate_run.Measured",
         ],
         "What each model has": ["visterm.models.base.Annotator"],
-        "Models": list(classes("visterm.models", MODELS)),
+        "Models": list(classes("models", MODELS)),
+        "Models of visterm-research": list(classes("models", MODELS, RESEARCH)),
         "What models share": [in_full(cls) for cls in shared_bases()],
         "What else a model can do": [in_full(cls) for cls in abilities_of_models()],
         "What each encoder has": ["visterm.encoders.base.Encoder"],
-        "Encoders": list(classes("visterm.encoders", ENCODERS)),
+        "Encoders": list(classes("encoders", ENCODERS)),
+        "Encoders of visterm-research": list(classes("encoders", ENCODERS, RESEARCH)),
         "What the encoder precomputed reads": ["visterm.data.feature_files.read_features"],
     }
 
@@ -72,15 +77,15 @@ def linked_names() -> dict[str, str]:
     return short | {name: name for name in names}
 
 
-def classes(module: str, registry: Registry) -> Iterator[str]:
-    """Yield the classes of a registry as they are imported, each once."""
-    yield from dict.fromkeys(f"{module}.{entry.target.partition(':')[2]}" for entry in registry)
+def classes(room: str, registry: Registry, package: str = PACKAGE) -> Iterator[str]:
+    """Yield the classes of a package in a registry as they are imported, each once."""
+    yield from (f"{package.replace('-', '_')}.{room}.{name}" for name in registry.classes(package))
 
 
 def shared_bases() -> list[type]:
     """Return the classes that models inherit settings or methods from, and that are no models themselves."""
-    models = [getattr(visterm.models, name.rpartition(".")[2]) for name in classes("visterm.models", MODELS)]
-    bases = {base for model in models for base in model.__mro__ if base.__module__.startswith("visterm.models.")}
+    models = [entry.load() for package in (PACKAGE, RESEARCH) for entry in MODELS.classes(package).values()]
+    bases = {base for model in models for base in model.__mro__ if ".models." in base.__module__}
     return sorted(bases - {*models, Annotator}, key=lambda base: base.__name__)
 
 
