@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
+_NAMES = {"command_line": "Command in_lines", "options": "Json", "output": "emit say table", "progress": "Bars"}
 """What commands of other packages may use, by module: docs/add_a_model.md."""
 
 

@@ -34,7 +34,7 @@ def explain(
     """Show which places in a photo a tag comes from.
 
     Prints how much each feature and each place (in pixels) adds to the tag's score.
-    For models whose scores are sums over features (ridge, wsabie, warp_linear, ...), on visterms or
+    For models whose scores are sums over features (ridge, wsabie, pamir, ...), on visterms or
     networks with average pooling.
     """
     from visterm.tagging.explain import explain as explain_score
