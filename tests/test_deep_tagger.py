@@ -25,11 +25,7 @@ from visterm.models.deep.network import DeepNetwork
 from visterm.models.deep.objectives import SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
 from visterm.models.deep.training import WORK_A_THREAD
-from visterm_research.models.deep.averaged_word_vectors import AverageWordVector, correlation_weights, share_rows
-from visterm_research.models.deep.cross_entropy_tagger import CrossEntropyTagger
-from visterm_research.models.deep.fast0tag import Fast0Tag
 
-NAMES = ["sampled_tagger", "cross_entropy_tagger", "fast0tag", "average_word_vector", "correlated_word_vectors"]
 SMALL = {"hidden": [24], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu"}
 
 
@@ -134,10 +130,10 @@ def test_two_threads_give_the_same_bytes_each_time(planted):
 def test_a_gradient_that_is_too_long_is_scaled_down(planted):
     # Adam and Adagrad take no heed of a constant factor: only gradients far below their floor of 1e-8 move less.
     free, held = (
-        AverageWordVector(**SMALL, dim=8, max_gradient=longest).fit(planted.X_train, planted.Y_train)
+        SampledTagger(**SMALL, dim=8, max_gradient=longest).fit(planted.X_train, planted.Y_train)
         for longest in (1e9, 1e-12)
     )
-    start = AverageWordVector(**{**SMALL, "learning_rate": 1e-30}, dim=8).fit(planted.X_train, planted.Y_train)
+    start = SampledTagger(**{**SMALL, "learning_rate": 1e-30}, dim=8).fit(planted.X_train, planted.Y_train)
     moved = [np.abs(model.weights_0_ - start.weights_0_).max() for model in (free, held)]
     assert moved[1] < 0.01 * moved[0]
 
@@ -224,7 +220,7 @@ def test_the_best_epoch_by_the_validation_map_is_kept_and_training_stops_after_i
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["sampled_tagger", "cross_entropy_tagger", "fast0tag"])
+@pytest.mark.parametrize("name", ["sampled_tagger"])
 def test_fixed_vectors_stay_at_one_length_and_moving_ones_move(name, planted, words):
     fixed, moving = (
         MODELS.create(name, **SMALL, word_vectors=words, fixed_vectors=fixed).fit(planted.X_train, planted.Y_train)
@@ -244,12 +240,9 @@ STILL = {"hidden": [], "epochs": 1, "batch_size": 40, "learning_rate": 1e-9, "ta
 def test_scores_that_start_low_start_at_the_log_odds_of_what_is_drawn(planted, dim):
     X, Y = planted.X_train, planted.Y_train
     drawn = SampledTagger(**STILL, dim=dim, start_low=True, positives=5, negatives=100).fit(X, Y)
-    given = (Y > 0).sum() / (np.diff(Y.indptr) > 0).sum()
-    full = CrossEntropyTagger(**STILL, dim=dim, start_low=True).fit(X, Y)
-    for model, expected in ((drawn, np.log(5 / 100)), (full, np.log(given / (12 - given)))):
-        scores = np.concatenate([block for _, block in model.score_blocks(X)])
-        assert scores.mean() == pytest.approx(expected, abs=0.1)
-        assert np.linalg.norm(model.tag_rows_, axis=1).mean() == pytest.approx(1, abs=0.1)
+    scores = np.concatenate([block for _, block in drawn.score_blocks(X)])
+    assert scores.mean() == pytest.approx(np.log(5 / 100), abs=0.1)
+    assert np.linalg.norm(drawn.tag_rows_, axis=1).mean() == pytest.approx(1, abs=0.1)
     plain = SampledTagger(**STILL, dim=dim).fit(X, Y)
     assert abs(np.concatenate([block for _, block in plain.score_blocks(X)]).mean()) < 0.1
 
@@ -314,32 +307,6 @@ def test_words_have_no_place_in_a_model_without_vectors(planted, words):
 # -- what single models promise ---------------------------------------------------------------------------------------
 
 
-def test_the_targets_are_means_of_given_less_means_of_denied_tags():
-    Y = sp.csr_array(np.array([[1, 1, -1], [0, 0, 1], [0, 0, 0]], np.float32))
-    ones = sp.csr_array((np.ones(4, np.float32), Y.indices, Y.indptr), shape=Y.shape)
-    assert share_rows(Y, ones).toarray().tolist() == [[0.5, 0.5, -1], [0, 0, 1], [0, 0, 0]]
-
-
-def test_correlated_tags_weigh_by_how_often_they_come_with_the_images_others():
-    # Tags 0 and 1 together on images 0 and 1, tags 0 and 2 on image 2 alone, tag 2 alone on image 3, and 3 denied.
-    given = np.array([[1, 1, 0, 0], [1, 1, 0, -1], [1, 0, 1, 0], [0, 0, 1, 0]], np.float32)
-    weights = correlation_weights(sp.csr_array(given)).toarray()
-    both, lone = 2 / np.sqrt(3 * 2), 1 / np.sqrt(3 * 2)
-    expected = [[1 + both, 1 + both, 0, 0], [1 + both, 1 + both, 0, 1], [1 + lone, 0, 1 + lone, 0], [0, 0, 1, 0]]
-    np.testing.assert_allclose(weights, expected, rtol=1e-6)
-    three = sp.csr_array(np.array([[1, 1, 1], [1, 1, 0], [0, 0, 1]], np.float32))
-    shares = share_rows(three, correlation_weights(three)).toarray()[0]
-    of_pair, of_third = 1 + 1 + 0.5, 1 + 0.5 + 0.5
-    np.testing.assert_allclose(shares, np.array([of_pair, of_pair, of_third]) / (2 * of_pair + of_third), rtol=1e-6)
-
-
-def test_costs_of_all_tags_refuse_what_would_not_fit_in_memory(planted):
-    Y = sp.csr_array((planted.Y_train.data, planted.Y_train.indices, planted.Y_train.indptr), shape=(240, 3_000_000))
-    for model, advice in ((CrossEntropyTagger(**SMALL), "Use sampled_tagger"), (Fast0Tag(**SMALL), "all_pairs=False")):
-        with pytest.raises(DataError, match=f"{advice}.*batch_size"):
-            model._objective(Y)
-
-
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
@@ -365,7 +332,7 @@ def test_settings_that_cannot_be_used_are_refused(planted, params, error, messag
         SampledTagger(**{**SMALL, **params}).fit(planted.X_train, planted.Y_train)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["sampled_tagger"])
 def test_images_without_tags_are_passed_over_and_no_tags_at_all_refused(name, planted):
     empty = sp.csr_array((30, 12))
     X = np.vstack([planted.X_train, np.ones((30, 40), np.float32)])

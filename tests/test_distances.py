@@ -10,7 +10,6 @@ from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.models.neighbours import distances as distances_module
 from visterm.models.neighbours.distances import DISTANCES, BlockDistances, read_blocks, read_distances
-from visterm_research.models.neighbours.jec import Jec
 
 
 def rows(n, *, signed, seed, density=0.5):
@@ -53,20 +52,6 @@ def test_each_block_is_compared_in_its_own_way():
 )
 def test_blocks_are_widths_or_pairs(blocks, expected):
     assert read_blocks(blocks, 6) == expected
-
-
-@pytest.mark.parametrize("blocks", [[], "26", [2, (0, 3)], [0, 6], [-1, 7], [True], [(3, 3)], [(0, 1, 2)], 6, [2.0, 4]])
-def test_blocks_that_cannot_be_are_refused_with_what_is_accepted(blocks):
-    with pytest.raises(UserError, match=r"blocks is .*; expected the widths of the blocks, such as .* or pairs"):
-        Jec(blocks=blocks).check_settings()
-
-
-@pytest.mark.parametrize(
-    ("blocks", "message"), [([2, 5], "7 columns together, but X has 6"), ([(0, 7)], r"\(0, 7\), but X has 6 columns")]
-)
-def test_blocks_that_do_not_fit_the_features_are_refused(blocks, message):
-    with pytest.raises(UserError, match=message):
-        Jec(blocks=blocks).fit(np.ones((3, 6)), np.eye(3))
 
 
 def test_a_distance_is_named_once_or_for_each_block():

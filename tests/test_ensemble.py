@@ -118,7 +118,7 @@ def test_a_member_that_knows_nothing_gets_no_weight():
 
 def test_an_ensemble_of_ensembles_is_saved_with_all_inside(planted, tmp_path):
     inner = Ensemble(members=[KNN, ("prior", {})], weights=[3, 1])
-    model = Ensemble(members=[inner, ("rp_knn", {"levels": 1, "n_neighbors": 5})], weights=[1, 1], n_jobs=1)
+    model = Ensemble(members=[inner, ("knn", {"n_neighbors": 5, "power": 1})], weights=[1, 1], n_jobs=1)
     model.fit(planted.X_train, planted.Y_train)
     save_estimator(model, MODELS, tmp_path, "model")
     loaded = load_estimator(MODELS, tmp_path, "model")

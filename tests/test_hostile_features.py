@@ -18,7 +18,6 @@ from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import Shard, read_named_rows, read_shard, shard_bytes
 from visterm.models.neighbours.knn import Knn
 from visterm.models.pamir.pamir import Pamir
-from visterm_research.models.linear.svm import Svm
 
 ROWS = np.array([[1, 0, 2], [0, 3, 0]], np.float32)
 SOUND = sp.csr_array(ROWS)
@@ -263,7 +262,7 @@ def test_a_shard_whose_names_are_no_texts_is_refused(names, tmp_path):
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
 @pytest.mark.parametrize(("part", "at", "value"), [("indices", 1, 10**6), ("indices", 1, -3), ("indptr", 2, 10**6)])
-@pytest.mark.parametrize("model", [Svm(kernel="precomputed"), Pamir(kernel="precomputed"), Knn()], ids=str)
+@pytest.mark.parametrize("model", [Pamir(kernel="precomputed"), Knn()], ids=str)
 def test_a_damaged_sparse_matrix_is_refused_in_python_as_in_files(model, part, at, value, form):
     """As a kernel made elsewhere, as features, and as tags."""
     damaged, tags = form(np.eye(8, dtype=np.float32)), np.eye(8, dtype=np.float32)[:, :3]

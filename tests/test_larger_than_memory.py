@@ -32,8 +32,8 @@ from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
 from visterm.models.baselines import Prior
+from visterm.models.ranking.vse_ens import VseEns
 from visterm.tagging.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
-from visterm_research.models.ranking.warp_linear import WarpLinear
 
 SMALL = Plan(2, 8 * 160 * 50 * 2)
 """Memory for windows of two shards."""
@@ -278,7 +278,7 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
 # -- fitting ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", ["wsabie", "warp_linear"])
+@pytest.mark.parametrize("model", ["wsabie", "vse_ens"])
 def test_a_streamed_fit_learns_as_well_as_one_in_memory_and_the_same_for_any_number_of_threads(tmp_path, drawn, model):
     streamed = fit(drawn, tmp_path / "work", model=model, epochs=12)
     in_memory = Tagger(model=model, model_params={"epochs": 12} | ({"dim": 8} if model == "wsabie" else {}))
@@ -300,9 +300,9 @@ def test_rows_unpacked_once_or_in_each_epoch_give_the_same_bytes(tmp_path, drawn
 
 
 def test_the_rows_held_out_are_not_learned_from_and_the_mean_length_is_that_of_all(tmp_path, drawn):
-    tagger = fit(drawn, tmp_path / "work", model="warp_linear", epochs=1)
+    tagger = fit(drawn, tmp_path / "work", model="vse_ens", epochs=1)
     planted = plant_corpus(n_train=N, n_test=1, n_tags=N_TAGS, random_state=5)
-    whole = WarpLinear(epochs=1, valid_share=0).fit(planted.X_train, planted.Y_train)
+    whole = VseEns(epochs=1, valid_share=0).fit(planted.X_train, planted.Y_train)
     assert tagger.model.scale_ == pytest.approx(whole.scale_, rel=1e-5)
     assert tagger.facts["tags given"] < planted.Y_train.nnz
 
@@ -451,7 +451,7 @@ def test_fit_and_annotate_stream_what_does_not_fit_and_say_so(tmp_path, drawn, m
 
 
 def test_what_fits_stays_in_memory_and_is_reported(tmp_path, drawn):
-    fitted = ["fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--set", "epochs=1", "--model", "pamir_ia"]
+    fitted = ["fit", drawn / "features", "--tags", drawn / "tags.jsonl", "--set", "epochs=1", "--model", "vse_ens"]
     done = run(*fitted, "-o", tmp_path / "run", "--memory", "1G", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["images"] == 600

@@ -59,7 +59,7 @@ def test_codebook_and_kernel_pca_open_a_sample_of_the_images_alone(tmp_path, mon
     n, drawn = 200_000, 6
     encoder = make_encoder(name, params, {"random_state": 3, "n_jobs": 1})
     monkeypatch.setattr(type(encoder), "fit_images", drawn)
-    monkeypatch.setattr("visterm.encoders.histograms.Histograms.fit_images", drawn, raising=False)
+    monkeypatch.setattr("visterm_research.encoders.histograms.Histograms.fit_images", drawn, raising=False)
     listed = ListedImages(tmp_path, [f"{i}.png" for i in range(n)])
     rng = np.random.default_rng(0)
     for i in np.random.default_rng(3).permutation(n)[:drawn].tolist():

@@ -7,9 +7,8 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from visterm.core.errors import UserError
 from visterm.metrics import average_precisions
-from visterm.models import Wsabie
+from visterm.models import VseEns, Wsabie
 from visterm.models.ranking.open_schedule import DOUBLED, FINISH, MOST_HELD_TAGS
-from visterm_research.models import OptAuc, OwpcSgd
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +76,11 @@ def test_dense_and_sparse_features_of_any_size_are_learned_alike(planted, share)
             np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", [Wsabie, OptAuc])
-def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes(kind):
+def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes():
     Y = plant_corpus(n_train=800, n_test=1, n_tags=12, random_state=4).Y_train
     several = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr) > 1)
     assert several.size > 80
-    model = kind(dim=8, epochs=30).fit(None, Y)
+    model = Wsabie(dim=8, epochs=30).fit(None, Y)
     assert model.n_held_out_ == 80 <= MOST_HELD_TAGS
     assert all(0 < entry["map"] <= 1 for entry in model.history_)
     assert model.take_held_out() is None
@@ -93,7 +91,7 @@ def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes(
         right[row, tags[0]], known[row, tags[1:]] = 1, 1
     learned = sp.csr_array(Y > 0, dtype=np.float32).tolil()
     learned[several, right.argmax(1)] = 0
-    judged = kind(dim=8, epochs=6)
+    judged = Wsabie(dim=8, epochs=6)
     judged.fit(None, sp.csr_array(learned), valid=(rows, right))
     expected = average_precisions(judged.decision_function(rows), right, exclude=known).mean()
     assert max(entry["map"] for entry in judged.history_) == pytest.approx(expected, abs=1e-6)
@@ -120,4 +118,4 @@ def test_with_very_many_tags_more_are_drawn_for_a_pair():
 
 def test_other_models_refuse_it(planted):
     with pytest.raises(UserError, match="schedule is 'open'"):
-        OwpcSgd(schedule="open").fit(planted.X_train, planted.Y_train)
+        VseEns(schedule="open").fit(planted.X_train, planted.Y_train)

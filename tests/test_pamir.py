@@ -14,7 +14,6 @@ from visterm.metrics.queries import rank_queries
 from visterm.models.abilities import LearnsQueries
 from visterm.models.pamir.intercepts import set_intercepts
 from visterm.models.pamir.pamir import Pamir
-from visterm_research.models.pamir.pamir_ia import PamirIa
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +36,6 @@ def average_precision(model, planted, *, least_words=1):
     return rank_queries(scores, queries.words[kept], queries.relevant[kept]).average_precision().mean()
 
 
-def test_it_ranks_images_for_several_words_better_than_tags_ranked_within_images(planted):
-    pamir, annotator = Pamir(epochs=40).fit(planted.X_train, planted.Y_train), PamirIa(epochs=40)
-    annotator.fit(planted.X_train, planted.Y_train)
-    assert average_precision(pamir, planted) > average_precision(annotator, planted)
-    assert average_precision(pamir, planted, least_words=2) > 0.5
-
-
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_given_queries_teach_what_those_made_of_tags_do(form, planted, asked):
     X = form(planted.X_train)
@@ -55,7 +47,6 @@ def test_given_queries_teach_what_those_made_of_tags_do(form, planted, asked):
 
 def test_it_can_learn_queries():
     assert isinstance(Pamir(), LearnsQueries)
-    assert not isinstance(PamirIa(), LearnsQueries)
 
 
 def test_a_word_that_is_excluded_turns_its_order_round():

@@ -22,8 +22,6 @@ from visterm.models.ranking.image_sides import EmbeddedImages
 from visterm.models.ranking.recipe import rank_weights
 from visterm.models.ranking.warp import in_turn
 from visterm.models.ranking.wsabie import Wsabie
-from visterm_research.kernels.owpc import weigh_all
-from visterm_research.kernels.tag_pairs import rank_in_turn
 
 
 @pytest.fixture(autouse=True)
@@ -162,32 +160,6 @@ def test_an_adaptive_draw_that_finds_only_own_tags_becomes_uniform_and_none_is_d
     assert (pairs.trials[: n // 2] == 8).all()
     np.testing.assert_allclose(np.bincount(drawn[: n // 2], minlength=4) / (n // 2), [0, 0, 0.5, 0.5], atol=0.06)
     assert (drawn[n // 2 :] == -1).all()
-
-
-def test_the_factors_of_all_violators_are_those_of_eq_6():
-    scores = np.array([[2.0, 1.5, 0.9, 1.2, 3.0], [5.0, 0, 0, 0, 0]], np.float32)
-    expected = [reference.owpc_factors(scores[0], 0, {0, 4}), reference.owpc_factors(scores[1], 0, {0})]
-    pairs = _block_of(_ints(0, 1), _ints(0, 0))
-    positives = _ints(0, 2, 3), _tags(0, 4, 0)
-    total, n_trials, n_steps = weigh_all(tuple(pairs), 0, 2, positives, rank_weights("harmonic", 5), scores)
-    np.testing.assert_allclose(scores[0], [1.5, -0.75, 0, -0.75, 0])  # tags 1 and 3 violate: L(2) / 2 = 0.75 each
-    assert total == pytest.approx(0.75 * (0.5 + 0.2), rel=1e-6)
-    assert (pairs.violators.tolist(), pairs.trials.tolist(), n_trials, n_steps) == ([2, -1], [3, 4], 7, 1)
-    for row, (factors, _) in zip(scores, expected, strict=True):
-        np.testing.assert_allclose(row, factors, atol=1e-6)
-    assert total == pytest.approx(sum(loss for _, loss in expected), rel=1e-6)
-
-
-@pytest.mark.parametrize(("aggressiveness", "step"), [(10.0, 0.1), (0.02, 0.02)])
-def test_a_passive_aggressive_ranking_step_goes_just_far_enough_or_as_far_as_it_may(aggressiveness, step):
-    rows = dense_rows(np.array([[1, 2]], np.float32))  # |x|² = 5, loss 1 at the start: τ = 1 / (2 · 5)
-    W = np.zeros((2, 2), np.float32)
-    one = _ints(0), _ints(0), _ints(1), _ints(0, 1), _tags(1), rows, np.array([5], np.float32), aggressiveness, 0, 0
-    total, n_trials, n_steps = rank_in_turn(*one, W)
-    assert (total, n_trials, n_steps) == (1, 1, 1)
-    np.testing.assert_allclose(W, [[-step, -2 * step], [step, 2 * step]], rtol=1e-6)
-    if aggressiveness > 1:
-        assert rank_in_turn(*one, W)[0] == pytest.approx(0, abs=1e-6)
 
 
 def test_a_tag_is_separated_from_images_without_it_by_the_smallest_steps():

@@ -245,7 +245,7 @@ def camera(tmp_path_factory):
 def test_raw_photos_are_learned_from_indexed_and_shown(camera):
     if not file_kinds.reads_raw():
         pytest.skip("neither rawpy nor exiftool is installed")
-    fit = "fit photos --tags tags.csv -o run --encoder histograms --model ridge"
+    fit = "fit photos --tags tags.csv -o run --encoder visterms --model ridge"
     for line in (fit, "index run photos -o catalogue"):
         code, _, err = visterm(line, camera)
         assert code == 0, err

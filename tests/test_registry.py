@@ -34,7 +34,7 @@ def test_a_misspelt_parameter_is_suggested():
 WRITTEN = Path(__file__).parent / "data" / "written_before"
 
 
-@pytest.mark.parametrize(("table", "name", "param"), [(MODELS, "cmtt", "idf"), (ENCODERS, "visterms", "root")])
+@pytest.mark.parametrize(("table", "name", "param"), [(MODELS, "auto", "explainable"), (ENCODERS, "visterms", "root")])
 def test_text_where_true_or_false_is_meant_is_refused_and_not_taken_as_true(table, name, param):
     with pytest.raises(UserError, match=f"{param} is 'no'; expected True or False"):
         table.create(name, **{param: "no"})

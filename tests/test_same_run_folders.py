@@ -67,7 +67,7 @@ def test_seconds_stand_in_a_file_that_the_manifest_does_not_name_and_are_shown_a
 
 
 def test_seconds_of_models_inside_others_are_kept_too(planted, tmp_path):
-    members = [("wsabie", {"epochs": 2, "dim": 4}), ("pamir_ia", {"epochs": 2})]
+    members = [("wsabie", {"epochs": 2, "dim": 4}), ("vse_ens", {"epochs": 2, "dim": 4})]
     run = fit(planted, "auto", tmp_path / "run", candidates=members, valid_share=0.3)
     assert [entry["seconds"] > 0 for entry in describe(run)["models tried"]] == [True, True]
     first = Tagger.load(run).model.members_[0].history_

@@ -13,7 +13,6 @@ from visterm.core.tables import MODELS
 from visterm.metrics import evaluate
 from visterm.models.blend.ensemble import Ensemble
 from visterm.models.ranking.wsabie import Wsabie
-from visterm_research.models.ranking.auc import OptAuc
 
 SHORT = {
     "dim": 16, "epochs": 10, "learning_rate": 0.01, "max_norm": 0.7, "row_length": 6.0, "step": "sgd",
@@ -70,7 +69,7 @@ def test_an_image_without_features_scores_nought_for_all_tags(form, planted):
 def test_what_explains_a_score_sums_to_it_in_a_blend_too(bias, form, planted):
     members = [["wsabie", {"bias": bias, **SHORT}], ["ridge", {}]]
     X = form(planted.X_train)
-    for model in (OptAuc(bias=bias, **SHORT), Ensemble(members=members, weights=[0.5, 0.5], n_jobs=1)):
+    for model in (Wsabie(bias=bias, **SHORT), Ensemble(members=members, weights=[0.5, 0.5], n_jobs=1)):
         model.fit(X, planted.Y_train)
         for image, tag in ((0, 3), (7, 11)):
             found = model.explain(X[[image]], tag)
