@@ -14,6 +14,7 @@ from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import Columns, column_sets
 from visterm.models.blend.trials import Trial, in_turn, shortlist
 from visterm.models.linear.ridge import Ridge
+from visterm.models.neighbours.distances import read_blocks
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
 RIDGE = ("ridge", {"alpha": 1.0})
@@ -164,3 +165,30 @@ def test_blocks_that_do_not_fit_are_refused(blocks, message, kinds):
 def test_images_known_only_by_number_have_no_blocks():
     Y = plant_corpus(n_tags=12, random_state=3).Y_train[:60]
     assert [entry["model"] for entry in Auto(blocks=[3, 4]).fit(None, Y).report_] == ["wsabie"]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        (None, [slice(0, 6)]),
+        ([2, 4], [slice(0, 2), slice(2, 6)]),
+        ((np.int64(6),), [slice(0, 6)]),
+        ([(0, 3), [1, 6]], [slice(0, 3), slice(1, 6)]),
+    ],
+)
+def test_blocks_are_widths_or_pairs(blocks, expected):
+    assert read_blocks(blocks, 6) == expected
+
+
+@pytest.mark.parametrize("blocks", [[], "26", [2, (0, 3)], [0, 6], [-1, 7], [True], [(3, 3)], [(0, 1, 2)], 6, [2.0, 4]])
+def test_blocks_that_cannot_be_are_refused_with_what_is_accepted(blocks):
+    with pytest.raises(UserError, match=r"blocks is .*; expected the widths of the blocks, such as .* or pairs"):
+        Auto(blocks=blocks).check_settings()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"), [([2, 5], "7 columns together, but X has 6"), ([(0, 7)], r"\(0, 7\), but X has 6 columns")]
+)
+def test_blocks_that_do_not_fit_the_features_are_refused(blocks, message):
+    with pytest.raises(UserError, match=message):
+        read_blocks(blocks, 6)

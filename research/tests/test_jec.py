@@ -75,17 +75,3 @@ def test_rows_are_as_sparse_as_the_tags_of_the_neighbours(planted):
 def test_no_neighbours_are_refused(planted):
     with pytest.raises(UserError, match="n_neighbors is 0; expected a whole number of 1 or more"):
         Jec(n_neighbors=0).fit(planted.X_train, planted.Y_train)
-
-
-@pytest.mark.parametrize("blocks", [[], "26", [2, (0, 3)], [0, 6], [-1, 7], [True], [(3, 3)], [(0, 1, 2)], 6, [2.0, 4]])
-def test_blocks_that_cannot_be_are_refused_with_what_is_accepted(blocks):
-    with pytest.raises(UserError, match=r"blocks is .*; expected the widths of the blocks, such as .* or pairs"):
-        Jec(blocks=blocks).check_settings()
-
-
-@pytest.mark.parametrize(
-    ("blocks", "message"), [([2, 5], "7 columns together, but X has 6"), ([(0, 7)], r"\(0, 7\), but X has 6 columns")]
-)
-def test_blocks_that_do_not_fit_the_features_are_refused(blocks, message):
-    with pytest.raises(UserError, match=message):
-        Jec(blocks=blocks).fit(np.ones((3, 6)), np.eye(3))

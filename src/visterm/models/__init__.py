@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from visterm.models.linear.base import LinearAnnotator, check_weight_size
     from visterm.models.linear.normal_equations import LinearFit, fit_ridge, mean_square_norm
     from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
-    from visterm.models.neighbours.distances import (
-        BlockDistances,
-        check_blocks,
-        read_blocks,
-        read_distances,
-        row_squares,
-        squared_distances,
+    from visterm.models.neighbours.distances import check_blocks, read_blocks, row_squares, squared_distances
+    from visterm.models.neighbours.knn import (
+        BLOCK_BYTES,
+        TAGS_OF_IMAGES,
+        Cosines,
+        Ids,
+        VotingAnnotator,
+        unit_rows,
+        weighted_votes,
     )
-    from visterm.models.neighbours.knn import BLOCK_BYTES, TAGS_OF_IMAGES, Cosines, Ids, VotingAnnotator, weighted_votes
     from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
     from visterm.models.parts.pairs import ranks_of_pairs
     from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets, check_relations
@@ -37,8 +38,8 @@ _NAMES = {
     "linear.base": "LinearAnnotator check_weight_size",
     "linear.normal_equations": "LinearFit fit_ridge mean_square_norm",
     "linear.ridge": "ALPHAS PenaltyChoice choose_penalty",
-    "neighbours.distances": "BlockDistances check_blocks read_blocks read_distances row_squares squared_distances",
-    "neighbours.knn": "BLOCK_BYTES Cosines Ids TAGS_OF_IMAGES VotingAnnotator weighted_votes",
+    "neighbours.distances": "check_blocks read_blocks row_squares squared_distances",
+    "neighbours.knn": "BLOCK_BYTES Cosines Ids TAGS_OF_IMAGES VotingAnnotator unit_rows weighted_votes",
     "pamir.kernel_rows": "KEPT_KERNELS KernelAnnotator",
     "parts.pairs": "ranks_of_pairs",
     "parts.quadruplets": "QuadrupletBlock Quadruplets check_relations",

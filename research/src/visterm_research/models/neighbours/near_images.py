@@ -15,17 +15,8 @@ from visterm.core.learned import Array, DenseOrCsr, Kind
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels import top_k
-from visterm.models import (
-    BLOCK_BYTES,
-    MAX_FEATURE,
-    TAGS_OF_IMAGES,
-    Annotator,
-    BlockDistances,
-    Ids,
-    check_blocks,
-    read_blocks,
-    read_distances,
-)
+from visterm.models import BLOCK_BYTES, MAX_FEATURE, TAGS_OF_IMAGES, Annotator, Ids, check_blocks, read_blocks
+from visterm_research.models.neighbours.distances import BlockDistances, read_distances
 
 T = TypeVar("T")
 Floats = NDArray[np.float32]

@@ -15,8 +15,9 @@ from visterm.core.learned import Array, Kind, Number, Whole
 from visterm.core.registry import unknown
 from visterm.core.types import Matrix
 from visterm.metrics import average_precisions
-from visterm.models import Ids, read_distances
+from visterm.models import Ids
 from visterm_research.kernels.neighbour_votes import two_pass_votes
+from visterm_research.models.neighbours.distances import read_distances
 from visterm_research.models.neighbours.learned_metric import (
     Blocks,
     Metric,

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
-from visterm.models.neighbours import distances as distances_module
-from visterm.models.neighbours.distances import DISTANCES, BlockDistances, read_blocks, read_distances
+from visterm_research.models.neighbours import distances as distances_module
+from visterm_research.models.neighbours.distances import DISTANCES, BlockDistances, read_distances
 
 
 def rows(n, *, signed, seed, density=0.5):
@@ -39,19 +39,6 @@ def test_each_block_is_compared_in_its_own_way():
     expected = [[[distance("l1", x[:4], y[:4]) for y in train] for x in X]]
     expected.append([[distance("chi2", x[2:], y[2:]) for y in train] for x in X])
     np.testing.assert_allclose(found, expected, atol=2e-6)
-
-
-@pytest.mark.parametrize(
-    ("blocks", "expected"),
-    [
-        (None, [slice(0, 6)]),
-        ([2, 4], [slice(0, 2), slice(2, 6)]),
-        ((np.int64(6),), [slice(0, 6)]),
-        ([(0, 3), [1, 6]], [slice(0, 3), slice(1, 6)]),
-    ],
-)
-def test_blocks_are_widths_or_pairs(blocks, expected):
-    assert read_blocks(blocks, 6) == expected
 
 
 def test_a_distance_is_named_once_or_for_each_block():
