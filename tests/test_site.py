@@ -67,8 +67,10 @@ def test_the_page_of_http_has_each_request_and_each_of_its_links_leads_to_an_obj
 def test_the_page_of_python_lists_each_public_name():
     page = import_module("python_page").python_page()
     names = [f"visterm.{name}" for name in visterm.__all__]
-    names += [f"visterm.models.{entry.target.partition(':')[2]}" for entry in MODELS]
-    names += [f"visterm.encoders.{entry.target.partition(':')[2]}" for entry in ENCODERS]
+    for table in (MODELS, ENCODERS):
+        for entry in table:
+            package = entry.package.replace("-", "_")
+            names.append(f"{package}.{table.kind}s.{entry.target.partition(':')[2]}")
     assert [name for name in names if f"   {name}\n" not in page] == []
 
 
