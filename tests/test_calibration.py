@@ -163,12 +163,12 @@ def test_a_model_gives_what_it_knows_of_held_out_images_once():
 def test_what_it_knows_comes_from_a_fit_without_them():
     rng = np.random.default_rng(5)
     X, Y = rng.normal(size=(240, 300)).astype(np.float32), sp.csr_array((rng.random((240, 4)) < 0.4).astype(np.float32))
-    model = MODELS.create("vse_ens", epochs=20, valid_share=0.25).fit(X, Y)  # tags by chance: it can but memorise
+    model = MODELS.create("wsabie", epochs=20, valid_share=0.25).fit(X, Y)  # tags by chance: it can but memorise
     held = model.take_held_out()
     places = np.arange(60)
     right = Y[held.images].toarray().ravel() > 0
     assert roc_auc_score(right, held.scores(places).ravel()) < 0.65
-    assert roc_auc_score(right, model.decision_function(X[held.images]).ravel()) > 0.9
+    assert roc_auc_score(right, model.decision_function(X[held.images]).ravel()) > 0.75
 
 
 def test_rows_of_the_split_valid_come_before_all_others():
