@@ -88,7 +88,7 @@ def test_an_epoch_is_told_from_the_seconds_of_an_image_and_looked_up_the_second_
 
 
 def test_steps_that_do_not_fit_are_reported_in_the_words_of_the_model(trials, monkeypatch):
-    monkeypatch.setattr("visterm.models.deep.fast0tag.MAX_STEP_BYTES", 1000)
+    monkeypatch.setattr("visterm_research.models.deep.fast0tag.MAX_STEP_BYTES", 1000)
     record = epoch_time(trials, Shape("drawn", 30, 1000), SMALL, "fast0tag", {}, 1)
     assert "30 tags" in record["refused"]
     assert "epoch" not in record

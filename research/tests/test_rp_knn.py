@@ -72,7 +72,7 @@ def test_settings_that_cannot_be_used_are_refused(settings, planted):
 
 
 def test_lost_neighbours_give_way_to_those_behind_them():
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
     from rp_knn import lose_neighbors
 
     ids = np.tile(np.arange(4), (20_000, 1))
