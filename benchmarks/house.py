@@ -8,7 +8,7 @@
 An importer is a module that imports another one, at the top, in a function or for types only, or that names it in a
 string to import it later (``"visterm.models.neighbours.knn:Knn"``). A small file with one importer belongs in that
 importer. The layers are those that import-linter has in pyproject.toml. The walks are warm: each command runs once
-before it is traced, on the tiny run, features and catalogue of tests/data/written_before. Stacks are counted with all
+before it is traced, on the tiny run, features and catalogue of tests/data/tiny. Stacks are counted with all
 of visterm's frames, those of comprehensions and lambdas too (as Python 3.11 has them); functions are counted without
 these."""
 

@@ -1,6 +1,6 @@
 """What a command takes from its start to its end, beside the imports that it cannot do without; goals of issue 22.
 
-    python benchmarks/start_up.py                       # on the tiny run and catalogue of tests/data/written_before
+    python benchmarks/start_up.py                       # on the tiny run and catalogue of tests/data/tiny
     python benchmarks/start_up.py --repeat 15 --json docs/figures/start_up.json
 
 Each command runs beside its floor in turn, so that both meet the same load: `visterm annotate` and `visterm search`

@@ -19,7 +19,7 @@ from visterm.library.search_request import SearchRequest, search_run
 from visterm.store.filters import Filter
 from visterm.web.app import create_app
 
-WRITTEN_BEFORE = Path(__file__).parent / "data" / "written_before"
+TINY = Path(__file__).parent / "data" / "tiny"
 NAMES = ["Hunde/c.png", "Katzen/a.png", "b.png"]
 
 
@@ -146,7 +146,7 @@ def test_a_library_that_was_moved_keeps_its_names(home):
 
 
 def test_a_catalogue_written_before_finds_folders_and_is_named_anew_when_its_folder_is_indexed(tmp_path):
-    shutil.copytree(WRITTEN_BEFORE, tmp_path / "before")
+    shutil.copytree(TINY, tmp_path / "before")
     catalogue = Catalogue.load(tmp_path / "before" / "catalogue", n_jobs=1)
     stored = catalogue.stored
     for record in catalogue.records:  # as an index without tags named them
@@ -154,9 +154,7 @@ def test_a_catalogue_written_before_finds_folders_and_is_named_anew_when_its_fol
         stored.images.move(record.id, path, f"images/{record.name}", record.mtime_ns)
     assert len(in_folder(tmp_path / "before", "images")) == len(catalogue)
     catalogue.index(tmp_path / "before" / "images")
-    assert {record.name for record in catalogue.records} == {
-        path.name for path in (WRITTEN_BEFORE / "images").iterdir()
-    }
+    assert {record.name for record in catalogue.records} == {path.name for path in (TINY / "images").iterdir()}
 
 
 def test_single_photos_outside_of_all_folders_keep_the_names_they_were_given(run, home):

@@ -13,7 +13,7 @@ import pytest
 from command_line import visterm
 from visterm import Catalogue, Tagger
 
-WRITTEN = Path(__file__).parent / "data" / "written_before"
+WRITTEN = Path(__file__).parent / "data" / "tiny"
 EXPECTED = json.loads((WRITTEN / "expected.json").read_text(encoding="utf-8"))
 CLOSE = {"rel": 1e-3, "abs": 1e-4}
 """What another processor may round differently in scores of a few units."""

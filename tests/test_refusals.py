@@ -152,7 +152,7 @@ def test_a_file_that_is_not_there_is_named_before_any_image_is_looked_for(option
 
 
 def test_another_encoder_than_that_of_the_features_is_refused_before_its_network_is_looked_for(refusal):
-    features = Path(__file__).parent / "data" / "written_before" / "features"
+    features = Path(__file__).parent / "data" / "tiny" / "features"
     for command in ("fit", "tune --grid dim=4,8"):
         message = refusal(f"{command} {features} --tags nowhere.csv --encoder onnx:x -o out")
         assert (

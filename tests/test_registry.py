@@ -31,7 +31,7 @@ def test_a_misspelt_parameter_is_suggested():
         MODELS.create("wsabie", dmi=10)
 
 
-WRITTEN = Path(__file__).parent / "data" / "written_before"
+WRITTEN = Path(__file__).parent / "data" / "tiny"
 
 
 @pytest.mark.parametrize(("table", "name", "param"), [(MODELS, "auto", "explainable"), (ENCODERS, "visterms", "root")])

@@ -18,7 +18,7 @@ from unittest import mock
 UNNAMED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>", "<module>")
 """Code inside a function: it makes a stack deeper, but is no function that a reader looks for."""
 
-WRITTEN = Path(__file__).parents[2] / "tests" / "data" / "written_before"
+WRITTEN = Path(__file__).parents[2] / "tests" / "data" / "tiny"
 COMMANDS = {
     "search": ["search", "catalogue", "sky tree", "-k", "5"],
     "annotate": ["annotate", "run", "images/46.jpg"],
