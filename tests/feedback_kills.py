@@ -1,6 +1,6 @@
 """Kills (SIGKILL) between what people say and what is learned from it, by seed: nothing acknowledged is ever lost.
 
-People speak through the service (HTTP) and through `visterm correct`, one thing after the other, while the service or
+People speak through the service (HTTP) and through `visterm tag`, one thing after the other, while the service or
 `visterm fit` learns, or `visterm use` goes back. Any of these processes is killed at a random moment.
 After each kill the catalogue is sound and holds all that was acknowledged. After each seed it learns in peace, from all
 of that, and goes back step by step to its first run: what was said is still there.
@@ -194,7 +194,7 @@ class Kills:
                 work = self._started(command, ["fit", str(place), *full])
             elif kind == "visterm use":
                 work = self._started(command, ["use", "--back", str(place)])
-            elif kind == "visterm correct":
+            elif kind == "visterm tag":
                 victim = commands.pid
             elif kind != "the service":
                 job = {"kind": "go back"} if "back" in kind else {"kind": "fit", "full": bool(full)}
