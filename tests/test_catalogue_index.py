@@ -363,18 +363,6 @@ def test_what_is_no_place_is_left_out(latitude, tmp_path):
     assert exif_of(placed(tmp_path / "a.jpg", latitude=latitude, longitude=((0, 0, 0), "E")))[2:] == (None, None)
 
 
-def test_photos_that_an_earlier_visterm_took_in_are_asked_where_they_were_taken(catalogue, photos):
-    placed(photos / "placed.jpg", make="FUJIFILM", model="X-T3")
-    catalogue.index(photos)
-    database = catalogue.stored.database
-    database.write("UPDATE images SET camera = NULL, latitude = NULL, longitude = NULL")
-    assert catalogue.index(photos).encoded == 0
-    found = {os.path.basename(record.path): record for record in catalogue.records}
-    placed_one = found["placed.jpg"]
-    assert (placed_one.camera, placed_one.latitude, placed_one.longitude) == ("FUJIFILM X-T3", 48.1372, -11.5755)
-    assert (found["000.png"].camera, found["000.png"].latitude) == ("", None)
-
-
 def test_the_command_makes_and_updates_and_counts(run, photos, tmp_path):
     out = tmp_path / "made"
 

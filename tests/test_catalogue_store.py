@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from PIL import Image
 
-from tiny_catalogue import TO_FORMAT_6, save_catalogue
+from tiny_catalogue import save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
-from visterm.core.persist import new_folder
 from visterm.core.types import Skipped
-from visterm.store import database
 from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
 from visterm.store.images import Record, read_records
 from visterm.store.segments import SegmentFolder
@@ -296,66 +292,6 @@ def test_something_else_is_neither_opened_nor_replaced(tmp_path, stored):
     assert (tmp_path / "photos" / "a.txt").read_text() == "mine"
     with pytest.raises(StorageError, match="is a catalogue already"):
         StoredCatalogue.create(stored.folder, ORIGIN)
-
-
-def test_a_catalogue_of_json_lines_is_refused_with_what_to_do(tmp_path):
-    with new_folder(tmp_path / "old", "catalogue") as folder:
-        (folder / "catalogue.json").write_text(json.dumps({"n_images": 0}))
-        (folder / "run").mkdir()
-    with pytest.raises(StorageError, match=r"older visterm.*visterm index .*/old/run IMAGES"):
-        StoredCatalogue.open(tmp_path / "old")
-
-
-def test_a_catalogue_of_a_newer_visterm_is_refused(stored):
-    stored.database.write("UPDATE meta SET value = '99' WHERE key = 'format'")
-    with pytest.raises(StorageError, match="has format 99; this visterm reads up to"):
-        StoredCatalogue.open(stored.folder)
-
-
-def test_an_older_format_is_brought_up_to_date_when_it_is_opened(stored, monkeypatch):
-    now = database.FORMAT
-    monkeypatch.setattr(database, "FORMAT", now + 2)
-    steps = {now: "ALTER TABLE images ADD COLUMN stars INTEGER", now + 1: "UPDATE images SET stars = 5"}
-    monkeypatch.setattr(
-        database, "MIGRATIONS", {n: lambda connection, s=s: connection.execute(s) for n, s in steps.items()}
-    )
-    opened = StoredCatalogue.open(stored.folder)
-    assert opened.database.rows("SELECT stars FROM images") == [(5,), (5,)]
-    assert opened.database.value("SELECT value FROM meta WHERE key = 'format'") == str(now + 2)
-
-
-def test_a_catalogue_of_the_first_format_is_read(stored):
-    found = stored.search([1.0, 0.5], 0).ids.tolist()
-    for table in ("remote_pairs", "remote_photos", "connection"):
-        stored.database.write(f"DROP TABLE {table}")
-    stored.database.write("ALTER TABLE segments DROP COLUMN table_version")
-    for change in TO_FORMAT_6.split(";"):
-        stored.database.write(change)
-    for change in ("DROP INDEX tags_by_key", "DROP INDEX given_by_hand", "ALTER TABLE tags DROP COLUMN key"):
-        stored.database.write(change)
-    stored.database.write("UPDATE meta SET value = '1' WHERE key = 'format'")
-    opened = StoredCatalogue.open(stored.folder)
-    assert opened.search([1.0, 0.5], 0).ids.tolist() == found
-    opened.add(records_of("late.jpeg"), np.full((1, 2), 9.0))
-    assert len(opened) == len(found[0]) + 1
-    assert opened.connected.get() is None
-
-
-def test_photos_of_format_6_have_no_place_yet(stored):
-    before = stored.images.all()
-    for change in TO_FORMAT_6.split(";"):
-        stored.database.write(change)
-    opened = StoredCatalogue.open(stored.folder)
-    assert opened.database.value("SELECT value FROM meta WHERE key = 'format'") == str(database.FORMAT)
-    assert opened.images.all() == [replace(image, camera=None) for image in before]
-    opened.images.set_exif([(0, None, "FUJIFILM X-T3", 48.1, 11.5)])
-    first = opened.images.get(0)
-    assert (first.camera, first.latitude, first.longitude, first.taken) == (
-        "FUJIFILM X-T3",
-        48.1,
-        11.5,
-        before[0].taken,
-    )
 
 
 def test_a_damaged_database_is_noticed(stored):

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from command_line import visterm
-from tiny_catalogue import TO_FORMAT_7, save_catalogue
+from tiny_catalogue import save_catalogue
 from visterm.cli import main
 from visterm.core.errors import UserError
 from visterm.core.object_stores import only_named_stores
@@ -110,18 +110,6 @@ def test_files_with_the_same_pixels_are_copies_where_there_is_no_more_to_compare
 def test_copies_of_a_faint_photo_are_found_as_those_of_others(contrast):
     faint = Image.fromarray((np.asarray(picture(3)) * contrast).astype(np.uint8) + 8)
     assert bits_apart(*(perceptual_hash(np.asarray(one)) for one in (faint, faint.resize((64, 64))))) <= 6
-
-
-def test_photos_of_an_earlier_catalogue_are_looked_at_again(tmp_path):
-    for seed in range(2):
-        shade("sky", seed).save(tmp_path / f"{seed}.jpg")
-    save_catalogue(stored(sorted(tmp_path.glob("*.jpg"))), tmp_path / "cat")
-    old = StoredCatalogue.open(tmp_path / "cat")
-    old.images.set_phashes([(0, 5), (1, 5)])  # as a visterm made them that took all skies for one
-    for change in TO_FORMAT_7.split(";"):
-        old.database.write(change)
-    old.close()
-    assert find_duplicates(StoredCatalogue.open(tmp_path / "cat")).groups == []
 
 
 @pytest.mark.parametrize("distance", [0, 1, 4, 12])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from command_line import visterm
-from tiny_catalogue import TO_FORMAT_3
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.core.errors import UnknownNameError
@@ -177,15 +176,6 @@ def test_the_command_line_finds_what_was_tagged_by_hand_and_exports_it(catalogue
     code, _, err = visterm("export catalogue --to jsonl -o tags.jsonl", tmp_path)
     assert code == 0, err
     assert "Okapi" in (tmp_path / "tags.jsonl").read_text()
-
-
-def test_tags_of_an_older_catalogue_get_their_keys(catalogue):
-    catalogue.give(0, ["Ärmel"])
-    folder, path = catalogue.stored.folder, catalogue.stored.database.path
-    catalogue.stored.close()
-    with sqlite3.connect(path) as connection:
-        connection.executescript(TO_FORMAT_3)
-    assert found(Catalogue.load(folder, n_jobs=1), "ärmel") == [0]
 
 
 TREE = Stands("[[1, 2]]")  # of a tag under a rejected one

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 
 import pytest
 
 from command_line import visterm
-from tiny_catalogue import TO_FORMAT_7
 from tiny_catalogues import draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
-from visterm.library.steps import tag_photos, undo_step
 
 
 @pytest.fixture
@@ -60,59 +57,6 @@ def test_a_run_that_spells_a_tag_otherwise_names_it_from_then_on(place, catalogu
     catalogue.use(Tagger.load(fit_run(place / "photos", tags, place / "other"), n_jobs=1))
     assert [catalogue.image(i).tags for i in (0, 1)] == [["Dog"], ["Dog"]]
     assert "Dog" in {tag.tag for tag in catalogue.image(0).predicted} | set(catalogue.image(0).tags)
-
-
-def test_a_catalogue_with_a_tag_in_two_spellings_has_one_when_it_is_opened_again(place, catalogue):
-    catalogue.give(0, ["dog"])
-    catalogue.give(1, ["dog"])
-    catalogue.judge(3, "dog", -1)
-    step = tag_photos(catalogue, [4], give=["dog"])
-    path = catalogue.stored.database.path
-    catalogue.stored.close()
-    with sqlite3.connect(path) as connection:  # as an earlier visterm left it
-        connection.executescript(TO_FORMAT_7)
-        connection.execute("INSERT INTO tags (id, name, key) VALUES (900, 'DOG', 'dog')")
-        for image, source in ((0, "file"), (2, "file")):
-            connection.execute("INSERT INTO given VALUES (?, 900, ?)", (image, source))
-        for image, verdict in ((1, -1), (3, 1)):
-            connection.execute(
-                "INSERT INTO feedback (image_id, tag_id, verdict, at) VALUES (?, 900, ?, '2026')", (image, verdict)
-            )
-    opened = Catalogue.load(place / "cat", n_jobs=1)
-    assert [opened.image(i).tags for i in range(5)] == [["dog"], [], ["dog"], ["dog"], ["dog"]]
-    assert {tag.tag: tag.source for tag in opened.image(0).given} == {"dog": "person"}
-    assert [opened.image(i).verdicts for i in (1, 3)] == [{"dog": -1}, {"dog": 1}]
-    undo_step(opened, step.number)
-    assert opened.image(4).tags == []
-    assert opened.stored.database.check() == []
-
-
-def test_a_step_about_a_spelling_that_went_can_still_be_undone(place, catalogue):
-    catalogue.give(0, ["dog"])
-    catalogue.give(1, ["dog"])
-    step = tag_photos(catalogue, [4], give=["wolf"])
-    database = catalogue.stored.database
-    path, wolf = database.path, database.value("SELECT id FROM tags WHERE name = 'wolf'")
-    catalogue.stored.close()
-    with sqlite3.connect(path) as connection:
-        connection.executescript(TO_FORMAT_7)
-        connection.execute("UPDATE tags SET name = 'DOG', key = 'dog' WHERE id = ?", (wolf,))
-    opened = Catalogue.load(place / "cat", n_jobs=1)
-    assert opened.image(4).tags == ["dog"]
-    undo_step(opened, step.number)
-    assert opened.image(4).tags == []
-
-
-def test_letters_that_nobody_sees_made_no_second_tag_once_the_catalogue_is_opened_again(place, catalogue):
-    catalogue.give(0, ["dog"])
-    path = catalogue.stored.database.path
-    catalogue.stored.close()
-    with sqlite3.connect(path) as connection:
-        connection.executescript(TO_FORMAT_7)
-        connection.execute("INSERT INTO tags (id, name, key) VALUES (900, 'do\u200bg', 'do\u200bg')")
-        connection.execute("INSERT INTO given VALUES (1, 900, 'person')")
-    opened = Catalogue.load(place / "cat", n_jobs=1)
-    assert [opened.image(i).tags for i in (0, 1)] == [["dog"], ["dog"]]
 
 
 def test_the_command_shows_one_tag(place):

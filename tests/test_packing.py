@@ -184,24 +184,6 @@ def test_bytes_learned_are_counted_inside_estimators_too_and_sparse_ones_with_th
 # -- settings that were taken away ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["vse_ens", "owpc_sgd", "auc_embedding", "opt_auc"])
-def test_a_stored_run_with_a_setting_that_had_no_effect_opens_without_it(name):
-    description, arrays = pack(MODELS.create(name, dim=3), MODELS)
-    description["params"]["max_trials"] = 7
-    opened = unpack(MODELS, description, arrays)
-    assert opened.dim == 3
-    assert "max_trials" not in opened.get_params()
-
-
-def test_whoever_sets_what_had_no_effect_reads_why_and_what_to_do():
-    with pytest.raises(UserError, match=r"'vse_ens' has no parameter 'max_trials' any more: .* Leave it out\."):
-        MODELS.create("vse_ens", max_trials=7)
-    assert MODELS.create("wsabie", max_trials=7).max_trials == 7
-    for name in ("average_word_vector", "correlated_word_vectors"):
-        with pytest.raises(UserError, match=r"no parameter 'tag_learning_rate' any more: no vector moves"):
-            MODELS.create(name, tag_learning_rate=0.2)
-
-
 def test_settings_that_models_share_can_be_set_in_each_but_where_a_model_has_none():
     assert MODELS.create("vse_ens", patience=3, l2=0.5).get_params()["patience"] == 3
     assert MODELS.create("vse_ens").l2 == 0.01  # the paper's, where others have 0

@@ -14,6 +14,7 @@ import pytest
 
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.persist import (
+    FORMAT_KEY,
     MANIFEST,
     check_target,
     folder_kind,
@@ -124,9 +125,31 @@ def test_a_damaged_file_is_found(tmp_path, damage, message):
 def test_a_folder_of_a_newer_format_is_refused(tmp_path):
     write(tmp_path / "run", "old")
     manifest = json.loads((tmp_path / "run" / MANIFEST).read_text())
-    (tmp_path / "run" / MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
+    (tmp_path / "run" / MANIFEST).write_text(json.dumps(manifest | {FORMAT_KEY: 99}))
     with pytest.raises(StorageError, match="Install a newer visterm"):
         open_folder(tmp_path / "run", "run")
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        ("run", "visterm fit IMAGES --tags FILE -o RUN"),
+        ("catalogue", "visterm index RUN IMAGES -o CATALOGUE"),
+        ("features folder", "visterm encode IMAGES -o FEATURES"),
+        ("encoder", "Make it anew in another folder."),
+    ],
+)
+def test_a_folder_from_before_the_first_release_is_refused_in_one_line(tmp_path, kind, command):
+    write(tmp_path / "old", "old", kind=kind)
+    manifest = json.loads((tmp_path / "old" / MANIFEST).read_text())
+    manifest["format"] = manifest.pop(FORMAT_KEY)
+    (tmp_path / "old" / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(StorageError) as refused:
+        open_folder(tmp_path / "old", kind)
+    assert str(refused.value).startswith(
+        f"{tmp_path / 'old'} is a {kind} from before visterm's first release, which is not read; expected format 1. "
+    )
+    assert str(refused.value).endswith(command)
 
 
 def test_a_missing_run_says_how_to_make_one(tmp_path):

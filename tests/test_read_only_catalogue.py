@@ -14,9 +14,10 @@ from starlette.testclient import TestClient
 
 from command_line import visterm
 from small_disks import small_disk
-from tiny_catalogue import TO_FORMAT_7, make_tiny_catalogue
+from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import DiskError, ReplacedError
+from visterm.store import database
 from visterm.store.catalogue import DATABASE
 from visterm.web.app import create_app
 
@@ -55,12 +56,7 @@ def as_others():
 def copy_as(kind, made, folder):
     """Copy the catalogue: as it was closed, or as a process left it that had not put its last write in place."""
     shutil.copytree(made / "catalogue", folder)
-    if kind == "closed":
-        return folder
-    if kind == "old":
-        with sqlite3.connect(folder / DATABASE) as connection:
-            connection.executescript(f"{TO_FORMAT_7}; PRAGMA journal_mode = WAL")
-        connection.close()
+    if kind in ("closed", "old"):
         return folder
     live = shutil.copytree(folder, folder.with_name("live"))
     connection = sqlite3.connect(live / DATABASE, isolation_level=None)
@@ -82,9 +78,12 @@ def kind(request):
 
 
 @pytest.fixture
-def snapshot(kind, made, tmp_path):
+def snapshot(kind, made, tmp_path, monkeypatch):
     """A catalogue that nothing can be written to."""
     kind, by = kind.split("-")
+    if kind == "old":
+        monkeypatch.setattr(database, "FORMAT", 2)
+        monkeypatch.setattr(database, "MIGRATIONS", {1: lambda c: c.execute("ALTER TABLE images ADD stars INTEGER")})
     if by == "disk":
         try:
             with small_disk(2**25) as disk:

@@ -82,7 +82,7 @@ def test_a_filter_by_predictions_passes_over_those_under_a_rejected_tag(catalogu
     stored, current = catalogue.stored, catalogue.stored.runs.current().id
     predicted = dict(stored.database.rows("SELECT image_id, count(*) FROM predictions GROUP BY image_id"))
     assert len(predicted) == len(FILES)
-    with stored.database.transaction() as connection:  # as an earlier visterm wrote it, before dog was rejected
+    with stored.database.transaction() as connection:  # as they were before dog was rejected
         husky = stored.tags.ids(["husky"], create=True)["husky"]
         connection.execute("DELETE FROM predictions")
         connection.execute(

@@ -55,19 +55,3 @@ def save_catalogue(catalogue: StoredCatalogue, path: Path) -> None:
     """Write a copy of a catalogue as a folder, in place of a catalogue that is there."""
     with new_folder(path, "catalogue", changing=True) as folder:
         catalogue.write_into(folder)
-
-
-TO_FORMAT_7 = (
-    "DROP TABLE left_places; DROP INDEX tags_by_key; CREATE INDEX tags_by_key ON tags (key);"
-    "UPDATE meta SET value = '7' WHERE key = 'format'"
-)
-TO_FORMAT_6 = (
-    f"{TO_FORMAT_7}; ALTER TABLE images DROP COLUMN camera; ALTER TABLE images DROP COLUMN latitude;"
-    "ALTER TABLE images DROP COLUMN longitude; UPDATE meta SET value = '6' WHERE key = 'format'"
-)
-TO_FORMAT_3 = (
-    f"{TO_FORMAT_6}; DROP TABLE remote_pairs; DROP TABLE remote_photos; DROP TABLE connection; DROP TABLE frames;"
-    "DROP INDEX given_by_hand; DROP INDEX tags_by_key; ALTER TABLE tags DROP COLUMN key;"
-    "UPDATE meta SET value = '3' WHERE key = 'format'"
-)
-"""Makes the tables of a catalogue those of an earlier visterm."""

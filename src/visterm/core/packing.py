@@ -173,9 +173,7 @@ def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any
     if parts.keys() != expected.keys() or not all(isinstance(parts[key], kind) for key, kind in expected.items()):
         raise DataError(f"{prefix or 'The file'} is no description of an estimator; expected name, params and values")
     cls = registry.load(parts["name"])
-    removed = getattr(cls, "removed_params", {})
-    params = {key: value for key, value in parts["params"].items() if key not in removed}
-    estimator = registry.create(parts["name"], **checked_params(cls, params))
+    estimator = registry.create(parts["name"], **checked_params(cls, parts["params"]))
     check_settings = getattr(estimator, "check_stored_settings", None)
     if check_settings is not None:
         check_settings()

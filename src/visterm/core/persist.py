@@ -39,6 +39,9 @@ from visterm.core.writing import check_space, storage_error, sync, temporary_bes
 LOG = logging.getLogger("visterm")
 MANIFEST = "manifest.json"
 FORMAT = 1
+FORMAT_KEY = "visterm_format"
+"""What the manifest calls the format. Folders from before the first release call it ``format`` and are refused."""
+
 MOST_JSON = GB  # Bytes of a JSON file of a run or of another folder: the vocabulary of millions of tags is the largest
 HOW_TO_MEND = "Restore it from a backup or make it anew."
 
@@ -78,7 +81,7 @@ def new_folder(
         files = sorted(p for p in temporary.rglob("*") if p.is_file())
         lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
         sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
-        write_json(temporary / MANIFEST, {"kind": kind, "format": FORMAT, "sha256": sums, **facts})
+        write_json(temporary / MANIFEST, {"kind": kind, FORMAT_KEY: FORMAT, "sha256": sums, **facts})
         if check is not None:
             check(temporary)
         for file in [*files, temporary / MANIFEST]:
@@ -150,8 +153,8 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
 def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     """Find a folder that `new_folder` wrote, check its checksums, and return its path.
 
-    Raises StorageError if nothing is there, or it is of another kind or of a newer format; CorruptFileError if a file
-    is missing or was changed.
+    Raises StorageError if nothing is there, or it is of another kind, of a newer format or from before the first
+    release; CorruptFileError if a file is missing or was changed.
     """
     target = as_path(path)
     if not target.exists() and not is_remote(target):
@@ -163,11 +166,16 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         what = f"a {found}" if found else "not a folder written by visterm"
         raise StorageError(f"{target} is {what}; expected a {kind}. {_how_to_make(kind)}")
     manifest = read_json(target / MANIFEST)
-    if not isinstance(manifest.get("format"), int) or not isinstance(manifest.get("sha256"), dict):
-        raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {HOW_TO_MEND}")
-    if manifest["format"] > FORMAT:
+    if FORMAT_KEY not in manifest and "format" in manifest:
         raise StorageError(
-            f"{target} has format {manifest['format']}; this visterm reads up to {FORMAT}. Install a newer visterm."
+            f"{target} is a {kind} from before visterm's first release, which is not read; expected format {FORMAT}. "
+            f"{_how_to_make(kind) or 'Make it anew in another folder.'}"
+        )
+    if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
+        raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {HOW_TO_MEND}")
+    if manifest[FORMAT_KEY] > FORMAT:
+        raise StorageError(
+            f"{target} has format {manifest[FORMAT_KEY]}; this visterm reads up to {FORMAT}. Install a newer visterm."
         )
     for name, expected in manifest["sha256"].items():
         file = target / name

@@ -98,12 +98,6 @@ class Registry:
         cls = self.load(name)
         known = {key: p.default for key, p in inspect.signature(cls).parameters.items() if key != "self"}
         for param, value in params.items():
-            if param in getattr(cls, "removed_params", {}):
-                reason = cls.removed_params[param]
-                raise UnknownNameError(
-                    f"The {self.kind} '{name}' has no parameter '{param}' any more: {reason}, so it had no effect. "
-                    "Leave it out."
-                )
             if param not in known:
                 raise UnknownNameError(
                     f"The {self.kind} {name} has no setting '{param}'. {_advice(param, list(known), 'It has')}"

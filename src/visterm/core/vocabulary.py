@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 import re
 import reprlib
 import unicodedata
@@ -347,30 +346,11 @@ class Vocabulary:
         for count in counts:
             if type(count) is not int or not 0 <= count <= MOST_COUNTED:
                 raise DataError(f"a count is {reprlib.repr(count)}; expected a whole number, 0 to {MOST_COUNTED}")
-        return cls(_told_apart(tags), counts, aliases)
+        return cls(tags, counts, aliases)
 
     def _known(self, tags: Iterable[str]) -> list[int]:
         """Return the columns of those tags that have one."""
         return [column for column in map(self.get, tags) if column is not None]
-
-
-def _told_apart(tags: Sequence[Any]) -> list[Any]:
-    """Rename saved tags that differ in nothing that can be seen, as those of an earlier visterm may: ``sea (2)``."""
-    firsts = {tag_key(tag): tag for tag in reversed(tags)}
-    if len(firsts) == len(tags):
-        return list(tags)
-    taken, told = set(firsts), []
-    for tag in tags:
-        first, name = firsts[tag_key(tag)], tag
-        if tag is not first and _as_typed(tag) != _as_typed(first):
-            name = next(each for n in itertools.count(2) if tag_key(each := f"{clean_tag(tag)} ({n})") not in taken)
-            taken.add(tag_key(name))
-        told.append(name)
-    return told
-
-
-def _as_typed(tag: str) -> str:
-    return unicodedata.normalize("NFC", " ".join(unicodedata.normalize("NFC", tag).split()).casefold())
 
 
 def clean_tag(tag: str) -> str:

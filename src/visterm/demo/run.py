@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.persist import FORMAT, MANIFEST, check_target, write_json
+from visterm.core.persist import FORMAT, FORMAT_KEY, MANIFEST, check_target, write_json
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, Tag
@@ -82,7 +82,7 @@ def run_demo(
     check_target(folder, KIND)
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(folder / MANIFEST) as temporary:  # half of it, and the next demo would not take the folder
-        write_json(temporary, {"kind": KIND, "format": FORMAT, "n_scenes": n_scenes, "seed": seed, "sha256": {}})
+        write_json(temporary, {"kind": KIND, FORMAT_KEY: FORMAT, "n_scenes": n_scenes, "seed": seed, "sha256": {}})
     library = draw_library(folder / "library", n_scenes=n_scenes, seed=seed, n_jobs=n_jobs, progress=progress)
     corpus = Corpus.read(library.images, library.tags_file)
     tagger = Tagger(encoder=DEFAULT_ENCODER, model="wsabie", seed=seed, n_jobs=n_jobs)

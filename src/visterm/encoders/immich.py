@@ -78,10 +78,7 @@ class Immich(Encoder):
     location_attributes = ("server_",)
     test_params: ClassVar[dict[str, Any]] = {"retries": 1, "wait": 0.01}
 
-    learned: ClassVar[dict[str, Kind]] = {
-        "width_": Whole(least=1, most=MOST_WIDTH),
-        "server_": Text(required=False),  # runs of before have none
-    }
+    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1, most=MOST_WIDTH), "server_": Text()}
 
     url: str | None = None
     model: str = "ViT-B-32__openai"
@@ -149,7 +146,7 @@ class Immich(Encoder):
         check_number(self.retries, "retries", least=0, most=100)
 
     def _check_learned(self) -> None:
-        server_address(getattr(self, "server_", "http://none"), "server_")
+        server_address(self.server_, "server_")
 
     def _learns(self) -> bool:
         return False

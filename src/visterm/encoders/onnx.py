@@ -42,8 +42,6 @@ SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "inte
            "resize", "fill")  # fmt: skip
 """Parameters that may also stand in the JSON file beside the network."""
 
-_LATER = ("pooling", "resize", "fill")  # Parameters that older fingerprints do not have
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Onnx(NetworkEncoder):
@@ -287,7 +285,7 @@ class Onnx(NetworkEncoder):
         return dict(sorted({**row, **({} if path is None else settings_beside(path))}.items()))  # as runs are read back
 
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Name the network by its content, and leave out parameters of later versions that are not set."""
-        params = {k: v for k, v in params.items() if k != "network" and not (k in _LATER and v is None)}
+        """Name the network by its content, and not by its name."""
+        params = {k: v for k, v in params.items() if k != "network"}
         settings = self._beside(None if hasattr(self, "settings_") else self._place())
         return {**super()._fingerprint_params(params), "settings": settings}

@@ -41,7 +41,6 @@ from visterm.features.contents import (
     read_note,
 )
 
-FORMAT = 1
 ENCODER, DATA, SKIPPED, ASKED, LOCK = "encoder", "data", "skipped.jsonl", "asked.json", ".lock"
 _LOCKS = frozenset({LOCK, holder_note(Path(LOCK)).name})
 
@@ -136,8 +135,8 @@ class FeatureFolder:
     def contents(self) -> Any | None:
         """Read the manifest; None where nothing is whole yet.
 
-        Raises StorageError if it is of a newer format; CorruptFileError if a file that is small (all but shards) is
-        missing or was changed, or the manifest is broken.
+        Raises StorageError if its format is not read here; CorruptFileError if a file that is small (all but shards)
+        is missing or was changed, or the manifest is broken.
         """
         if not (self.path / persist.MANIFEST).exists():
             return None
@@ -231,7 +230,8 @@ class FeatureFolder:
         sums = {SKIPPED: persist.file_hash(pending)} | {
             file.relative_to(self.path).as_posix(): persist.file_hash(file) for file in self._files_of(ENCODER)
         }
-        facts = {"kind": self.kind, "format": FORMAT, "sha256": sums, "n_rows": contents.n_rows} | asdict(contents)
+        facts = {"kind": self.kind, persist.FORMAT_KEY: persist.FORMAT, "sha256": sums, "n_rows": contents.n_rows}
+        facts |= asdict(contents)
         write_whole(self.unfinished / persist.MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
         self.settle()
 

@@ -44,9 +44,7 @@ class LearnedImages:
 
     @classmethod
     def load(cls, path: Path) -> LearnedImages:
-        """Read what `save` wrote; an older run has no such file, and knows none of its images."""
-        if not path.exists():
-            return cls()
+        """Read what `save` wrote."""
         arrays = load_arrays(path)
         if list(arrays) != [KEY] or arrays[KEY].dtype != np.uint64:
             raise DataError(f"{path} holds no hashes of names")

@@ -22,7 +22,7 @@ class Comparison:
     compared: int  # Photos that both were measured on
     interval: tuple[float, float] | None
     """The difference, from - to, in 95 % of resamples of these photos (paired bootstrap); None: too few photos."""
-    run_before: str = ""  # Fingerprint of the old run; empty where an earlier visterm did not keep it
+    run_before: str = ""  # Fingerprint of the old run
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self | None:

@@ -202,8 +202,8 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
     """Return a tag as the catalogue spells it, else as the run does; check one that is new.
 
     This is the one place that says what may become a tag of a catalogue, whoever gives it. A tag that the run knows, or
-    the catalogue (`stored`), is accepted as it is, so that one of an earlier visterm can be taken away. Raises
-    UserError if it is empty, or `tag_fault` says that it cannot be a tag.
+    the catalogue (`stored`), is accepted as it is. Raises UserError if it is empty, or `tag_fault` says that it cannot
+    be a tag.
     """
     name = as_known(vocabulary, tag)
     there = None if stored is None else stored.tags.spelled(name)

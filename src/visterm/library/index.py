@@ -15,11 +15,10 @@ from visterm.core.errors import NoneReadableError
 from visterm.core.jsonlines import write_skipped
 from visterm.core.progress import SILENT, Progress, Steps, reported
 from visterm.core.remote import is_remote
-from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import CLOSED, NO_TAGS, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
-from visterm.data.contents import exif_of, file_state, is_there
+from visterm.data.contents import file_state, is_there
 from visterm.data.file_kinds import is_video
 from visterm.data.frames import as_table
 from visterm.data.image_folders import count_not_read
@@ -98,7 +97,6 @@ class Indexing:
             self._writer.features.sweep()
             self._writer.videos.sweep()
             self._list_left_out(photos)
-            self._read_exif()
             done = Indexed(
                 moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out), remarks=photos.remarks
             )
@@ -111,7 +109,6 @@ class Indexing:
             done = replace(done, remarks=[*done.remarks, *_undated(self._writer.undated)])
             if not job.cancelled:
                 self._stored.compact()
-                self._stored.add_checksums()
                 speed_up(self._tagger, self._stored)
             counts = {name: value for name, value in done.as_dict().items() if value}
             tags = {"tags": photos.tags_from} if photos.tags_from else {}
@@ -142,7 +139,7 @@ class Indexing:
             self._take_tags(given)
 
     def _rename(self, names: dict[int, str]) -> None:
-        """Write down names that have changed: of catalogues of before, and where a folder around theirs is indexed."""
+        """Write down names that have changed, as where a folder around theirs is indexed."""
         before = dict(self._stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
         self._stored.database.write_many(
             "UPDATE images SET name = CAST(? AS TEXT) WHERE id = ?",
@@ -158,21 +155,6 @@ class Indexing:
         skipped.remove(links.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
         skipped.remove(other for other in others if root is not None and is_inside(os.path.realpath(other), root))
         skipped.add(photos.left_out)
-
-    def _read_exif(self) -> None:
-        """Read where and by which camera photos were taken that an earlier visterm took in without asking."""
-        found = self._stored.database.rows(
-            "SELECT id, path FROM images WHERE state = 'here' AND camera IS NULL AND path IS NOT NULL"
-        )
-        files = [(image_id, path) for image_id, path in found if not is_remote(path)]
-        if not files:
-            return
-        with Team(resolve_jobs(self._n_jobs)) as team:
-            read = team.run(lambda i: exif_of(files[i][1], unread=self._writer.undated), len(files))
-        self._stored.images.set_exif(
-            (image_id, exif.taken, exif.camera or "", exif.latitude, exif.longitude)
-            for (image_id, _), exif in zip(files, read, strict=True)
-        )
 
     def _take_tags(self, given: dict[int, list[str]]) -> None:
         """Put the tags of files in place of those that they gave before, where they differ."""

@@ -19,7 +19,7 @@ NOISE = 1e-10
 
 MOST_TIED = 13  # Differences with ties of which all signs are gone through, as SciPy does
 NORMAL_95 = 1.959963984540054  # Standard deviations on both sides of the mean that hold 95 % of a normal distribution
-Z = 1.959964  # Standard deviations that hold 95 %, to the digits that reports of before had
+Z = 1.959964  # Standard deviations that hold 95 %
 
 
 class Interval(NamedTuple):

@@ -42,7 +42,6 @@ from visterm.store.tags import Tags
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
 SKIPPED = "skipped.jsonl"
 """The list of files that were left out, for people and other programs; the truth is in the database."""
-OLD_DESCRIPTION = "catalogue.json"  # What catalogues had before there was a database
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +85,10 @@ class StoredCatalogue(CatalogueReader):
     def open(cls, folder: str | os.PathLike[str]) -> Self:
         """Open a catalogue; rows stay on disk, memory-mapped.
 
-        Raises StorageError if there is none, or an older visterm (JSON lines) or a newer one wrote it; CorruptFileError
-        if its database or its rows are damaged.
+        Raises StorageError if there is none, or its format is not read here; CorruptFileError if its database or its
+        rows are damaged.
         """
         path = open_folder(folder, "catalogue")
-        if (path / OLD_DESCRIPTION).exists() and not (path / DATABASE).exists():
-            raise StorageError(
-                f"{folder} is a catalogue of an older visterm, from before catalogues had a database. Index the "
-                f"images again: visterm index {path / 'run'} IMAGES -o NEW_CATALOGUE"
-            )
         if not (path / DATABASE).is_file():
             raise CorruptFileError(
                 f"{path / DATABASE} is missing: restore it from a backup, or index the images again."
@@ -105,24 +99,14 @@ class StoredCatalogue(CatalogueReader):
         catalogue._rows.check(sampled=True)
         return catalogue
 
-    def check(self) -> int:
-        """Check the database, and all rows in files by their checksums; return how many rows have none.
-
-        Rows without a checksum are those that an earlier visterm wrote; see `add_checksums`. Raises CorruptFileError if
-        something is damaged.
-        """
+    def check(self) -> None:
+        """Check the database, and all rows in files by their checksums. Raises CorruptFileError if one is damaged."""
         if found := self.database.check():
             raise CorruptFileError(
                 f"{self.database.path} is damaged: {found[0]} ({len(found)} such). Restore it from a backup, or index "
                 "the images again."
             )
         self._rows.check()
-        return self._rows.n_without_sums(self._rows.segments())
-
-    def add_checksums(self) -> None:
-        """Keep checksums of the rows that have none, as they are now."""
-        with self.transaction():
-            self._rows.add_sums(self._rows.segments())
 
     def _begin(self, database: Database, folder: Path | None) -> None:
         self.folder = folder

@@ -14,13 +14,14 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
 from visterm.core.remote import in_full
 from visterm.core.writing import disk_error, why_refused, writing
-from visterm.store.migrations import FORMAT, MIGRATIONS, run_script
+from visterm.store.migrations import APPLICATION_ID, FORMAT, MIGRATIONS
 
 SYNCHRONOUS = "FULL"  # What is committed is on disk, though the power fails
 BUSY_SECONDS = 30.0  # How long a statement waits while another process commits
@@ -52,14 +53,15 @@ class Database:
         self._shared = self._connect() if path is None else None
         if path is None or new:
             with self.transaction() as connection:
-                run_script(connection, "schema.sql")
-                run_script(connection, "connected.sql")
-                connection.execute("INSERT INTO meta VALUES ('format', ?), ('rows', '')", (str(FORMAT),))
+                _make_tables(connection)
             return
-        try:
-            found = int(self.value("SELECT value FROM meta WHERE key = 'format'") or 0)
-        except (sqlite3.DatabaseError, ValueError) as error:
-            raise CorruptFileError(f"{self.path} is not a catalogue's database: {error}.") from error
+        marker, found = self.value("PRAGMA application_id"), self.value("PRAGMA user_version")
+        if marker != APPLICATION_ID or found < 1:
+            raise CorruptFileError(
+                f"{self.path} is not a catalogue's database: its application_id is {marker:#x} and its user_version "
+                f"{found}; expected {APPLICATION_ID:#x}, and 1 or more. Restore it from a backup, or index the images "
+                "again into a new folder."
+            )
         if found > FORMAT:
             raise StorageError(
                 f"{self.path} has format {found}; this visterm reads up to {FORMAT}. Install a newer visterm."
@@ -69,10 +71,10 @@ class Database:
             self._snapshot = self._copied()  # which is brought up to date in its place
         for version in range(found, FORMAT):
             with self.transaction() as connection:
-                if int(self.value("SELECT value FROM meta WHERE key = 'format'")) > version:
+                if self.value("PRAGMA user_version") > version:
                     continue  # another process has done it meanwhile
                 MIGRATIONS[version](connection)
-                connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (str(version + 1),))
+                connection.execute(f"PRAGMA user_version = {version + 1}")
         if self._snapshot is not None:
             self.close()
             self._is_read_only = True
@@ -364,6 +366,19 @@ class Table:
     """One or some tables of a catalogue, with their statements."""
 
     _database: Database
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables inside the transaction (`executescript` would commit it first)."""
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    statement = ""
+    for line in files("visterm.store").joinpath("schema.sql").read_text(encoding="utf-8").splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+    connection.execute("INSERT INTO meta VALUES ('rows', '')")
 
 
 def _lacks_a_table(error: sqlite3.Error) -> bool:

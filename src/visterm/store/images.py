@@ -50,7 +50,7 @@ class ImageRecord:
     phash: int | None  # Perceptual hash, 64 bits, signed
     state: str  # "here", "gone", or "frame" for a moment of a video
     reviewed: str | None  # When a person last reviewed its tags
-    camera: str | None = None  # Its maker and model; empty if its file names none, None if that was not read yet
+    camera: str | None = None  # Its maker and model; empty if its file names none, None of an array
     # Where it was taken, degrees north and east
     latitude: float | None = None
     longitude: float | None = None
@@ -147,13 +147,6 @@ class Images(Table):
     def set_phashes(self, phashes: Iterable[tuple[int, int]]) -> None:
         """Keep perceptual hashes, pairs of an image's id and 64 bits as a signed number."""
         self._database.write_many("UPDATE images SET phash = ? WHERE id = ?", ((h, i) for i, h in phashes))
-
-    def set_exif(self, found: Iterable[tuple[int, str | None, str, float | None, float | None]]) -> None:
-        """Keep what files say: id, when (None: as before), camera ("" for none), and degrees north and east."""
-        self._database.write_many(
-            "UPDATE images SET taken = coalesce(?, taken), camera = ?, latitude = ?, longitude = ? WHERE id = ?",
-            ((*exif, image_id) for image_id, *exif in found),
-        )
 
     def get(self, image_id: int) -> ImageRecord | None:
         """Return one image, here or gone; None where the id is not known."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -185,23 +184,10 @@ class StoredRows:
         self._commit(segment_id, n_rows + len(ids), files)
         self.have_changed()
 
-    def add_sums(self, segments: Sequence[StoredSegment]) -> None:
-        """Keep checksums of rows that have none, as they are now."""
-        for segment in segments:
-            gaps = self._gaps(segment)
-            if gaps:
-                ids, U = self.files(segment).read(segment.n_rows)
-                for first, end in gaps:
-                    self._note_sums(segment.id, first, ids[first:end], U[first:end])
-
-    def n_without_sums(self, segments: Sequence[StoredSegment]) -> int:
-        """Return how many rows have no checksum: an earlier visterm wrote them."""
-        return sum(end - first for segment in segments for first, end in self._gaps(segment))
-
     def check(self, *, sampled: bool = False) -> None:
         """Compare rows with their checksums: all, or of the current run's segments a few blocks drawn at random.
 
-        Raises CorruptFileError if some differ.
+        Raises CorruptFileError if some differ, or in a check of all some have none.
         """
         version = self.database.value(VERSION)
         which = f"WHERE run_id = ({CURRENT})" if sampled else ""
@@ -212,9 +198,14 @@ class StoredRows:
                     f"? {f'ORDER BY random() LIMIT {SAMPLED}' if sampled else 'ORDER BY first'}",
                     (segment.id, segment.n_rows),
                 )
-                if not found:
+                if segment.table_version is not None or (sampled and not found):
                     continue
                 files = self.files(segment)
+                if not sampled and (n_missing := segment.n_rows - sum(n_rows for _, n_rows, *_ in found)):
+                    raise CorruptFileError(
+                        f"{files.where(IDS)}: {n_missing:,} rows have no checksum in {self.database.path}, which "
+                        f"another program changed. {RESTORE}"
+                    )
                 ids, U = files.read(segment.n_rows)
                 for block in map(Block._make, found):
                     sums = _sums(ids, U, block.first, block.n_rows)
@@ -275,21 +266,6 @@ class StoredRows:
             ((segment_id, first + start, n, *_sums(ids, U, start, n)) for start, n in _blocks(0, len(ids), U)),
         )
 
-    def _gaps(self, segment: StoredSegment) -> list[tuple[int, int]]:
-        """Return the first and the end of each stretch of rows without checksums; rows in Lance tables need none."""
-        if segment.table_version is not None:
-            return []
-        found = self.database.rows(
-            "SELECT first, n_rows FROM row_sums WHERE segment_id = ? ORDER BY first", (segment.id,)
-        )
-        gaps: list[tuple[int, int]] = []
-        end = 0
-        for first, n_rows in [*found, (segment.n_rows, 0)]:
-            if first > end:
-                gaps.append((end, first))
-            end = first + n_rows
-        return gaps
-
     def _segment_for(self, run_id: int, kind: str, width: int) -> StoredSegment:
         """Return the segment to append to: the last one of the run and kind, or a new one."""
         own = [segment for segment in self.segments() if segment.run_id == run_id]
@@ -347,7 +323,7 @@ class StoredRows:
         _copy(part, order, files)
         self._commit(new.id, len(order), files)
         if new.table_version is None:
-            self.add_sums([new._replace(n_rows=len(order))])
+            self._note_sums(new.id, 0, *files.read(len(order)))
         self.database.write_many(
             "UPDATE rows SET segment_id = ?, row = ? WHERE run_id = ? AND image_id = ?",
             ((new.id, row, old.run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),

@@ -272,8 +272,8 @@ def cutoff_of(
         return found
     if calibration.held_out is None:
         raise UserError(
-            "This run was written before runs kept what cut-offs are chosen by. Fit the run anew, or give the "
-            "confidence yourself (--min-confidence)."
+            "This run keeps nothing that cut-offs are chosen by: it learned more tags from too few photos to judge its "
+            "confidences anew. Fit it again, or pass the confidence yourself (--min-confidence)."
         )
     chosen = (
         cutoff_of_best_f1(calibration.held_out)

@@ -161,7 +161,7 @@ class WordRelations(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what `save` wrote; an older run has no relations."""
+        """Read what `save` wrote; without files there are no relations."""
         part_of, is_a, tree = folder / PART_OF, folder / IS_A, folder / TREE
         return cls(
             read_part_of(part_of) if part_of.exists() else (),

@@ -70,8 +70,7 @@ class Run:
     learned_images : LearnedImages
         The names of the images that it learned from.
     calibration : Calibration or None
-        What makes confidences of scores; None of a run written before there were any, of images known by number, and
-        where there were too few images.
+        What makes confidences of scores; None of images known by number, and where there were too few images.
     reference : Reference or None
         How common the tags are in the texts that words were weighed by; None: weighed by the training images.
     relations : WordRelations

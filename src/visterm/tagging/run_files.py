@@ -55,7 +55,7 @@ class Unread(NamedTuple):
     tag_rows : array or CSR of float32, shape (n_tags, width), or None
         V of the model; None where V is the identity.
     fingerprint : str or None
-        That of the encoder and the model; None of runs that were saved without it.
+        That of the encoder and the model; None where the manifest has none.
     """
 
     folder: Path

@@ -59,7 +59,7 @@ class Mark(NamedTuple):
     run: str | None = None  # Fingerprint of the run that predicted it
     path: tuple[str, ...] = ()  # The tag after those above it, as it was written; empty of one that has none above it
     fields: str | None = None
-    """Where visterm wrote it (``dc lr digiKam``); None of files of an earlier visterm, which knew fewer fields."""
+    """Where visterm wrote it (``dc lr digiKam``); None: nowhere yet, or no note says it."""
 
     @property
     def path_text(self) -> str | None:

@@ -140,7 +140,7 @@ class Auto(Blend):
         "columns_": Array("int64", ("n_members", 4), least=0),
         "lift_": Number(least=0, below=1),
         "tag_factors_": Array("float64", ("n_tags_",), least=0),
-        "tag_offsets_": Array("float64", ("n_tags_",), required=False),  # Runs of older versions have none
+        "tag_offsets_": Array("float64", ("n_tags_",)),
         "report_": Listed(Record({"model": Text(), "weight": Number(least=0), "reason": Text()})),
         "valid_map_": Number(least=0, most=1, or_none=True),
         "valid_word_map_": Number(least=0, most=1, or_none=True),
@@ -183,7 +183,7 @@ class Auto(Blend):
         shown = self.weights_ if self.weights_[able].any() else np.isin(np.arange(len(self.members_)), able)
         factors = self.tag_factors_[tag] * shown / self.scales_
         weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
-        constant += float(self.tag_offsets_[tag]) if hasattr(self, "tag_offsets_") else 0.0
+        constant += float(self.tag_offsets_[tag])
         for m in able:
             columns = self._columns()[m]
             found = self.members_[m].explain(columns.of(x), tag)

@@ -19,7 +19,7 @@ KINDS: dict[str, Kind] = {
     "offset": Array("float64", ("n_tags_",)),
     "together": Array("float64", (), least=0, most=1),
     "n_images": Array("int64", (), least=0),
-    "bend": Array("float64", (3,), required=False),
+    "bend": Array("float64", (3,)),
     "doubt": Array("float64", ("n_tags_",), least=0, required=False),
 }
 HELD_OUT_KINDS: dict[str, Kind] = {
@@ -113,9 +113,9 @@ class Calibration(NamedTuple):
     together: float  # λ, from 0 to 1: how far words bring each other
     n_images: int  # Images that it was fitted on
     bend: Bend = Bend()  # What puts right all confidences together
-    held_out: HeldOutChances | None = None  # What cut-offs are chosen by; None in runs written before any were kept
+    held_out: HeldOutChances | None = None  # What cut-offs are chosen by; None after more tags came in
     doubt: Doubles | None = None
-    """float64, shape (n_tags,): 0 or more; None, as in runs written before there was one, is 0."""
+    """float64, shape (n_tags,): 0 or more; None is 0."""
 
     def odds(self, scores: Any, tags: Any = None) -> Doubles:
         """Return the log odds of the confidences of scores, with shapes as in `confidences`."""
@@ -202,7 +202,7 @@ class Calibration(NamedTuple):
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, NDArray[Any]], n_tags: int) -> Self:
-        """Make the calibration that `arrays` took apart; of an older run, without bend, held-out chances and doubt.
+        """Make the calibration that `arrays` took apart.
 
         Raises DataError if it is damaged, or is none of a run with so many tags.
         """
@@ -210,7 +210,7 @@ class Calibration(NamedTuple):
         if unknown := sorted(arrays.keys() - kinds.keys()):
             raise DataError(f"there is an array {unknown[0]!r}, which no calibration has")
         Record(kinds).check(arrays, Sizes({"n_tags_": n_tags}))
-        bend = Bend(*arrays["bend"].tolist()) if "bend" in arrays else Bend()
+        bend = Bend(*arrays["bend"].tolist())
         if min(bend[:2]) <= 0:
             raise DataError(f"bend is {list(bend)}; expected slopes above 0")
         n_images, together = int(arrays["n_images"]), float(arrays["together"])

@@ -104,8 +104,6 @@ class ObjectsAndParts(EmbeddingRanker):
     Learning 94, 2014; sections 3, 4.3 and 6.
     """
 
-    removed_params: ClassVar[dict[str, str]] = {}
-
     limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS | {
         "shared": check_flag,
         "directed": check_flag,

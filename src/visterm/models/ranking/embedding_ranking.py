@@ -197,9 +197,6 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
 
     learned: ClassVar[dict[str, Kind]] = {"scale_": Number(above=0)}
 
-    removed_params: ClassVar[dict[str, str]] = {"max_trials": "this model does not draw until a violation"}
-    """Settings of stored runs that are dropped, as they had no effect, and why."""
-
     limits: ClassVar[dict[str, Limit]] = {
         "dim": check_count,
         **PAIR_LIMITS,

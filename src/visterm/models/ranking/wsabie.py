@@ -61,8 +61,6 @@ class Wsabie(OpenSchedule):
     Learning 81, 2010; sections 2 and 3, Algorithm 1.
     """
 
-    removed_params: ClassVar[dict[str, str]] = {}
-
     limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS
 
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 8, "block": 128}

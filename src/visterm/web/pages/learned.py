@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
     comparison: Comparison | None  # With the run that was in use before; None if no photo could be compared
     old: StoredRun | None  # That run
     why_not: str  # Why it was not used, see `Learned.why_not`; empty if it was
-    learned: str  # From how much it learned and which tags are new, in words; empty in catalogues of an earlier visterm
+    learned: str  # From how much it learned and which tags are new, in words
     latest: bool  # Whether no job has learned since: only then a button changes the run
 
 

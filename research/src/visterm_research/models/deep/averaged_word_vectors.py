@@ -31,8 +31,6 @@ class AverageWordVector(DeepTagger):
 
     tag_learning_rate: ClassVar[float] = 0.1  # type: ignore[misc]
 
-    removed_params: ClassVar[dict[str, str]] = {"tag_learning_rate": "no vector moves"}
-
     def _objective(self, Y: sp.csr_array) -> Any:
         from visterm.models.deep import TargetObjective  # torch
 
