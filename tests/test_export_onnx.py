@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import re
+import sys
 
 import numpy as np
 import onnx
@@ -301,6 +302,15 @@ def test_the_command_writes_both_folders_and_refuses_what_does_not_go_together(r
     }.items():
         code, _, err = visterm(line, tmp_path)
         assert (code, reason in err) == (2, True), err
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
+def test_without_a_package_that_it_needs_the_export_says_what_to_install(package, run, tmp_path, monkeypatch):
+    run.save(tmp_path / "run")
+    monkeypatch.setitem(sys.modules, package, None)
+    code, _, err = visterm("export run --to onnx -o model", tmp_path)
+    assert (code, "Install them with: pip install 'visterm[onnx]'" in err) == (2, True), err
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.shared

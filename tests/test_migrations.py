@@ -126,7 +126,5 @@ def test_a_database_without_the_marker_of_the_first_format_is_refused(folder, pr
     with sqlite3.connect(folder / DATABASE) as connection:
         connection.execute(f"PRAGMA {pragma}")
     connection.close()
-    with pytest.raises(
-        CorruptFileError, match="not a catalogue's database: its application_id is"
-    ):
+    with pytest.raises(CorruptFileError, match="not a catalogue's database: its application_id is"):
         StoredCatalogue.open(folder)

@@ -185,13 +185,13 @@ def _export_whole(
 
 def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: bool) -> None:
     """Write a run as one ONNX graph, for any program or for PhotoPrism."""
-    from visterm.library.export.onnx_model import check_runtime, export_model, holding_photos
+    from visterm.library.export.onnx_model import check_packages, export_model, holding_photos
     from visterm.library.export.photoprism_model import export_photoprism_model
     from visterm.tagging.tagger import Tagger
 
     if images is not None:
         raise UserError(f"--to {to} writes a run, without photos. Leave IMAGES out.")
-    check_runtime()
+    check_packages()
     tagger = Tagger.load(run)
     graph = (export_model if to == "onnx" else export_photoprism_model)(tagger, out)
     if json:

@@ -32,10 +32,10 @@ from visterm.encoders.networks import (
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
 from visterm.encoders.onnx_settings import check_settings, settings_beside
-from visterm.encoders.onnx_writing import Steps
 from visterm.encoders.places import Places
 
 if TYPE_CHECKING:
+    from visterm.encoders.onnx_writing import Steps
     from visterm.encoders.text_tower import OnnxTextTower
 
 SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop", "pooling",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import onnxruntime as ort
@@ -23,9 +23,11 @@ from visterm.core.writing import in_bytes
 from visterm.encoders.network_file import missing, read_network
 from visterm.encoders.onnx_graph import before_classes, giving_out
 from visterm.encoders.onnx_settings import as_layout, settings_inside
-from visterm.encoders.onnx_writing import Steps
 from visterm.encoders.pooling import channels_last, pooled
 from visterm.encoders.preparation import Preparation, as_size
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_writing import Steps
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "text_embeds", "pooled", "pooler_output")
 """Outputs that are read by default, in this order, where a network has several."""

@@ -21,7 +21,6 @@ from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.core.persist import whole_folder
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.onnx_graph import weight_files
-from visterm.encoders.onnx_writing import Steps, around_network, check_file_size
 from visterm.encoders.preparation import VIEWS, Preparation, views_of
 from visterm.models.abilities import WritesSteps
 from visterm.tagging.hub_runs import tags_of_photos
@@ -57,11 +56,14 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     255, and gives one distribution: the confidences and, behind them, what they leave of 1, together divided by their
     sum, which is 1 unless the confidences are more.
 
-    Raises UserError if the encoder is not a network in an ONNX file, the model's scores cannot be written as steps, or
-    the network computes other rows for several photos than for one.
+    Raises MissingExtraError if onnx is not installed; UserError if the encoder is not a network in an ONNX file, the
+    model's scores cannot be written as steps, or the network computes other rows for several photos than for one.
     """
     tagger._refuse_unfitted()
     encoder, model = _parts(tagger, for_photoprism)
+    check_packages()
+    from visterm.encoders.onnx_writing import Steps, around_network
+
     n_views = 1 if for_photoprism else len(VIEWS[encoder.views])
     before, after = Steps("before"), Steps("after")
     network, rows = encoder.write_steps(before, after, PICTURES, n_views=n_views, floats=for_photoprism)
@@ -84,7 +86,6 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
         given = PICTURES, kind, [n, *network.preparation.size, 3]
         made = [(name, width) for name in outputs]
         content = around_network(network.file_content(), before, after, given, made, metadata)
-        check_file_size(content)
         found = Graph(content, network.preparation, network.path, outputs, n_views)
         if _is_same(tagger, found, 1 if n == n_views else N_DRAWN, for_photoprism=for_photoprism):
             return found
@@ -197,12 +198,16 @@ def write_labels(path: Path, labels: list[str]) -> None:
     path.write_text("".join(f"{' '.join(label.splitlines())}\n" for label in labels), encoding="utf-8")
 
 
-def check_runtime() -> None:
-    """Raise MissingExtraError if graphs cannot be compared with their runs here."""
+def check_packages() -> None:
+    """Raise MissingExtraError if graphs cannot be written here, or not be compared with their runs."""
     try:
+        import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError("--to onnx needs onnxruntime. Install it with: pip install 'visterm[onnx]'") from error
+        raise MissingExtraError(
+            "Exporting a run as an ONNX graph needs the packages onnx and onnxruntime. Install them with: pip install "
+            "'visterm[onnx]'"
+        ) from error
 
 
 def _readme(tagger: Tagger, graph: Graph) -> str:
