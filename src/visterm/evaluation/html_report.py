@@ -1,4 +1,7 @@
-"""One self-contained HTML page with figures, pictures, predicted tags and search results to look at."""
+"""One self-contained HTML page with figures, pictures, predicted tags and search results to look at.
+
+Without a template: jinja2 belongs to the extra ``web``, and reports need no extra.
+"""
 
 from __future__ import annotations
 
