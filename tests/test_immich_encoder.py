@@ -325,17 +325,7 @@ def test_a_run_keeps_the_address_that_the_environment_named(server, photos, tmp_
         again.text_rows(["red"])
 
 
-def test_a_run_without_any_address_asks_for_it_and_is_not_called_damaged(server, photos, tmp_path, monkeypatch):
-    monkeypatch.setenv("VISTERM_IMMICH", server.url)
-    fitted = Immich().fit(photos)
-    del fitted.server_  # as runs of before
-    save_estimator(fitted, ENCODERS, tmp_path, "encoder")
-    monkeypatch.delenv("VISTERM_IMMICH")
-    again = load_estimator(ENCODERS, tmp_path, "encoder")
-    said = "^This run sends words and photos to Immich's machine-learning server. Name it: VISTERM_IMMICH=http://host"
-    for ask in [lambda: again.transform(photos), lambda: again.text_rows(["red"])]:
-        with pytest.raises(UserError, match=said):
-            ask()
+def test_without_any_address_it_asks_for_one():
     with pytest.raises(UserError, match="needs the address of a server: --encoder immich:http://host:3003, or VIS"):
         Immich().check_settings()
 

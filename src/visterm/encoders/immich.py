@@ -224,11 +224,6 @@ class Immich(Encoder):
         if named := os.environ.get(SERVER):
             return server_address(named, SERVER)
         url = getattr(self, "server_", None) if self.url is None else self.url
-        if url is None and hasattr(self, "width_"):
-            raise UserError(
-                "This run sends words and photos to Immich's machine-learning server. Name it: "
-                f"{SERVER}=http://host:3003"
-            )
         if url is None:
             raise UserError(
                 "The immich encoder needs the address of a server: --encoder immich:http://host:3003, or "
