@@ -15,7 +15,6 @@ import pytest
 
 from visterm.core.errors import DataError
 from visterm.data.wordnet import find_wordnet, read_database
-from visterm.demo.drawn import DrawnLibrary, draw_library
 
 NO_NETWORKS = tempfile.TemporaryDirectory(prefix="visterm-no-networks-")
 # Read when huggingface_hub is imported: what lies in the developer's cache, or in a table of networks, changes no test.
@@ -143,9 +142,11 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def small_library(tmp_path_factory: pytest.TempPathFactory) -> DrawnLibrary:
-    """A drawn library of 200 scenes, shared by the tests that only read it."""
-    return draw_library(tmp_path_factory.mktemp("drawn") / "library", n_scenes=200, seed=5, n_jobs=1)
+def small_library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A library of 200 pictures of a few shapes, shared by the tests that only read it."""
+    from drawn_pictures import draw_library
+
+    return draw_library(tmp_path_factory.mktemp("drawn") / "library", n_scenes=200, seed=5)
 
 
 @pytest.fixture(scope="session")

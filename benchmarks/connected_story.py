@@ -1,7 +1,8 @@
 """The story of docs/connect.md with 500 photos of Corel5k: connect, learn, write, a person corrects 20, sync, undo.
 
 The servers are the tests' own, which answer as the programs do. The person is Corel5k: of 200 photos all its words are
-given at the start, and of all it says which of visterm's tags are right. Without Corel5k the photos are the demo's.
+given at the start, and of all it says which of visterm's tags are right. Without Corel5k the photos are the demo's, of
+visterm-research.
 
     python benchmarks/connected_story.py ../shared --json docs/figures/connected_story.json
     python benchmarks/connected_story.py ../shared --first-hour --json docs/figures/first_hour.json
@@ -29,6 +30,7 @@ from connected_story import Picture, Told, corel_pictures, drawn_pictures, tell
 from fakes.immich import FakeImmich
 from fakes.photoprism import FakePhotoPrism
 from visterm.connectors import keys
+from visterm_research.scenes import draw_library
 
 FAKES: dict[str, Any] = {"immich": FakeImmich, "photoprism": FakePhotoPrism}
 COREL, NETWORK = Path("data/corel5k"), Path("models/mobilenet_v2.onnx")
@@ -107,7 +109,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, n, n_tagged = Path(name), 200 if chosen.quick else 500, 130 if chosen.quick else 200
         os.environ[keys.VARIABLE] = str(folder / "connected.json")
-        pictures: list[Picture] = drawn_pictures(folder / "drawn", n) if corel is None else corel_pictures(corel, n)
+        pictures: list[Picture] = (
+            drawn_pictures(folder / "drawn", n, draw_library) if corel is None else corel_pictures(corel, n)
+        )
         if chosen.first_hour:
             assert corel is not None, "--first-hour wants Corel5k"
             many, counts = corel_pictures(corel, 1000), (50, 100, 200, 500)

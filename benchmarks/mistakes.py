@@ -6,7 +6,7 @@ them. An ensemble of ridge and k-NN predicts each image from four fifths of the 
 Only what was planted counts as right, so that real mistakes of the data count against both. Ratios have 95 %
 intervals of resampled images. The method was chosen with seed 0; other seeds judge it. With
 ``uniform`` wrong tags are drawn from all pairs alike, so that most are of rare tags. ``people's own`` plants nothing:
-the drawn scenes know which of the tags that people gave are wrong, and which they left out.
+the drawn scenes of visterm-research know which of the tags that people gave are wrong, and which they left out.
 
 ``steps`` compares the chances promised with how many are right, ``rare`` those of 0.05 or more of tags of up to ten
 images. ``60 photos`` are ten libraries of 60 drawn scenes, together.
@@ -68,8 +68,7 @@ def data_sets(shared: Path, cache: Path, only: str) -> Iterator[tuple[str, Any, 
 def drawn_data(network: str, cache: Path) -> Iterator[tuple[str, Any, sp.csr_array, Any]]:
     """Yield those of drawn scenes, with what is true of them and with what people gave."""
     from visterm.data.corpus import Corpus
-    from visterm.demo.drawn import draw_library
-    from visterm_research.data.drawn_library import read_drawn_library
+    from visterm_research.scenes import draw_library, read_drawn_library
 
     source = Source(cache, n_jobs=1)
     library = read_drawn_library(source.drawn("scenes", draw_library, 3000))

@@ -4,7 +4,7 @@ Photos lie in nested folders whose names have umlauts, CJK, spaces, quotes and a
 is opened at 1400 x 860. A step's time includes the browser's: the request, the page, its layout, and Playwright's own
 messages (some ms); `service_ms` is the processor's time of the service, with the thumbnails that follow, and hangs less
 on what else the machine does. Twenty pairs of photos are planted as duplicates. Service and browser share the cores
-with this process. Wants the extras `map` and `web`, playwright, and Debian's chromium.
+with this process. Wants visterm-research and the extras `map` and `web`, playwright, and Debian's chromium.
 
     python benchmarks/page.py --json page.json
 """
@@ -31,10 +31,10 @@ from playwright.sync_api import Page, sync_playwright
 from serve import processor_seconds
 
 from visterm.data.corpus import Corpus
-from visterm.demo.drawn import draw_library
 from visterm.library.catalogue import Catalogue
 from visterm.library.photo_map import draw_map
 from visterm.tagging.tagger import Tagger
+from visterm_research.scenes import draw_library
 
 FOLDERS = ("Ägypten 2019/Kairo & Gizeh", "東京 2024/浅草 寺", 'It\'s "fun"/a b/c', "Straße/Übung 1", "plain")
 ENCODER = {"codebook": 100, "colours": 8, "scales": [1.0], "sample_blocks": 4000, "max_side": 128}

@@ -2,8 +2,9 @@
 
     python benchmarks/photographers_hour.py --json docs/figures/photographers_hour.json --shots docs/hour
 
-It wants the extra `web`, playwright, and Debian's chromium. Photos have umlauts, Chinese characters and spaces in
-their names and lie in nested folders. Learning and looking for duplicates run in the background and aren't steps.
+It wants visterm-research for its drawn scenes, the extra `web`, playwright, and Debian's chromium. Photos have umlauts,
+Chinese characters and spaces in their names and lie in nested folders. Learning and looking for duplicates run in the
+background and aren't steps.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from photographers_hour import Hour, make_library
 from served_library import served
 from test_pages import Window
+from visterm_research.scenes import draw_scene
 
 FIT = "--encoder visterms --encoder-set max_side=128 --encoder-set codebook=300"
 
@@ -39,7 +41,7 @@ def main() -> None:
     asked.add_argument("--shots", type=Path, help="a folder for pictures of the page at three widths")
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        catalogue, truth = make_library(Path(folder), given.photos, given.copies, FIT)
+        catalogue, truth = make_library(Path(folder), given.photos, given.copies, FIT, draw_scene)
         shots = Path(folder) / "shots"
         shots.mkdir()
         with served(catalogue) as address, sync_playwright() as playwright:

@@ -2,8 +2,8 @@
 
 A catalogue of 20,000 rows of width 100 is made, `visterm serve` opens it in a process of its own, and this process
 asks: as fast as the answers come, or `--rate` times a second in all. It stops by itself. Rows are those of some hundred
-drawn pictures with noise, so that thumbnails repeat as they do where people look; searches are of one to three drawn
-tags, one in fifteen with a `-word`, one in ten among images with a tag.
+pictures, drawn by visterm-research, with noise, so that thumbnails repeat as they do where people look; searches are of
+one to three drawn tags, one in fifteen with a `-word`, one in ten among images with a tag.
 
     python benchmarks/serve.py --seconds 60 --json serve.json
     python benchmarks/serve.py --seconds 60 --rate 320 --json serve_320.json
@@ -30,11 +30,11 @@ from urllib.parse import quote
 import numpy as np
 from harness.runs import machine, options, parse, say, write
 
-from visterm.demo.drawn import draw_library
 from visterm.library.catalogue import Catalogue
 from visterm.store.images import Record, read_records
 from visterm.store.tags import Prediction
 from visterm.tagging.tagger import Tagger
+from visterm_research.scenes import draw_library
 
 KINDS = (("search", 0.80), ("thumbnail", 0.15), ("annotate", 0.05))
 PICTURES = 400

@@ -1,8 +1,9 @@
 """Small costs that add up with a hundred million images: of a name, of an image in a catalogue.
 
 * **names**: memory that the list of image files takes in the command that encodes, bytes an image.
-* **catalogue**: SQLite's bytes an image, with tags, ten predictions and features noted; and the processor's time to
-  take an image over from its features by another run (rows and predictions, no photo opened).
+* **catalogue** (of scenes that visterm-research draws): SQLite's bytes an image, with tags, ten predictions and
+  features noted; and the processor's time to take an image over from its features by another run (rows and predictions,
+  no photo opened).
 
 python benchmarks/small_costs.py --json docs/figures/small_costs.json
 """
@@ -20,7 +21,7 @@ from typing import Any
 from harness.runs import machine, options, parse, say, write
 
 from visterm import Catalogue, Tagger
-from visterm.demo.drawn import draw_library
+from visterm_research.scenes import draw_library
 
 NAMES = """
 from pathlib import Path

@@ -1,10 +1,10 @@
 """How `visterm sync` asks and how long it takes: 10,000 photos in an Immich, of which 100 are new, several times.
 
 The Immich is the tests' fake of version 3.2 (`--old`: 3.1), a real HTTP server on the loopback address in this process;
-each sync is a process of its own, from its start to its end. The photos are drawn scenes, each file with bytes of its
-own at the end; people tagged two thirds of the first ones, with the most frequent of the scenes' tags. Before the first
-measured round all that is sure was written. A round asks once for each different tag that it writes, so that the number
-of tags decides.
+each sync is a process of its own, from its start to its end. The photos are drawn scenes of visterm-research, each file
+with bytes of its own at the end; people tagged two thirds of the first ones, with the most frequent of the scenes'
+tags. Before the first measured round all that is sure was written. A round asks once for each different tag that it
+writes, so that the number of tags decides.
 
     python benchmarks/sync.py --json docs/figures/sync.json
 """
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from harness.runs import machine, options, parse, say, spread, write
 
 from fakes.immich import KEY, FakeImmich
-from visterm.demo.drawn import draw_library
+from visterm_research.scenes import draw_library
 
 N_PHOTOS, N_NEW, N_SCENES = 10_000, 100, 400
 SETTINGS = [

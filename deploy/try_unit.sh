@@ -22,7 +22,7 @@ chroot "$root" bash -euc '
   echo a-token-only-for-this-try >/etc/visterm/token
   echo "OPTIONS=/var/lib/visterm/catalogue --host 0.0.0.0 --token-file /etc/visterm/token" >/etc/visterm/serve.conf
 ' >"$work/systemd.log" 2>&1 || { cat "$work/systemd.log"; exit 1; }
-cp --archive "$work/data/demo/catalogue" "$root/var/lib/visterm/catalogue"
+cp --archive "$work/data/catalogue" "$root/var/lib/visterm/catalogue"
 chroot "$root" chown --recursive visterm:visterm /var/lib/visterm
 cp "$here/visterm@.service" "$root/etc/systemd/system/"
 chroot "$root" systemctl --quiet enable visterm@serve

@@ -1,7 +1,7 @@
 """Draw the pictures in the README and docs/ from the demo's library: `python docs/make_screenshots.py`.
 
-It wants the extra `web`, playwright, and Debian's chromium; it draws the demo first (`--demo FOLDER`: takes one that is
-there), which takes some minutes.
+It wants visterm-research, the extra `web`, playwright, and Debian's chromium; it draws the demo first (`--demo FOLDER`:
+takes one that is there), which takes some minutes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from visterm import Catalogue, Tagger
-from visterm.demo.run import run_demo
 from visterm.web.app import create_app
+from visterm_research.demo import run_demo
 
 DOCS = Path(__file__).parent
 SIZE = {"width": 1280, "height": 820}

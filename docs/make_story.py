@@ -1,6 +1,6 @@
 """Draw the picture of the story in connect.md, from a library that is drawn: `python docs/make_story.py`.
 
-It wants Debian's chromium and the tests beside it: their server answers as Immich does.
+It wants visterm-research, Debian's chromium and the tests beside it: their server answers as Immich does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from connected_story import Told, drawn_pictures, tell
 from fakes.immich import FakeImmich
 from visterm.connectors import keys
+from visterm_research.scenes import draw_library
 
 OUT = Path(__file__).parent / "connect_story.jpg"
 N_PHOTOS, N_TAGGED, PRECISION = 500, 200, 0.8
@@ -95,7 +96,7 @@ def main() -> None:
         folder = Path(name)
         os.environ[keys.VARIABLE] = str(folder / "connected.json")
         (folder / "work").mkdir()
-        pictures = drawn_pictures(folder / "drawn", N_PHOTOS)
+        pictures = drawn_pictures(folder / "drawn", N_PHOTOS, draw_library)
         told = tell(fake, folder / "work", pictures, n_tagged=N_TAGGED, options=OPTIONS, precision=PRECISION)
         shown = [(photo, fake.photos[photo].preview) for photo in chosen_photos(told)]
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])

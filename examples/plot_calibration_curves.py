@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import visterm
-from visterm.demo.drawn import draw_scene
+from visterm_research.scenes import draw_scene
 
 # %%
 # 400 photos to learn from, and 300 new ones whose true tags we know.

@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 from PIL import Image
 
 import visterm
-from visterm.demo.drawn import draw_scene
 from visterm.library.duplicates import find_duplicates
+from visterm_research.scenes import draw_scene
 
 # %%
 # A library of 60 drawn scenes. Three have copies: at half the size and in poor quality. One has a backup, too.

@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 from PIL import Image
 
 import visterm
-from visterm.demo.drawn import draw_scene
 from visterm.features.job import encode_folder
+from visterm_research.scenes import draw_scene
 
 # %%
 # 300 drawn scenes as files, 100 of them to test on, and their features in a folder, in shards of 50 photos.

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 import visterm
-from visterm.demo.drawn import draw_scene
+from visterm_research.scenes import draw_scene
 
 # %%
 # 300 drawn scenes, of whose true tags we keep a dozen. Then we take away one tag in fifteen, and give one photo in ten

@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import visterm
-from visterm.demo.drawn import PART_OF, draw_scene
 from visterm.tagging.part_relations import label_pair
+from visterm_research.scenes import PART_OF, draw_scene
 
 # %%
 # From drawn scenes we cut out things and parts that are large enough to see. Each cut-out has one tag: its name.

@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 import visterm
-from visterm.demo.drawn import draw_scene
 from visterm.encoders import Visterms
 from visterm.models import Knn, Ridge
+from visterm_research.scenes import draw_scene
 
 # %%
 # A DataFrame of 180 photos. Beside each photo we know the hour, which a photo shows only in part.

@@ -9,7 +9,7 @@ see. Here nobody has tagged the photos that are searched.
 import matplotlib.pyplot as plt
 
 import visterm
-from visterm.demo.drawn import draw_scene
+from visterm_research.scenes import draw_scene
 
 # %%
 # The tagger learns from 300 tagged photos. The catalogue holds 500 others, without tags.

@@ -9,8 +9,8 @@ these vectors shows what the model knows about your words, without anybody telli
 import matplotlib.pyplot as plt
 
 import visterm
-from visterm.demo.drawn import IS_A, draw_scene
 from visterm.tagging.tag_map import tag_map
+from visterm_research.scenes import IS_A, draw_scene
 
 # %%
 # 400 drawn scenes with their tags. Tags on fewer than six photos are left out.

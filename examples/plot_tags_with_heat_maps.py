@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import visterm
-from visterm.demo.drawn import draw_scene
 from visterm.tagging.explain import explain
 from visterm.tagging.heat_map import heat
+from visterm_research.scenes import draw_scene
 
 # %%
 # A library of 300 photos with their tags. ``ridge`` learns one linear scorer for each tag, so its scores can be taken

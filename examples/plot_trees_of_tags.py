@@ -9,7 +9,7 @@ the model learns, in searches, and in what it says about new photos.
 import matplotlib.pyplot as plt
 
 import visterm
-from visterm.demo.drawn import IS_A, NOUNS, draw_scene
+from visterm_research.scenes import IS_A, NOUNS, draw_scene
 
 # %%
 # People gave only the most specific tags: *oak*, never *tree* or *plant*. The tree is a list of child and parent.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from command_line import visterm
+from drawn_pictures import draw_library
 from visterm.data.corpus import Corpus
-from visterm.demo.drawn import draw_library
 
 State = dict[str, set[str]]  # The tags of each photo there, in small letters, by its id
 
@@ -24,9 +24,9 @@ class Picture(NamedTuple):
     tags: tuple[str, ...]
 
 
-def drawn_pictures(folder: Path, n: int) -> list[Picture]:
-    """Draw photos."""
-    library = draw_library(folder, n_scenes=n, n_jobs=1)
+def drawn_pictures(folder: Path, n: int, draw: Callable[..., Any] = draw_library) -> list[Picture]:
+    """Draw photos, of a few shapes or by another function."""
+    library = draw(folder, n_scenes=n)
     return [Picture(library.images / picture.file_name, picture.tags) for picture in library.pictures]
 
 

@@ -10,17 +10,18 @@ import csv
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from PIL import ExifTags, Image
 
 from command_line import run_command
+from drawn_pictures import draw_scene
 from visterm import Catalogue
-from visterm.demo.drawn.scene import draw_scene
 
 FOLDERS = (
     "2023/Übersee & Küste",
@@ -40,7 +41,9 @@ HASH = re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{10,}\b")
 RAW = re.compile(r"""[{\[]\s*["'][\w ]+["']\s*[:,]""")
 
 
-def draw_photos(folder: Path, n_photos: int, n_copies: int, seed: int = 0) -> tuple[Path, dict[str, set[str]]]:
+def draw_photos(
+    folder: Path, n_photos: int, n_copies: int, seed: int = 0, draw_scene: Callable[..., Any] = draw_scene
+) -> tuple[Path, dict[str, set[str]]]:
     """Draw photos into nested folders, small copies of some, and a table of tags; return it, and what is true of each.
 
     A photo's name is its path below `folder`; tags are a person's own words, in several languages.
@@ -78,9 +81,11 @@ def draw_photos(folder: Path, n_photos: int, n_copies: int, seed: int = 0) -> tu
     return table, truth
 
 
-def make_library(folder: Path, n_photos: int, n_copies: int, fit: str) -> tuple[Path, dict[int, set[str]]]:
+def make_library(
+    folder: Path, n_photos: int, n_copies: int, fit: str, draw_scene: Callable[..., Any] = draw_scene
+) -> tuple[Path, dict[int, set[str]]]:
     """Draw photos, learn their tags and index them by the commands; return the catalogue and what each photo shows."""
-    table, truth = draw_photos(folder / "Meine Fotos", n_photos, n_copies)
+    table, truth = draw_photos(folder / "Meine Fotos", n_photos, n_copies, draw_scene=draw_scene)
     for command in (
         ["fit", "Meine Fotos", "--tags", table.name, "-o", "run", *fit.split()],
         ["index", "run", "Meine Fotos", "--tags", table.name, "-o", "catalogue"],

@@ -11,9 +11,9 @@ from pathlib import Path
 import uvicorn
 from PIL import Image
 
+from drawn_pictures import draw_library
 from visterm import Catalogue, Tagger
 from visterm.data.corpus import Corpus
-from visterm.demo.drawn import draw_library
 from visterm.tagging.relations import WordRelations
 from visterm.web.app import create_app
 
@@ -27,7 +27,7 @@ WITH_TAGS = 70
 
 def make_catalogue(folder: Path, n_scenes: int = 120) -> Path:
     """Draw a library, learn its tags, and index it; a file is broken, one named by markup, and picture 0 tagged so."""
-    library = draw_library(folder / "library", n_scenes=n_scenes, seed=5, n_jobs=1)
+    library = draw_library(folder / "library", n_scenes=n_scenes, seed=5)
     relations = WordRelations(part_of=[("cloud", "sky"), ("sun", "sky")], is_a=[("sea", "water"), ("lake", "water")])
     tagger = Tagger(model="wsabie", encoder="visterms", encoder_params=ENCODER, model_params=MODEL, n_jobs=1)
     corpus = Corpus.read(library.images, library.tags_file)

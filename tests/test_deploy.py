@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from visterm.cli.command_line import COMMANDS, app
+from visterm.cli.command_line import COMMANDS, PACKAGE_COMMANDS, app
 from visterm.connectors.contract import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,8 +127,8 @@ def test_the_commands_that_the_page_of_installing_shows_are_there():
         starts = [i for i, word in enumerate(words) if re.fullmatch(r"(\S*bin/)?visterm(-sync)?", word)]
         shown += [words[i + 1 :] for i in starts if words[i + 1 : i + 2] and words[i + 1].isalpha()]
     shown += [[name, *words.split()] for words, name in re.findall(r"'OPTIONS=(.+)' > /etc/visterm/(\w+)\.conf", text)]
-    commands = [parsed(words) for words in shown]
-    assert {name for name, _ in commands} == {"connect", "demo", "fit", "index", "serve", "sync"}
+    commands = [parsed(words) for words in shown if words[0] not in PACKAGE_COMMANDS]
+    assert {name for name, _ in commands} == {"connect", "fit", "index", "serve", "sync"}
     assert {params["program"] for name, params in commands if name == "connect"} == set(KINDS)
 
 

@@ -57,14 +57,10 @@ STAYS = (
     "index",
     "index again",
     "fit a catalogue",
-    "demo",
-    "reproduce",
     *(f"export to {t}" for t in ("xmp", "txt", "embed")),
 )
 """What was done before the disk was full is whole and stays: the same command goes on from there."""
 
-LONG = {"demo": "demo -o {disk}/new --scenes 100", "reproduce": "reproduce parts --quick -o {disk}/new"}
-"""Commands that take too long to be run on to their end here."""
 
 
 @pytest.fixture(scope="module")
@@ -199,24 +195,6 @@ def test_a_command_ends_clean_where_the_disk_fills_up_midway(name, disk, places)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_ends_clean_wherever_the_disk_fills_up(name, share, disk, places):
     check(name, disk, places, share)
-
-
-@pytest.mark.parametrize("room", [0, 200_000])
-@pytest.mark.parametrize("name", LONG)
-def test_a_long_command_ends_clean_soon_after_it_began(name, room, disk, places):
-    if name == "reproduce":
-        pytest.importorskip("visterm_research", reason="visterm-research is not installed")
-    disk.restore(places["kept"])
-    before = disk.listed()
-    disk.leave(room)
-    try:
-        check_refused(run_command(LONG[name].format(**places).split(), places["kept"].parent))
-        after = disk.listed()
-    finally:
-        disk.free()
-    check_nothing_is_half(after)
-    if name not in STAYS:
-        assert after == before
 
 
 def test_a_list_of_skipped_images_that_the_disk_does_not_take_leaves_the_earlier_one(disk, places):

@@ -53,12 +53,10 @@ def test_a_command_of_another_package_runs_and_fails_as_our_own_do(tmp_path):
     assert "Did you mean 'greet'?" in visterm("gret Ada", tmp_path)[2]
 
 
-def test_a_command_whose_package_is_missing_says_what_to_install(tmp_path, monkeypatch):
+@pytest.mark.parametrize("line", ["reproduce wsabie", "demo -o demo"])
+def test_a_command_whose_package_is_missing_says_what_to_install(line, tmp_path, monkeypatch):
     monkeypatch.setattr("visterm.cli.command_line._installed", dict)
-    assert visterm("reproduce wsabie", tmp_path) == (
-        2,
-        "",
-        "visterm: 'visterm reproduce' needs the package 'visterm-research'. "
-        "Install it with: pip install visterm-research",
-    )
-    assert "reproduce" not in visterm("--help", tmp_path)[1]
+    name = line.split()[0]
+    message = f"visterm: 'visterm {name}' needs the package 'visterm-research'. "
+    assert visterm(line, tmp_path) == (2, "", f"{message}Install it with: pip install visterm-research")
+    assert f"  {name} " not in visterm("--help", tmp_path)[1]

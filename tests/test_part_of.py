@@ -20,7 +20,6 @@ from visterm.data.part_of import (
 from visterm.data.relations import is_a_relations, sibling_sets
 from visterm.data.tag_senses import match_tags
 from visterm.data.wordnet import WordNet
-from visterm.demo.drawn import PART_OF, DrawnLibrary
 
 SYNSETS = [
     ("entity", [], "that which exists"),
@@ -76,10 +75,6 @@ def test_what_is_written_is_what_is_read(name, tmp_path):
     relations = [PartOf("lamp, red", "tower"), PartOf("fenêtre", 'a "house"')]
     write_part_of(tmp_path / name, relations)
     assert read_part_of(tmp_path / name) == relations
-
-
-def test_the_drawn_librarys_file_holds_its_relations(small_library: DrawnLibrary):
-    assert sorted(read_part_of(small_library.folder / "part_of.csv")) == sorted(PartOf(*pair) for pair in PART_OF)
 
 
 def test_lists_are_of_a_whole_and_its_parts(tmp_path):

@@ -12,11 +12,11 @@ import pytest
 import scipy.sparse as sp
 
 from command_line import visterm
+from drawn_pictures import GROUPS
 from visterm import Catalogue, Tagger
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.spellings import DOUBLED, EXCHANGED, LEFT_OUT, PLURAL, TWO_SLIPS
 from visterm.data.tag_rules import Alias, TagRules
-from visterm.demo.drawn.people import GROUPS
 from visterm.tagging.tag_groups import NEVER_TOGETHER, Pair, alias_pairs, aliases_of
 
 # -- pairs -------------------------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from train_by_number import nuswide
 
 from visterm.core.tables import MODELS
 from visterm.data.held_tags import hold_one_out
-from visterm.demo.drawn import PART_OF
 from visterm_research.comparison.image_problems import delicious_problem, dictionary_problem, scene_problem
 from visterm_research.comparison.sources import Source
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
+from visterm_research.scenes import PART_OF
 from visterm_research.zero_shot.vectors import prepared, tag_list_vectors
 
 SCENES, SCENE_WORDS = 1_500, 2_000

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from visterm_research.scenes import DrawnLibrary, draw_library
+
 SIZES = {
     "comparison.problem": {"COST_IMAGES": 4, "COST_ROUNDS": 1},
     "features.study": {"QUICK_PHOTOS": 40},
@@ -53,3 +55,9 @@ def small_runs() -> Iterator[None]:
             figure = import_module("matplotlib.figure").Figure
             patch.setattr(figure, "savefig", partialmethod(figure.savefig, dpi=40))
         yield
+
+
+@pytest.fixture(scope="session")
+def small_library(tmp_path_factory: pytest.TempPathFactory) -> DrawnLibrary:
+    """A drawn library of 200 scenes, shared by the tests that only read it."""
+    return draw_library(tmp_path_factory.mktemp("drawn") / "library", n_scenes=200, seed=5, n_jobs=1)

@@ -12,9 +12,9 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import part_pairs, read_part_of
-from visterm.demo.drawn import IS_A, PART_OF, draw_scene
 from visterm.models.parts.quadruplets import Quadruplets
-from visterm_research.parts.crops import SIZE, draw_crops, read_drawn_crops
+from visterm_research.scenes import IS_A, PART_OF, draw_scene
+from visterm_research.scenes.crops import SIZE, draw_crops, read_drawn_crops
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`visterm reproduce`: what it cannot do, it refuses at once, in plain words."""
+"""`visterm reproduce` and `visterm demo`: what they cannot do, they refuse at once, in plain words."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from command_line import visterm
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("wsabie -o out --jobs 0", "--jobs"),
-        ("wsabie -o out --wordnet missing", "There is no folder missing."),
-        ("wsabie -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
-        ("features -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
-        ("foo", "'foo' is not one of 'wsabie'"),
+        ("reproduce wsabie -o out --jobs 0", "--jobs"),
+        ("demo -o out --jobs 0", "--jobs is 0"),
+        ("demo -o out --scenes 99", "--scenes"),
+        ("reproduce wsabie -o out --wordnet missing", "There is no folder missing."),
+        ("reproduce wsabie -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
+        ("reproduce features -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
+        ("reproduce foo", "'foo' is not one of 'wsabie'"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_before_anything_is_written(line, message, tmp_path):
-    code, out, said = visterm(f"reproduce {line}", tmp_path)
+    code, out, said = visterm(line, tmp_path)
     assert (code, out) == (2, "")
     assert message in said
     assert "Value error" not in said

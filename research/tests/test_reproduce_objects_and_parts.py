@@ -19,7 +19,6 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.wordnet import WordNet
-from visterm.demo.drawn import DrawnLibrary
 from visterm.models.parts.quadruplets import QuadrupletBlock
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows
@@ -28,7 +27,6 @@ from visterm_research.comparison.search import unordered
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials, fit_rows
 from visterm_research.papers import read_paper
 from visterm_research.parts.claims import parts_claims
-from visterm_research.parts.crops import Crop, DrawnCrops
 from visterm_research.parts.images import Labelled, _unlearned
 from visterm_research.parts.methods import (
     MORE_METHODS,
@@ -47,6 +45,8 @@ from visterm_research.parts.ranks import KNOWN, known_ranks, ranks_of, relation_
 from visterm_research.parts.relations import Relations, pascal_folder, pascal_relations, wordnet_relations
 from visterm_research.parts.study import QUICK_VISTERMS
 from visterm_research.parts.tables import place_of_left_out
+from visterm_research.scenes import DrawnLibrary
+from visterm_research.scenes.crops import Crop, DrawnCrops
 
 paper = read_paper("objects_and_parts")
 

@@ -21,7 +21,6 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.tag_files import read_tag_table
-from visterm.demo.drawn import DrawnLibrary
 from visterm.models.neighbours.knn import Knn
 from visterm_research.comparison.feature_sets import PAPER_PARAMS
 from visterm_research.comparison.methods import Method, Settings
@@ -48,6 +47,7 @@ from visterm_research.pamir.search_run import SearchRun
 from visterm_research.pamir.study import STUDY, _for
 from visterm_research.pamir.tables import frozen
 from visterm_research.papers import read_paper
+from visterm_research.scenes import DrawnLibrary
 
 paper = read_paper("pamir")
 

@@ -19,7 +19,6 @@ from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import tag_key
 from visterm.data.word_vectors import WordVectors
-from visterm.demo.drawn import DrawnLibrary
 from visterm_research.comparison.document import Document
 from visterm_research.comparison.methods import RIDGE, Method
 from visterm_research.comparison.problem import Problem, Rows
@@ -28,6 +27,7 @@ from visterm_research.comparison.search import unordered
 from visterm_research.comparison.sources import Source
 from visterm_research.comparison.trials import Choice, Judged, Trials
 from visterm_research.papers import read_paper
+from visterm_research.scenes import DrawnLibrary
 from visterm_research.ugc import problems
 from visterm_research.ugc.across import OF_PEOPLE, journeys_of, true_problem
 from visterm_research.ugc.measures import (

@@ -1,4 +1,4 @@
-"""`visterm reproduce`: run a paper's comparison again, and write its tables and figures beside the paper's own."""
+"""`visterm reproduce` runs a paper's comparison again; `visterm demo` shows on drawn pictures what visterm does."""
 
 from __future__ import annotations
 
@@ -128,3 +128,24 @@ def reproduce(
     if outcome.unfinished:
         say(f"No time for {len(outcome.unfinished)} parts; the same command goes on with them.")
     say(f"The report is {outcome.report}")
+
+
+demo_app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@demo_app.command("demo", epilog=in_lines((("visterm demo -o demo", "then open demo/report.html"),)), cls=Command)
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")] = Path("demo"),
+    scenes: Annotated[int, typer.Option(min=100, help="Scenes to draw.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same library.")] = 0,
+    jobs: Jobs = None,
+) -> None:
+    """Draw a small photo library, and try everything on it.
+
+    Learns the drawn library's tags, tags and searches new pictures, and writes a report to look at.
+    """
+    from visterm_research.demo import run_demo
+
+    result = run_demo(out, n_scenes=scenes, seed=seed, n_jobs=jobs, progress=Bars())
+    table(result.rows, result.header)
+    say(f"The report with pictures is {result.report}")

@@ -76,11 +76,10 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),
         "tags": ("tags", "List the tags of a run, suggest aliases, or add words."),
     },
-    "Lists and demo": {
+    "Lists": {
         "models": ("lists", "List the models."),
         "encoders": ("lists", "List the encoders, which turn photos into features."),
         "metrics": ("lists", "List the metrics of `visterm evaluate`."),
-        "demo": ("lists", "Draw a small photo library, and try everything on it."),
     },
 }
 """The file of each command, and the first paragraph of its docstring: listing the commands imports none of them."""
@@ -95,7 +94,10 @@ class PackageCommand(NamedTuple):
     summary: str  # One line for `visterm --help`, so that listing the commands imports no package
 
 
-PACKAGE_COMMANDS: Final = {"reproduce": PackageCommand("visterm-research", "Run a paper's comparison again.")}
+PACKAGE_COMMANDS: Final = {
+    "demo": PackageCommand("visterm-research", "Draw a small photo library, and try everything on it."),
+    "reproduce": PackageCommand("visterm-research", "Run a paper's comparison again."),
+}
 
 
 class PlainEpilog:
@@ -271,8 +273,8 @@ app = Typer(
     help="Learn a photo library's own tags, tag new photos with them, and find photos by words.",
     epilog=in_lines(
         (
-            ("visterm demo", "see it work on drawn pictures"),
             ("visterm fit PHOTOS --tags tags.csv -o run", "learn your own tags"),
+            ("visterm annotate run NEW", "tag new photos"),
         )
     ),
     no_args_is_help=True,

@@ -1,16 +1,12 @@
-"""Commands that need no run: the lists of models, encoders and metrics, and the demo."""
+"""Commands that need no run: the lists of models, encoders and metrics."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from visterm.cli import options
 from visterm.cli.completion import network_names
 from visterm.cli.output import emit, say, table
-from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.registry import Registry
 
@@ -96,22 +92,3 @@ def _list(registry: Registry, json: bool) -> None:
     table(rows, [registry.kind, "what it is", "described in", "package", "needs"])
     if others := registry.not_installed():
         say(f"{len(others)} more are in {others[0].package}: pip install {others[0].package}")
-
-
-DEMO_EXAMPLES = (("visterm demo -o demo", "then open demo/report.html"),)
-
-
-def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")] = Path("demo"),
-    scenes: Annotated[int, typer.Option(min=100, help="Scenes to draw.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same library.")] = 0,
-) -> None:
-    """Draw a small photo library, and try everything on it.
-
-    Learns the drawn library's tags, tags and searches new pictures, and writes a report to look at.
-    """
-    from visterm.demo.run import run_demo
-
-    result = run_demo(out, n_scenes=scenes, seed=seed, progress=Bars())
-    table(result.rows, result.header)
-    say(f"The report with pictures is {result.report}")

@@ -1,4 +1,4 @@
-"""What comes from outside: image files, tag files, corpora; and the drawn library for the demo and the tests."""
+"""What comes from outside: image files, tag files, corpora."""
 
 from __future__ import annotations
 

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import MAX_SUBSETS, Corpus, Queries, queries_of_tags, relevant_images
-from visterm.demo.drawn import draw_library
 from visterm.evaluation import MIN_COUNT
 from visterm.metrics import kinds_of_queries
 from visterm_research.comparison.image_problems import read_corel
 from visterm_research.comparison.sources import Source
-from visterm_research.data.drawn_library import read_drawn_library
+from visterm_research.scenes import draw_library, read_drawn_library
 
 HELD_OUT = 1 / 9
 """Of the 4,500 development pictures: 500, as in the paper (V-A)."""

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import Corpus, part_pairs, sibling_sets
-from visterm.demo.drawn.things import IS_A, PART_OF
 from visterm.models import QuadrupletBlock
 from visterm_research.comparison.feature_sets import FeatureSet
 from visterm_research.comparison.image_problems import VALID, holdout, read_corel
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.sources import Source, check_encoded
-from visterm_research.parts.crops import DrawnCrops, draw_crops, read_drawn_crops
+from visterm_research.scenes.crops import DrawnCrops, draw_crops, read_drawn_crops
+from visterm_research.scenes.things import IS_A, PART_OF
 
 Ints = NDArray[np.int64]
 

@@ -15,8 +15,8 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm_research.comparison.claims import percent
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Problem, Rows
-from visterm_research.data.drawn_library import read_drawn_library
 from visterm_research.papers import read_paper
+from visterm_research.scenes import read_drawn_library
 from visterm_research.ugc.measures import K, harmonic
 from visterm_research.ugc.methods import FAST0TAG, FIXED, FULL, PROPOSED, SAMPLED_FAST0TAG, SAMPLED_FIXED
 from visterm_research.ugc.problems import SENTENCES, TagProblem, together

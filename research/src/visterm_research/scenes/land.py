@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import sin
 
-from visterm.demo.drawn.canvas import RGB, Canvas, Points, mix, shade, vary
-from visterm.demo.drawn.materials import Material
+from visterm_research.scenes.canvas import RGB, Canvas, Points, mix, shade, vary
+from visterm_research.scenes.materials import Material
 
 GRASS: tuple[RGB, ...] = ((98, 148, 66), (122, 160, 78), (82, 132, 70))
 AUTUMN_GRASS: tuple[RGB, ...] = ((160, 142, 74), (142, 132, 70))

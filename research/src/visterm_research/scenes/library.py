@@ -20,9 +20,9 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import whole_folder
 from visterm.core.progress import SILENT, Progress, track
 from visterm.core.threads import resolve_jobs
-from visterm.demo.drawn.people import GROUPS, NoiseSettings, person_behind
-from visterm.demo.drawn.scene import DrawnObject, draw_scene
-from visterm.demo.drawn.things import IS_A, PART_OF, TRUE_TAGS, Query, implied, queries_of
+from visterm_research.scenes.people import GROUPS, NoiseSettings, person_behind
+from visterm_research.scenes.scene import Box, DrawnObject, Part, draw_scene
+from visterm_research.scenes.things import IS_A, PART_OF, TRUE_TAGS, Query, implied, queries_of
 
 T = TypeVar("T")
 
@@ -206,3 +206,39 @@ def drawn_folder(target: Path, kind: str) -> Iterator[Path]:
         raise StorageError(f"{target} exists and is not a {kind}, so it is not replaced. Choose another folder.")
     with whole_folder(target) as temporary:
         yield temporary
+
+
+def read_drawn_library(folder: str | os.PathLike[str]) -> DrawnLibrary:
+    """Read back what `draw_library` wrote (the pictures stay on disk).
+
+    Raises StorageError if no drawn library is at `folder`.
+    """
+    path = Path(folder)
+    if not is_drawn(path, KIND):
+        raise StorageError(f"There is no drawn library at {path}. Draw one with draw_library(folder).")
+    with open(path / "truth.jsonl", encoding="utf-8") as lines:
+        pictures = tuple(_picture(json.loads(line)) for line in lines)
+    with open(path / "queries.csv", encoding="utf-8", newline="") as file:
+        queries = tuple(
+            Query(tuple(row["words"].split(";")), row["split"], int(row["n_relevant"])) for row in csv.DictReader(file)
+        )
+    return DrawnLibrary(path, pictures, queries)
+
+
+def _picture(record: dict[str, Any]) -> DrawnPicture:
+    objects = tuple(
+        DrawnObject(
+            item["name"],
+            _box(item["box"]),
+            tuple(Part(part["name"], _box(part["box"])) for part in item["parts"]),
+            tuple(item["attributes"]),
+        )
+        for item in record.pop("objects")
+    )
+    given, tags, (width, height) = tuple(record.pop("given")), tuple(record.pop("tags")), record.pop("size")
+    return DrawnPicture(given=given, tags=tags, size=(width, height), objects=objects, **record)
+
+
+def _box(numbers: Sequence[int]) -> Box:
+    left, top, right, bottom = numbers
+    return left, top, right, bottom

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from visterm.demo.drawn.canvas import RGB, Sketch, arc, shade, vary
-from visterm.demo.drawn.materials import Material
+from visterm_research.scenes.canvas import RGB, Sketch, arc, shade, vary
+from visterm_research.scenes.materials import Material
 
 
 @dataclass(frozen=True, slots=True)

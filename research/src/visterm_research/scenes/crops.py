@@ -14,9 +14,17 @@ from PIL import Image
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.core.progress import SILENT, Progress
-from visterm.demo.drawn.library import DrawnFolder, drawn_folder, in_threads, is_drawn, split_of, write_csv, write_mark
-from visterm.demo.drawn.scene import Box, Scene, draw_scene
-from visterm.demo.drawn.things import IS_A, PART_OF, THINGS
+from visterm_research.scenes.library import (
+    DrawnFolder,
+    drawn_folder,
+    in_threads,
+    is_drawn,
+    split_of,
+    write_csv,
+    write_mark,
+)
+from visterm_research.scenes.scene import Box, Scene, draw_scene
+from visterm_research.scenes.things import IS_A, PART_OF, THINGS
 
 KIND = "drawn set of crops"
 SIZE = (384, 288)

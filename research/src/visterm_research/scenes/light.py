@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from visterm.demo.drawn.canvas import SCALE, Canvas
-from visterm.demo.drawn.materials import TILE, Material, grain, tile
+from visterm_research.scenes.canvas import SCALE, Canvas
+from visterm_research.scenes.materials import TILE, Material, grain, tile
 
 TINTS: dict[str, tuple[float, float, float]] = {
     "day": (1.0, 1.0, 1.0),

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from visterm.core.errors import StorageError, UserError
-from visterm.demo.drawn import (
+from visterm_research.scenes import (
     GROUPS,
     IS_A,
     PART_OF,
@@ -28,8 +28,9 @@ from visterm.demo.drawn import (
     draw_scene,
     implied,
     queries_of,
+    read_drawn_library,
 )
-from visterm.demo.drawn.places import PLACES
+from visterm_research.scenes.places import PLACES
 
 
 @pytest.fixture(scope="module")
@@ -335,7 +336,9 @@ def test_an_error_while_drawing_leaves_the_old_library(tmp_path):
 
 def test_a_kill_leaves_no_library_and_the_next_writing_cleans_up(tmp_path):
     target = tmp_path / "library"
-    script = f"from visterm.demo.drawn import draw_library\ndraw_library({str(target)!r}, n_scenes=100000, n_jobs=1)\n"
+    script = (
+        f"from visterm_research.scenes import draw_library\ndraw_library({str(target)!r}, n_scenes=100000, n_jobs=1)\n"
+    )
     process = subprocess.Popen([sys.executable, "-c", script], env=os.environ)
     deadline = time.monotonic() + 600
     while not list(tmp_path.glob(".library.*/images/*")) and time.monotonic() < deadline:
@@ -349,7 +352,7 @@ def test_a_kill_leaves_no_library_and_the_next_writing_cleans_up(tmp_path):
 
 
 def test_importing_the_package_needs_neither_numba_nor_scikit_learn():
-    script = "import sys, visterm.demo.drawn\nassert not {'numba', 'sklearn', 'torch'} & set(sys.modules)"
+    script = "import sys, visterm_research.scenes\nassert not {'numba', 'sklearn', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
@@ -360,3 +363,10 @@ def test_truth_is_json_lines_with_boxes(library):
     assert set(first) >= {"file_name", "tags", "given", "objects", "person", "place", "split"}
     assert all(len(thing["box"]) == 4 for thing in first["objects"])
     assert Path(library.images / first["file_name"]).is_file()
+
+
+def test_a_drawn_library_is_read_back_equal(tmp_path):
+    library = draw_library(tmp_path / "library", n_scenes=20, seed=1, n_jobs=1)
+    assert read_drawn_library(library.folder) == library
+    with pytest.raises(StorageError, match="no drawn library"):
+        read_drawn_library(tmp_path)

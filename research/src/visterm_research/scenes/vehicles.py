@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import cos, pi, sin
 
-from visterm.demo.drawn.canvas import RGB, Fill, Sketch, arc, paint, shade, vary
-from visterm.demo.drawn.materials import Material
+from visterm_research.scenes.canvas import RGB, Fill, Sketch, arc, paint, shade, vary
+from visterm_research.scenes.materials import Material
 
 GLASS: RGB = (150, 184, 204)
 TYRE: RGB = (34, 34, 38)

@@ -9,10 +9,10 @@ import pytest
 from visterm.core.errors import StorageError
 from visterm.core.types import Tag
 from visterm.core.vocabulary import Vocabulary
-from visterm.demo.drawn import queries_of
-from visterm.demo.run import FEWEST, HEADER, Search, meaning_of, run_demo, shown_searches, shown_tags
 from visterm.evaluation.html_report import Report
 from visterm.tagging.tagger import Tagger
+from visterm_research.demo import FEWEST, HEADER, Search, meaning_of, run_demo, shown_searches, shown_tags
+from visterm_research.scenes import queries_of
 
 
 @pytest.fixture(scope="module")

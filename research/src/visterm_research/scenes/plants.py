@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import cos, pi, sin
 
-from visterm.demo.drawn.canvas import RGB, Sketch, arc, paint, shade, vary
-from visterm.demo.drawn.materials import Material
+from visterm_research.scenes.canvas import RGB, Sketch, arc, paint, shade, vary
+from visterm_research.scenes.materials import Material
 
 GREENS: tuple[RGB, ...] = ((58, 112, 50), (78, 128, 52), (44, 96, 56), (96, 138, 60))
 AUTUMN: tuple[RGB, ...] = ((206, 110, 36), (190, 70, 36), (222, 164, 52))

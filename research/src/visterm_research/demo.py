@@ -19,8 +19,6 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.core.writing import whole_file
 from visterm.data.corpus import Corpus
 from visterm.data.images import ImageLike
-from visterm.demo.drawn import GROUPS, NOUNS, DrawnLibrary, Query, draw_library
-from visterm.demo.drawn.things import THINGS
 from visterm.encoders.named import DEFAULT_ENCODER
 from visterm.evaluation.html_report import Report
 from visterm.features.training_rows import encode_corpus, training_rows
@@ -28,6 +26,8 @@ from visterm.library.catalogue import Catalogue
 from visterm.metrics import average_precisions, evaluate
 from visterm.tagging.part_settings import make_model
 from visterm.tagging.tagger import Tagger
+from visterm_research.scenes import GROUPS, NOUNS, DrawnLibrary, Query, draw_library
+from visterm_research.scenes.things import THINGS
 
 N_BY_LENGTH = {3: 1, 2: 4, 1: 2}
 """How many searches of three, two and one words are shown, beside one that excludes a word."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from visterm.demo.drawn import land
-from visterm.demo.drawn.buildings import skyscraper
-from visterm.demo.drawn.canvas import Canvas
-from visterm.demo.drawn.materials import Material
-from visterm.demo.drawn.sky import sky
+from visterm_research.scenes import land
+from visterm_research.scenes.buildings import skyscraper
+from visterm_research.scenes.canvas import Canvas
+from visterm_research.scenes.materials import Material
+from visterm_research.scenes.sky import sky
 
 Band: TypeAlias = "tuple[float, float] | None"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from visterm.demo.drawn.canvas import RGB, Sketch, arc, paint, shade, vary
-from visterm.demo.drawn.materials import Material
+from visterm_research.scenes.canvas import RGB, Sketch, arc, paint, shade, vary
+from visterm_research.scenes.materials import Material
 
 SKINS: tuple[RGB, ...] = ((240, 204, 176), (214, 164, 124), (150, 102, 70), (96, 66, 50))
 

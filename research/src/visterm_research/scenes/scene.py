@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.ndimage import find_objects
 
 from visterm.core.errors import UserError
-from visterm.demo.drawn.canvas import Canvas, Mood
-from visterm.demo.drawn.light import develop
-from visterm.demo.drawn.materials import TILE
-from visterm.demo.drawn.places import PLACES, Band, Place, Stage
-from visterm.demo.drawn.things import THINGS, implied
+from visterm_research.scenes.canvas import Canvas, Mood
+from visterm_research.scenes.light import develop
+from visterm_research.scenes.materials import TILE
+from visterm_research.scenes.places import PLACES, Band, Place, Stage
+from visterm_research.scenes.things import THINGS, implied
 
 Box: TypeAlias = tuple[int, int, int, int]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from PIL import Image, ImageDraw
 
-from visterm.demo.drawn.materials import Material
+from visterm_research.scenes.materials import Material
 
 Points: TypeAlias = Sequence[tuple[float, float]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import cos, pi, sin
 
-from visterm.demo.drawn.canvas import RGB, Sketch, arc, mix, paint, shade, vary
-from visterm.demo.drawn.materials import Material
+from visterm_research.scenes.canvas import RGB, Sketch, arc, mix, paint, shade, vary
+from visterm_research.scenes.materials import Material
 
 ROOFS: tuple[RGB, ...] = ((158, 66, 48), (122, 58, 50), (84, 82, 92), (146, 92, 58))
 STONES: tuple[RGB, ...] = ((176, 168, 152), (150, 146, 142), (196, 180, 150))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMES = sorted(path.stem.removeprefix("plot_") for path in EXAMPLES.glob("plot_*.py"))
 QUICK = ["recommending_by_numbers", "warp_against_auc", "zero_to_fifty_photos"]
 """Those without photos, which run in every suite; the others take longer."""

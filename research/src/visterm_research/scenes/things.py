@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from visterm.demo.drawn import buildings, creatures, plants, vehicles
-from visterm.demo.drawn.animals import QUADRUPEDS
-from visterm.demo.drawn.canvas import NAMED, Sketch
+from visterm_research.scenes import buildings, creatures, plants, vehicles
+from visterm_research.scenes.animals import QUADRUPEDS
+from visterm_research.scenes.canvas import NAMED, Sketch
 
 PER_LENGTH = 150  # Queries of two words, and of three, at most
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from visterm.demo.drawn.canvas import RGB, Canvas, Sketch, arc, mix, vary
-from visterm.demo.drawn.materials import Material
+from visterm_research.scenes.canvas import RGB, Canvas, Sketch, arc, mix, vary
+from visterm_research.scenes.materials import Material
 
 SKIES: dict[str, tuple[tuple[RGB, RGB], ...]] = {
     "day": (((70, 132, 206), (188, 216, 238)), ((98, 160, 220), (222, 234, 240)), ((46, 110, 190), (150, 196, 232))),

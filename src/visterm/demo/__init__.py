@@ -1,1 +1,0 @@
-"""The drawn photo library, and the demo that learns it."""
