@@ -24,11 +24,13 @@ def test_the_tables_of_models_encoders_and_metrics_are_fresh():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in (*sorted(ROOT.glob("*.md")), *PAGES)])
-def test_every_file_that_a_page_links_to_is_there(page):
-    text = re.sub(r"```.*?```|`[^`]*`", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
-    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("http")]
-    assert [link for link in links if link and not ((ROOT / page).parent / link).exists()] == []
+def test_every_file_that_a_page_links_to_is_there():
+    missing = []
+    for page in (*ROOT.glob("*.md"), *PAGES):
+        text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if link[:4] != "http"]
+        missing += [(page.name, link) for link in links if link and not (page.parent / link).exists()]
+    assert missing == []
 
 
 def test_the_tests_that_the_page_of_security_names_are_there():
@@ -51,8 +53,8 @@ def test_the_model_that_the_page_on_adding_one_writes_learns_and_refuses_what_is
         model(shrink="abc").fit(X, Y)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/first_steps.md"])
-def test_no_command_that_the_gate_runs_waits_for_ever(page):
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert blocks
+def test_no_command_that_the_gate_runs_waits_for_ever():
+    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/first_steps.md"))
+    blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) > 2
     assert [block for block in blocks if "visterm serve" in block or "ray start" in block] == []

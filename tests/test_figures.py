@@ -3,9 +3,8 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -15,13 +14,14 @@ MEASURE = re.compile(r"\b(MAP|F1|AvgP|ROC|N\+)(@\d+)?\b")
 FIGURE = re.compile(r"(?<![\w.-])0?\.[1-9]\d{1,2}\b")
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
-def test_programs_and_figures_that_a_page_names_are_there(page):
-    text = page.read_text(encoding="utf-8")
-    programs = set(re.findall(r"\bbenchmarks/(\w+\.py)", text))
-    figures = set(re.findall(r"\bfigures/(\w+\.json)", text))
-    assert {name for name in programs if not (BENCHMARKS / name).exists()} == set()
-    assert {name for name in figures if not (FIGURES / name).exists()} == set()
+def test_programs_and_figures_that_a_page_names_are_there():
+    missing = set()
+    for page in DOCS:
+        text = page.read_text(encoding="utf-8")
+        programs = {BENCHMARKS / name for name in re.findall(r"\bbenchmarks/(\w+\.py)", text)}
+        figures = {FIGURES / name for name in re.findall(r"\bfigures/(\w+\.json)", text)}
+        missing |= {(page.name, path.name) for path in programs | figures if not path.exists()}
+    assert missing == set()
 
 
 def test_every_file_of_figures_is_named_in_a_page():
@@ -37,15 +37,15 @@ def test_every_program_has_what_it_takes_from_another_program():
         if isinstance(node, ast.ImportFrom) and node.module
         if (other := BENCHMARKS / f"{node.module.replace('.', '/')}.py").exists()
         for name in node.names
-        if name.name not in set(names_of(other))
+        if name.name not in names_of(other)
     ]
     assert missing == []
 
 
-@pytest.mark.parametrize("folder", ["src", "research/src"])
-def test_docstrings_have_no_figures_of_quality(folder):
+def test_docstrings_have_no_figures_of_quality():
     found = [
         f"{path.relative_to(ROOT)}: {' '.join(sentence.split())}"
+        for folder in ("src", "research/src")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for text in docstrings(path)
         for sentence in re.split(r"(?<=[.:;])\s", re.sub(r">>>.*?(\n\s*\n|$)", "", text, flags=re.DOTALL))
@@ -54,15 +54,18 @@ def test_docstrings_have_no_figures_of_quality(folder):
     assert found == [], "figures belong in docs/, with the program and the JSON that they come from"
 
 
-def names_of(path: Path) -> Iterator[str]:
+@cache
+def names_of(path: Path) -> set[str]:
+    names = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
+            names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name for alias in node.names)
+            names.update(alias.asname or alias.name for alias in node.names)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                yield from (part.id for part in ast.walk(target) if isinstance(part, ast.Name))
+                names.update(part.id for part in ast.walk(target) if isinstance(part, ast.Name))
+    return names
 
 
 def docstrings(path: Path) -> Iterator[str]:

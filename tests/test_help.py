@@ -14,22 +14,26 @@ from visterm.cli.command_line import COMMANDS, PANELS_OF_COMMANDS, app
 WITHOUT_EXAMPLES = {"models", "encoders", "metrics"}
 
 
-@pytest.fixture(autouse=True)
-def screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+@pytest.fixture(scope="module")
+def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The help text of each command, on a screen of 100 columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "100")
+        folder = tmp_path_factory.mktemp("helps")
+        return {command: visterm(f"{command} --help", folder)[1] for command in COMMANDS}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_list_of_commands_says_of_each_what_its_own_help_says(command: str) -> None:
-    summary = get_command(app).resolve_command(None, [command])[1].help.partition("\n\n")[0]
-    assert " ".join(summary.split()) == COMMANDS[command][1]
+def test_the_list_of_commands_says_of_each_what_its_own_help_says() -> None:
+    group = get_command(app)
+    summaries = {name: group.resolve_command(None, [name])[1].help.partition("\n\n")[0] for name in COMMANDS}
+    assert {name: " ".join(text.split()) for name, text in summaries.items()} == {
+        name: summary for name, (_, summary) in COMMANDS.items()
+    }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_fits_on_a_screen_of_100_by_50(command: str, tmp_path: Path) -> None:
-    lines = visterm(f"{command} --help", tmp_path)[1].splitlines()
-    assert len(lines) <= 50
-    assert [line for line in lines if len(line) > 100] == []
+def test_the_help_of_a_command_fits_on_a_screen_of_100_by_50(helps: dict[str, str]) -> None:
+    assert [name for name, text in helps.items() if len(text.splitlines()) > 50] == []
+    assert [line for text in helps.values() for line in text.splitlines() if len(line) > 100] == []
 
 
 def test_the_list_of_commands_says_what_each_is_for_in_one_line_by_purpose(tmp_path, monkeypatch):
@@ -40,17 +44,15 @@ def test_the_list_of_commands_says_what_each_is_for_in_one_line_by_purpose(tmp_p
     assert [f"\n{panel}:\n" in listed for panel in PANELS_OF_COMMANDS] == [True] * len(PANELS_OF_COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_values_are_named_in_words_and_not_by_types_of_a_programming_language(command, tmp_path):
-    shown = visterm(f"{command} --help", tmp_path)[1]
-    assert not re.search(r"<\w+|\bint\b|\blist\[|x>=|\[required", shown)
+def test_values_are_named_in_words_and_not_by_types_of_a_programming_language(helps: dict[str, str]) -> None:
+    types = {name: re.findall(r"<\w+|\bint\b|\blist\[|x>=|\[required", text) for name, text in helps.items()}
+    assert {name: shown for name, shown in types.items() if shown} == {}
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - WITHOUT_EXAMPLES))
-def test_examples_stand_one_per_line_and_say_what_they_do(command: str, tmp_path: Path) -> None:
-    _, _, examples = visterm(f"{command} --help", tmp_path)[1].partition("\nExamples:\n")
-    assert examples
-    for line in examples.splitlines():
+def test_examples_stand_one_per_line_and_say_what_they_do(helps: dict[str, str]) -> None:
+    examples = {name: text.partition("\nExamples:\n")[2].splitlines() for name, text in helps.items()}
+    assert {name for name, lines in examples.items() if not lines} <= WITHOUT_EXAMPLES
+    for line in [line for lines in examples.values() for line in lines]:
         typed, _, what = line.partition("  # ")
-        assert typed.startswith("  visterm ")
-        assert what
+        assert typed.startswith("  visterm "), line
+        assert what, line

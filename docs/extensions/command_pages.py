@@ -31,7 +31,8 @@ def list_of_commands() -> Iterator[str]:
         yield from (f"commands/{name}" for name in commands)
         yield "```\n"
     yield "## From other packages\n"
-    yield "With visterm-research: `visterm reproduce`, the papers' comparisons ([how](/research/README.md)).\n"
+    yield "[visterm-research](/research/README.md) adds:\n"
+    yield from (f"- `visterm {name}`: {known.summary}" for name, known in command_line.PACKAGE_COMMANDS.items())
 
 
 def command_page(command: Any, name: str) -> Iterator[str]:

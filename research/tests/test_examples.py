@@ -44,32 +44,31 @@ def test_there_are_at_least_twelve_examples_and_the_quick_ones_are_among_them():
     assert set(QUICK) <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_example_begins_with_a_title_and_says_what_it_is_about(name):
-    title, line, empty, *story = ast.get_docstring(ast.parse(text_of(name))).splitlines()
-    assert set(line) == {"="}
-    assert len(line) == len(title)
-    assert not empty
-    assert story
+def test_an_example_begins_with_a_title_and_says_what_it_is_about():
+    for name in NAMES:
+        title, line, empty, *story = ast.get_docstring(ast.parse(text_of(name))).splitlines()
+        assert line == "=" * len(title), name
+        assert not empty, name
+        assert story, name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_example_is_short_has_cells_and_ends_with_what_one_learns(name):
-    text = text_of(name)
-    assert len(text.splitlines()) < LONGEST
-    cells = text.split("\n# %%\n")[1:]
-    assert len(cells) >= 3
-    assert all(cell.startswith("# ") for cell in cells)  # each is introduced by a sentence
-    assert "\n# **What you learn.**" in f"\n{cells[-1]}"
-    assert ast.parse(cells[-1]).body == []  # nothing runs after the last words
+def test_an_example_is_short_has_cells_and_ends_with_what_one_learns():
+    for name in NAMES:
+        text = text_of(name)
+        assert len(text.splitlines()) < LONGEST, name
+        cells = text.split("\n# %%\n")[1:]
+        assert len(cells) >= 3, name
+        assert all(cell.startswith("# ") for cell in cells), name  # each is introduced by a sentence
+        assert "\n# **What you learn.**" in f"\n{cells[-1]}", name
+        assert ast.parse(cells[-1]).body == [], name  # nothing runs after the last words
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_example_draws_its_own_data_and_ends_in_a_picture(name):
-    text = text_of(name)
-    assert "import draw_scene" in text or "draw_scene\n" in text or "np.random.default_rng(" in text
-    assert [word for word in READS if word in text] == []
-    assert "plt.show()" in text
+def test_an_example_draws_its_own_data_and_ends_in_a_picture():
+    for name in NAMES:
+        text = text_of(name)
+        assert "import draw_scene" in text or "draw_scene\n" in text or "np.random.default_rng(" in text, name
+        assert [word for word in READS if word in text] == [], name
+        assert "plt.show()" in text, name
 
 
 @pytest.mark.parametrize("name", QUICK)

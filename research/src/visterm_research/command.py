@@ -146,6 +146,6 @@ def demo(
     """
     from visterm_research.demo import run_demo
 
-    result = run_demo(out, n_scenes=scenes, seed=seed, n_jobs=jobs, progress=Bars())
+    result = run_demo(out, n_scenes=scenes, seed=seed, progress=Bars())
     table(result.rows, result.header)
     say(f"The report with pictures is {result.report}")
