@@ -9,16 +9,22 @@ KERNEL_TESTS := $(wildcard tests/test_*kernel.py tests/test_*kernels.py)
 # Commands that tests start, and Ray's workers, find visterm compiled. On two cores a third process works while others
 # wait for servers and processes, and none needs more threads.
 TESTING := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+QUICK_TESTS := $(TESTING) $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
 
-.PHONY: help demo test test-kernels test-slow lint format docs site constraints clean
+.PHONY: help demo test test-product test-research test-kernels test-slow lint format docs site constraints clean
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.base  ## Draw a photo library, learn its tags, tag and search it, write demo/report.html
 	$(BIN)/visterm demo -o demo
 
-test: $(VENV)/.dev  ## Run the whole test suite in three processes
-	$(TESTING) $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
+test: test-product test-research  ## Run the whole test suite in three processes: visterm's part, then visterm-research's
+
+test-product: $(VENV)/.dev
+	$(QUICK_TESTS) tests
+
+test-research: $(VENV)/.dev
+	$(QUICK_TESTS) research/tests
 
 test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and again without compiling
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/numba-checked $(PYTEST) -q $(KERNEL_TESTS)
