@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from importlib.util import find_spec
 
 import pytest
 
@@ -13,7 +14,8 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.store.filters import Filter
 
-pytest.importorskip("lancedb", reason="the extra lance is not installed")
+if find_spec("lancedb") is None:
+    pytest.skip("the extra lance is not installed", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from visterm.store import row_index
 from visterm.store.lance_rows import index_that_pays
 from visterm.store.lance_table import LanceTable
 
-pytest.importorskip("lancedb", reason="the extra lance is not installed")
+if find_spec("lancedb") is None:
+    pytest.skip("the extra lance is not installed", allow_module_level=True)
 
 N, WIDTH = 3000, 13
 

@@ -1,24 +1,17 @@
 """Vision towers run by onnxruntime give the rows of their twins in torch, of photos prepared as those libraries do."""
 
-# ruff: noqa: E402 (what follows the skips needs torch)
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from importlib import import_module
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
-pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
-if find_spec("transformers") is None or find_spec("open_clip") is None:
-    pytest.skip("the extras 'text' and 'torch' are not installed", allow_module_level=True)
-
 import skimage.data
 from PIL import Image
 
-from vision_twins import SIDE, export, hf, made
 from visterm.data.images import read_image
 from visterm.encoders.named import make_encoder
 from visterm.encoders.networks import VARIABLE
@@ -27,7 +20,23 @@ from visterm.encoders.onnx_settings import settings_beside
 from visterm.encoders.preparation import Preparation, views_of
 from visterm.encoders.torch_loading import torch_library
 
-open_clip = torch_library("open_clip")
+
+class LateModule:
+    """A module that is imported when something of it is first used: each process reads this file, and one needs it."""
+
+    def __init__(self, name, load=import_module):
+        self.name, self.load = name, load
+
+    def __getattr__(self, attribute):
+        return getattr(self.load(self.name), attribute)
+
+
+WANTED = ("torch", "onnxruntime", "transformers", "open_clip")
+if missing := [name for name in WANTED if find_spec(name) is None]:
+    pytest.skip(f"wants {', '.join(missing)} (extras 'onnx', 'text' and 'torch')", allow_module_level=True)
+torch, twins = LateModule("torch"), LateModule("vision_twins")
+open_clip = LateModule("open_clip", torch_library)
+
 PLAIN = {"views": "trained", "root": False, "centre": False, "normalise": False}
 CHELSEA = skimage.data.chelsea()  # 300 x 451
 PHOTOS = [CHELSEA, CHELSEA[:, :300], np.ascontiguousarray(CHELSEA[:251].transpose(1, 0, 2)), skimage.data.coffee()]
@@ -39,7 +48,8 @@ SMALL = [CHELSEA[100:180, 100:196], CHELSEA[:90, 50:140], CHELSEA[:96, 60:131]]
 def towers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("towers")
     return {
-        kind: (made(kind), export(made(kind), folder / kind / "model.onnx")) for kind in ("clip", "siglip", "dinov2")
+        kind: (twins.made(kind), twins.export(twins.made(kind), folder / kind / "model.onnx"))
+        for kind in ("clip", "siglip", "dinov2")
     }
 
 
@@ -68,7 +78,7 @@ def outputs(tower, pictures):
 
 def test_rows_of_a_clip_are_torchs_of_photos_as_open_clip_prepares_them(towers, tmp_path, monkeypatch):
     tower, path = towers["clip"]
-    config = open_clip.transform.PreprocessCfg(size=SIDE)
+    config = open_clip.transform.PreprocessCfg(size=twins.SIDE)
     transform = open_clip.transform.image_transform_v2(config, is_train=False)
     encoder = named(tmp_path, monkeypatch, path, {}, {"preprocess_cfg.json": asdict(config)})
     pictures = torch.stack([transform(pil(photo)) for photo in SMALL])
@@ -79,7 +89,7 @@ def test_rows_of_a_clip_are_torchs_of_photos_as_open_clip_prepares_them(towers, 
 
 def test_rows_of_a_siglip_are_torchs_of_photos_as_transformers_prepares_them(towers, tmp_path, monkeypatch):
     tower, path = towers["siglip"]
-    processor = hf.SiglipImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    processor = twins.hf.SiglipImageProcessorPil(size={"height": twins.SIDE, "width": twins.SIDE})
     beside = {"preprocessor_config.json": json.loads(processor.to_json_string())}
     encoder = named(tmp_path, monkeypatch, path, {"output": "pooler_output", "resize": "pad"}, beside)
     pictures = processor([pil(photo) for photo in SMALL], return_tensors="pt")["pixel_values"]
@@ -91,7 +101,9 @@ def test_rows_of_a_siglip_are_torchs_of_photos_as_transformers_prepares_them(tow
 @pytest.mark.parametrize("pooling", ["class", "mean", "both"])
 def test_tokens_are_pooled_to_the_class_token_their_mean_or_both(towers, tmp_path, monkeypatch, pooling):
     tower, path = towers["dinov2"]
-    processor = hf.CLIPImageProcessorPil(size={"shortest_edge": 36}, crop_size={"height": SIDE, "width": SIDE})
+    processor = twins.hf.CLIPImageProcessorPil(
+        size={"shortest_edge": 36}, crop_size={"height": twins.SIDE, "width": twins.SIDE}
+    )
     beside = {"preprocessor_config.json": json.loads(processor.to_json_string())}
     encoder = named(tmp_path, monkeypatch, path, {"output": "last_hidden_state", "pooling": pooling}, beside)
     tokens = outputs(tower, processor([pil(photo) for photo in SMALL], return_tensors="pt")["pixel_values"])
@@ -138,18 +150,18 @@ def test_pictures_are_those_of_open_clip(tmp_path, size, interpolation, resize_m
 
 
 @pytest.mark.parametrize(
-    "processor",
+    ("kind", "settings"),
     [
-        hf.CLIPImageProcessorPil(),
-        hf.CLIPImageProcessor(),
-        hf.CLIPImageProcessorPil(size={"shortest_edge": 256}, resample=2),
-        hf.CLIPImageProcessor(size={"shortest_edge": 256}),
-        hf.SiglipImageProcessorPil(size={"height": 224, "width": 224}, resample=2),
-        hf.SiglipImageProcessor(size={"height": 96, "width": 160}),
+        ("CLIPImageProcessorPil", {}),
+        ("CLIPImageProcessor", {}),
+        ("CLIPImageProcessorPil", {"size": {"shortest_edge": 256}, "resample": 2}),
+        ("CLIPImageProcessor", {"size": {"shortest_edge": 256}}),
+        ("SiglipImageProcessorPil", {"size": {"height": 224, "width": 224}, "resample": 2}),
+        ("SiglipImageProcessor", {"size": {"height": 96, "width": 160}}),
     ],
-    ids=lambda processor: type(processor).__name__,
 )
-def test_pictures_and_numbers_are_those_of_transformers(tmp_path, processor):
+def test_pictures_and_numbers_are_those_of_transformers(tmp_path, kind, settings):
+    processor = getattr(twins.hf, kind)(**settings)
     theirs = [processor(pil(photo), return_tensors="np")["pixel_values"][0].transpose(1, 2, 0) for photo in PHOTOS]
     ours, preparation = prepared(tmp_path, "preprocessor_config.json", json.loads(processor.to_json_string()))
     levels = [(each * preparation.std + preparation.mean) * 255 for each in theirs]
@@ -161,7 +173,7 @@ def test_pictures_of_corel_are_those_of_open_clip_and_transformers(tmp_path, sha
     photos = [read_image(path) for path in sorted((shared / "data/corel5k/images").iterdir())[:40]]
     config = open_clip.transform.PreprocessCfg(size=224, mean=(0, 0, 0), std=(1, 1, 1))
     transform = open_clip.transform.image_transform_v2(config, is_train=False)
-    processor = hf.CLIPImageProcessorPil()
+    processor = twins.hf.CLIPImageProcessorPil()
     for resize, prepare in {
         "shortest": lambda photo: 255 * transform(photo).numpy().transpose(1, 2, 0),
         "shortest_floor": lambda photo: processor(photo, do_rescale=False, do_normalize=False)["pixel_values"][0]

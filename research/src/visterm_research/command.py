@@ -138,7 +138,6 @@ def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write.")] = Path("demo"),
     scenes: Annotated[int, typer.Option(min=100, help="Scenes to draw.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same library.")] = 0,
-    jobs: Jobs = None,
 ) -> None:
     """Draw a small photo library, and try everything on it.
 
