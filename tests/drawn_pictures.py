@@ -101,8 +101,11 @@ def draw_scene(seed: int | Sequence[int], size: tuple[int, int] = SIZE) -> Scene
         _paint(pen, thing, size[0] * rng.uniform(0.15, 0.85), horizon + size[1] * 0.12, size[1] * rng.uniform(0.3, 0.5))
     tags |= {whole for part, whole in IS_A if part in tags}
     tags |= {part for part, whole in PART_OF if whole in tags}
-    noise = np.random.default_rng(rng.randrange(2**32)).integers(-9, 10, (size[1], size[0], 3))
-    return Scene(np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8), tuple(sorted(tags)))
+    generator = np.random.default_rng(rng.randrange(2**32))
+    light = Image.fromarray(generator.integers(0, 60, (7, 9), np.uint8)).resize(size, Image.Resampling.BICUBIC)
+    pixels = np.asarray(picture) + np.asarray(light, int)[..., None] - 30  # else plain scenes would be duplicates
+    pixels += generator.integers(-9, 10, pixels.shape)
+    return Scene(np.clip(pixels, 0, 255).astype(np.uint8), tuple(sorted(tags)))
 
 
 def _paint(pen: ImageDraw.ImageDraw, thing: str, x: float, y: float, high: float) -> None:
