@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -96,6 +100,35 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         )
 
 
+CPU_BEFORE = pytest.StashKey[float]()
+
+
+def cpu_seconds() -> float:
+    """Return what this process has used so far, and its children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Note the processor's time that each phase of a test took: other work on the machine does not change it."""
+    report, now = (yield), cpu_seconds()
+    report.cpu = now - item.config.stash.get(CPU_BEFORE, now)
+    item.config.stash[CPU_BEFORE] = now
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Show which files took most of the processor's time, if `--durations` asks for a list."""
+    seconds: Counter[str] = Counter()
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if hasattr(report, "cpu"):
+            seconds[report.nodeid.partition("::")[0]] += report.cpu
+    if n := terminalreporter.config.option.durations:
+        terminalreporter.section(f"CPU seconds of all tests: {seconds.total():.0f}; of the costliest files")
+        for file, taken in seconds.most_common(3 * n):
+            terminalreporter.write_line(f"{taken:8.1f}  {file}")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of data and networks beside the repository; tests that want it are marked `shared`."""
@@ -183,3 +216,29 @@ def ray_engine(held_engine: ExitStack, ray_store: str) -> Iterator[Any]:
 def no_ray_engine(held_engine: ExitStack) -> None:
     """No Ray engine runs: for tests that start machines of their own."""
     held_engine.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, started once a process.
+
+    Its loop goes on in this thread, where no other can run then: `asyncio.run` starts a thread for its own.
+    """
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("wants Debian's chromium: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="wants playwright: pip install playwright")
+    run = asyncio.run
+    with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch, playwright.sync_playwright() as started:
+        patch.setattr(asyncio, "run", lambda *task, **how: pool.submit(run, *task, **how).result())
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=600_000)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of screenshots."""
+    folder = Path(os.environ.get("VISTERM_ARTEFACTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

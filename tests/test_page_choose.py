@@ -8,7 +8,7 @@ import pytest
 
 from axe import violations
 from served_library import WITH_TAGS, make_catalogue, served
-from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
+from test_pages import Window
 from visterm import Catalogue
 from visterm.store.filters import Filter
 
@@ -32,7 +32,7 @@ def catalogue(path):
 
 
 @pytest.fixture
-def window(request, browser, address, artefacts):  # noqa: F811
+def window(request, browser, address, artefacts):
     width, scheme = getattr(request, "param", (1400, "light"))
     context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
     window = Window(context, address, artefacts)

@@ -11,7 +11,7 @@ from PIL import Image
 from axe import violations
 from command_line import run_command
 from served_library import served
-from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
+from test_pages import Window
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import DataError, UserError
@@ -51,7 +51,7 @@ def address(tiny):
 
 
 @pytest.fixture
-def window(request, browser, address, artefacts):  # noqa: F811
+def window(request, browser, address, artefacts):
     width, scheme = getattr(request, "param", (1400, "light"))
     context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
     window = Window(context, address, artefacts)

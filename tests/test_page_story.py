@@ -15,7 +15,7 @@ import pytest
 
 from axe import violations
 from served_library import served
-from test_pages import HASH, Window, artefacts, browser  # noqa: F401  # fixtures
+from test_pages import HASH, Window
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.library.training import is_held_out
@@ -43,7 +43,7 @@ def address(path):
 
 
 @pytest.fixture
-def window(browser, address, artefacts):  # noqa: F811
+def window(browser, address, artefacts):
     context = browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme="light")
     window = Window(context, address, artefacts)
     yield window

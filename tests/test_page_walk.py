@@ -13,7 +13,7 @@ from PIL import Image
 
 from axe import violations
 from served_library import served
-from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
+from test_pages import Window
 from tiny_catalogues import COLOURS, draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.core.types import Hit
@@ -76,7 +76,7 @@ def catalogue(path):
 
 
 @pytest.fixture
-def window(request, browser, address, artefacts):  # noqa: F811
+def window(request, browser, address, artefacts):
     width, scheme = getattr(request, "param", (1400, "light"))
     touches = {"has_touch": True} if width == 390 else {}
     context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme, **touches)

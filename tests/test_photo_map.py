@@ -10,7 +10,7 @@ import pytest
 from axe import violations
 from command_line import run_command
 from served_library import served
-from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
+from test_pages import Window
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import CorruptFileError, MissingExtraError
@@ -126,7 +126,7 @@ def address(tiny):
 
 
 @pytest.fixture
-def window(request, browser, address, artefacts):  # noqa: F811
+def window(request, browser, address, artefacts):
     width, scheme = getattr(request, "param", (1400, "light"))
     context = browser.new_context(viewport={"width": width, "height": 860}, color_scheme=scheme)
     window = Window(context, address, artefacts)
@@ -168,7 +168,7 @@ def test_places_that_come_before_the_canvas_is_measured_are_drawn(window, catalo
     page.locator("#in-view .hit").nth(23).wait_for()
 
 
-def test_two_fingers_zoom_into_the_map(browser, address, artefacts, catalogue):  # noqa: F811
+def test_two_fingers_zoom_into_the_map(browser, address, artefacts, catalogue):
     draw_map(catalogue)
     context = browser.new_context(viewport={"width": 390, "height": 860}, has_touch=True)
     page = Window(context, address, artefacts).open("/map")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from photographers_hour import Hour, make_library
 from served_library import served
-from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
+from test_pages import Window
 
 FIT = "--encoder visterms --encoder-set max_side=64 --encoder-set codebook=60 --model ridge"
 N_PHOTOS, N_COPIES, N_CHOSEN, N_ANSWERS = 150, 8, 12, 10
 
 
-def test_find_correct_resolve_review_learn_compare_and_go_back(browser, artefacts, tmp_path):  # noqa: F811
+def test_find_correct_resolve_review_learn_compare_and_go_back(browser, artefacts, tmp_path):
     catalogue, truth = make_library(tmp_path, N_PHOTOS, N_COPIES, FIT)
     with served(catalogue) as address:
         context = browser.new_context(viewport={"width": 1400, "height": 860})

@@ -13,7 +13,7 @@ from PIL import Image
 
 from drawn_videos import draw_video, needs_ffmpeg
 from served_library import served
-from test_pages import Window, artefacts, browser  # noqa: F401  # fixtures
+from test_pages import Window
 from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
 
@@ -134,7 +134,7 @@ def test_pages_show_videos_with_their_moments(client, ids):
 
 
 @pytest.fixture(scope="module")
-def window(browser, address, artefacts):  # noqa: F811
+def window(browser, address, artefacts):
     context = browser.new_context(viewport={"width": 1280, "height": 860})
     window = Window(context, address, artefacts)
     yield window
