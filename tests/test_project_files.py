@@ -27,6 +27,12 @@ def test_one_version_stands_everywhere():
     ]
 
 
+def test_no_test_of_visterm_needs_visterm_research():
+    files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    needing = re.compile(r"^\s*(from|import) visterm_research\b", re.MULTILINE)
+    assert [path.name for path in files if needing.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_the_citation_has_the_papers_of_the_models_and_encoders_and_names_these():
     assert CITATION["license"] == PROJECT["license"]
     assert CITATION["abstract"] == PROJECT["description"]
