@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from defaults import Problem, Rows, blobs, drawn_features, encoded, with_features
+from harness.data_sets import Problem, Rows, blobs, drawn_features, encoded, with_features
 from harness.runs import machine, options, say, write
 
 from visterm.core.tables import MODELS

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from defaults import encoded
+from harness.data_sets import encoded
 from harness.runs import machine, options, parse, ratios, say, spread, write
 from harness.turns import in_turns
 from search import streams

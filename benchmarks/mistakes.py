@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from defaults import blobs, encoded
+from harness.data_sets import blobs, encoded
 from harness.runs import machine, options, parse, say, write
 
 from visterm.core.tables import MODELS

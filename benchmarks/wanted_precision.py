@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from harness.data_sets import Data, training_splits
 from harness.runs import machine, options, say, write
-from harness.training_splits import Data, training_splits
 from numpy.typing import NDArray
 
 from visterm.core.tables import MODELS

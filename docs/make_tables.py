@@ -14,7 +14,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.metrics.table import METRICS
 
 DOCS = Path(__file__).resolve().parent
-FIGURES = DOCS / "figures" / "methods.json"  # of benchmarks/methods.py
+FIGURES = DOCS / "figures" / "methods.json"  # of research/experiments/methods.py
 FAMILIES = {
     "ranking": ("ranking",), "pamir": ("pamir",), "parts": ("parts",), "deep": ("deep",),
     "linear": ("linear",), "neighbours": ("neighbours",), "generative": ("generative",),

@@ -14,7 +14,7 @@ TIMES = ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (float("inf"), 60,
 
 
 def cost_tables(found: dict[str, Any]) -> str:
-    """Return the tables of a JSON of benchmarks/methods.py, with what was not measured and why."""
+    """Return the tables of a JSON of research/experiments/methods.py, with what was not measured and why."""
     versions = ", ".join(f"{name} {version}" for name, version in found["rivals"].items())
     at_most = f"A fit that takes more than {60 * found['minutes']:g} seconds is ended."
     lines = [f"Measured on {found['machine']['processor']}, with one thread" + (f"; {versions}" if versions else "")]

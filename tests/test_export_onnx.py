@@ -315,7 +315,7 @@ def test_without_a_package_that_it_needs_the_export_says_what_to_install(package
 
 @pytest.mark.shared
 def test_the_graph_of_mobilenet_gives_the_tags_of_annotate_on_photos_of_corel(shared, tmp_path):
-    photos = sorted((shared / "data/corel5k/images").iterdir())[:140]  # 500: benchmarks/exported_graphs.py
+    photos = sorted((shared / "data/corel5k/images").iterdir())[:140]  # 500: research/experiments/exported_graphs.py
     lines = (shared / "data/corel5k/labels.tsv").read_text().splitlines()[1:]
     labels = {name: tags.split(",") for name, _, tags in (line.split("\t") for line in lines)}
     made = Tagger(

@@ -7,35 +7,41 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+EXPERIMENTS = ROOT / "research" / "experiments"
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-BENCHMARKS = ROOT / "benchmarks"
-FIGURES = ROOT / "docs" / "figures"
+PAGES = [*DOCS, ROOT / "research" / "README.md", *sorted((ROOT / "research" / "docs").glob("*.md"))]
+FIGURES = [ROOT / "docs" / "figures", EXPERIMENTS / "figures"]
 MEASURE = re.compile(r"\b(MAP|F1|AvgP|ROC|N\+)(@\d+)?\b")
 FIGURE = re.compile(r"(?<![\w.-])0?\.[1-9]\d{1,2}\b")
 
 
 def test_programs_and_figures_that_a_page_names_are_there():
     missing = set()
-    for page in DOCS:
+    for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        programs = {BENCHMARKS / name for name in re.findall(r"\bbenchmarks/(\w+\.py)", text)}
-        figures = {FIGURES / name for name in re.findall(r"\bfigures/(\w+\.json)", text)}
-        missing |= {(page.name, path.name) for path in programs | figures if not path.exists()}
+        programs = re.findall(r"\b((?:benchmarks|research/experiments)/[\w/]+\.\w+)", text)
+        figures = [f"docs/{name}" for name in re.findall(r"(?<!experiments/)\b(figures/\w+\.json)", text)]
+        missing |= {(page.name, name) for name in {*programs, *figures} if not (ROOT / name).exists()}
     assert missing == set()
 
 
 def test_every_file_of_figures_is_named_in_a_page():
-    text = "\n".join(page.read_text(encoding="utf-8") for page in DOCS)
-    assert {path.name for path in FIGURES.glob("*.json") if f"figures/{path.name}" not in text} == set()
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert {
+        path.name for folder in FIGURES for path in folder.glob("*.json") if f"figures/{path.name}" not in text
+    } == set()
 
 
 def test_every_program_has_what_it_takes_from_another_program():
+    """Programs find `harness` and each other in benchmarks/, experiments also in research/experiments/."""
     missing = [
         f"{path.name}: {node.module}.{name.name}"
-        for path in sorted(BENCHMARKS.rglob("*.py"))
+        for folder in (ROOT / "benchmarks", EXPERIMENTS)
+        for path in sorted(folder.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and node.module
-        if (other := BENCHMARKS / f"{node.module.replace('.', '/')}.py").exists()
+        for other in (at / f"{node.module.replace('.', '/')}.py" for at in dict.fromkeys((folder, ROOT / "benchmarks")))
+        if other.exists()
         for name in node.names
         if name.name not in names_of(other)
     ]

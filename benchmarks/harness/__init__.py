@@ -1,1 +1,1 @@
-"""What all benchmarks share: options and JSON, a rival in a process of its own, training against a clock."""
+"""What benchmarks share: options and JSON, data sets, sides that take turns; and the counts of house.py."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -69,17 +66,3 @@ def test_no_more_levels_are_used_than_leave_an_image_in_each_leaf(planted):
 def test_settings_that_cannot_be_used_are_refused(settings, planted):
     with pytest.raises(UserError, match=r"is .*; expected a whole number of"):
         RpKnn(**settings).fit(planted.X_train, planted.Y_train)
-
-
-def test_lost_neighbours_give_way_to_those_behind_them():
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-    from rp_knn import lose_neighbors
-
-    ids = np.tile(np.arange(4), (20_000, 1))
-    near = np.tile(np.array([0.9, 0.8, 0.7, 0.6], np.float32), (20_000, 1))
-    first, cosines = lose_neighbors(ids, near, 0.25, np.random.default_rng(0), only_first=True)
-    assert set(map(tuple, first)) == {(0, 1, 2, 3), (1, 2, 3, -1)}
-    assert (first[:, 0] == 0).mean() == pytest.approx(0.75, abs=0.02)
-    assert cosines[first[:, 0] == 1][0].tolist() == pytest.approx([0.8, 0.7, 0.6, 0])
-    lost, _ = lose_neighbors(ids, near, 0.25, np.random.default_rng(0))
-    assert [(lost == i).any(axis=1).mean() for i in range(4)] == pytest.approx([0.75] * 4, abs=0.02)

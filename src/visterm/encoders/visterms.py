@@ -96,7 +96,7 @@ class Visterms(Encoder):
     nearest_groups : int, optional
         Look for them only in this many groups of words, those whose centres are nearest to the block. A scale's words
         are put into groups by k-means, as many groups as words in one. 4 save most of the time of a photo, and cost a
-        little quality (``benchmarks/large_photos.py``). None: compare all words.
+        little quality (``research/experiments/large_photos.py``). None: compare all words.
     softness : float
         How evenly it counts for them: a word at squared distance d² gets a part proportional to
         ``exp(-(d² - d₁²) / (softness · mean d₁²))``, d₁ being that of the nearest.

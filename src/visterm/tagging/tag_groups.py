@@ -50,7 +50,7 @@ TRUST = 0.5
 
 DRIFT = 0.05
 """Share of the variance between words by which the photos of two spellings of one word may differ: other people write
-them. All six were chosen on planted libraries (benchmarks/tag_suggestions.py)."""
+them. All six were chosen on planted libraries (research/experiments/tag_suggestions.py)."""
 
 FREQUENT, DIRECTIONS = 1_000, 64
 """Tags whose mean rows choose the directions in which images are compared, and how many there are of these."""

@@ -75,7 +75,7 @@ RANDOM_STARTS: dict[str, Settings] = {
     },
 }  # fmt: skip
 """What does best on validation rows of the drawn dictionary, the same for both but for what only one has: found by
-benchmarks/sampled_dictionary.py."""
+research/experiments/sampled_dictionary.py."""
 
 RANDOM_DIM = 300
 

@@ -167,7 +167,7 @@ def settings_part(runs: Sequence[TagRun]) -> None:
         "of trials and of epochs, and stop by the MAP of the same validation rows; the paper's network of "
         "4096, 8192 and 2048 hidden numbers is too slow here, and smaller ones are tried. On made-up tags the two "
         "cross-entropies that move the vectors of tags may start from random ones (dim), and try first what did best "
-        "in `benchmarks/sampled_dictionary.py`, on the same validation rows. Fits ran on "
+        "in `research/experiments/sampled_dictionary.py`, on the same validation rows. Fits ran on "
         f"{', '.join(_devices(runs))}.",
     )
     header = ("data", "method", "averaged", "settings tried", "chosen", "box widened", "best epoch", "seconds")

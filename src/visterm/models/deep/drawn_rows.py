@@ -15,7 +15,8 @@ Ints = NDArray[np.int64]
 
 MOST_DISTINCT = 12
 """Distinct words, for each word drawn for an image, up to which one product of all of them is quicker than one of each
-image's own: many more multiplications, and far fewer bytes (measured: benchmarks/sampled.py, at 300 numbers a word)."""
+image's own: many more multiplications, and far fewer bytes (measured by
+research/experiments/sampled.py, at 300 numbers a word)."""
 
 MOST_TAGS = 8
 """Tags, for each draw of a batch, above which few are drawn twice, and going over all of them is not worth its time."""

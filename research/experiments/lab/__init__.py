@@ -1,0 +1,1 @@
+"""What several experiments share: a rival in a process of its own, races against a clock, a simulation."""
