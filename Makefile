@@ -11,7 +11,7 @@ KERNEL_TESTS := $(wildcard tests/test_*kernel.py tests/test_*kernels.py)
 TESTING := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 QUICK_TESTS := $(TESTING) $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -m "not slow" --durations 10
 
-.PHONY: help demo test test-product test-research test-kernels test-slow lint format docs site constraints clean
+.PHONY: help demo test test-product test-research test-kernels test-slow bench lint format docs site constraints clean
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -32,6 +32,9 @@ test-kernels: $(VENV)/.dev  ## Run the kernels' tests with bounds checked, and a
 
 test-slow: $(VENV)/.dev  ## Run the tests that take longer, before a release
 	$(TESTING) $(PYTEST) -m slow
+
+bench: $(VENV)/.dev  ## Measure speed and quality before a release, two hours at most; PARTS="search warp" runs these parts
+	$(BIN)/python benchmarks/bench.py $(PARTS)
 
 lint: $(VENV)/.dev  ## Run ruff, mypy and import-linter, and count what is tangled or hard to read
 	$(BIN)/ruff check .

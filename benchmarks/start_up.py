@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.runs import say
+from harness.runs import say, spread
 from harness.walks import small_library
 
 LIBRARIES, TYPER = "import numpy, numba, PIL.Image", "import typer"
@@ -65,7 +64,7 @@ def compared(arguments: list[str], floor: str, folder: Path, repeat: int) -> dic
         own, low = ([getattr(pair[side], name) for pair in pairs] for side in (0, 1))
         ratios = [a / b for a, b in zip(own, low, strict=True)]
         for what, values in (("seconds", own), ("seconds of the floor", low), ("times the floor", ratios)):
-            figures[f"{name}: {what}"] = {"median": statistics.median(values), "range": [min(values), max(values)]}
+            figures[f"{name}: {what}"] = spread(values)
     return figures
 
 

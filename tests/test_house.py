@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import house  # noqa: E402
+from harness import counts, offered  # noqa: E402
 from harness.imports import circles, importers, read_package, upward, with_one_importer  # noqa: E402
 from harness.walks import Step, trace  # noqa: E402
 
@@ -83,12 +84,66 @@ def test_circles_are_found_whole_and_apart():
     assert circles({name: frozenset(targets) for name, targets in edges.items()}) == [["a", "b", "c"], ["d", "e"]]
 
 
-def test_a_limit_that_is_passed_is_said_with_what_is_counted():
-    found = {"imports upwards": ["a imports b", "c imports d"], "files in circles": ["x", "y"]}
-    assert house.above(found, {"imports upwards": 2, "files in circles": 2}) == []
-    [line] = house.above(found, {"imports upwards": 1, "files in circles": 2})
-    assert line.startswith("imports upwards: 2, but at most 1 are allowed")
-    assert line.endswith("a imports b\n  c imports d")
+@pytest.mark.parametrize(
+    ("limit", "figure", "expected", "failing"),
+    [
+        (house.Limit(9, 5), 5, "9 5 at most 5", False),
+        (house.Limit(9, 5), 6, "9 6 at most 5", True),
+        (house.Limit(9, 5, holds=False), 6, "9 6 not yet at most 5", False),
+        (house.Limit(9, 5, holds=False), 4, "9 4 at most 5", False),
+    ],
+)
+def test_a_limit_fails_only_where_it_holds(monkeypatch, limit, figure, expected, failing):
+    monkeypatch.setitem(house.LIMITS, "cats", limit)
+    assert house.line_of("cats", figure).split() == ["cats", *expected.split()]
+    assert house.fails("cats", figure) is failing
+
+
+def test_some_figures_must_not_sink(monkeypatch):
+    monkeypatch.setitem(house.LIMITS, "docstring lines a public function", house.Limit(2.5, 2.5))
+    assert not house.fails("docstring lines a public function", 2.6)
+    assert house.fails("docstring lines a public function", 2.4)
+
+
+def test_statements_docstrings_and_blank_lines_are_counted(package):
+    made = package(
+        a='def f():\n    """Do.\n\n    More.\n    """\n\n    def _g(): return 1\n    return _g\n\ndef h(): ...\n'
+    )
+    assert counts.statements(made.sources) == 7  # three functions, a docstring, two returns, an ellipsis
+    assert counts.docstring_lines(made.sources) == [4, 0]
+    assert counts.blank_lines(made.sources) == 3
+
+
+def test_long_functions_are_measured_without_their_docstring(package):
+    body = "    x = 1\n" * 60
+    made = package(a=f'def f():\n    """Do."""\n{body}', b=f"def g():\n{body}    x = 1\n")
+    assert [line.rpartition(": ")[2] for line in counts.long_functions(made.sources)] == ["g"]
+
+
+def test_complex_functions_may_be_more_complex_in_the_command_line(package):
+    text = "def f(x):\n" + "    if x: x += 1\n" * 11
+    made = package(cli__dot__a=text, store__dot__a=text)
+    [line] = counts.complex_functions(made.sources[0].path.parent)
+    assert "store" in line
+
+
+def test_classes_with_many_ancestors_and_names_of_two_classes_are_found(package):
+    chain = "".join(f"class C{i}(C{i - 1}): ...\n" for i in range(1, 7))
+    made = package(a=f"class C0(Generic[T]): ...\n{chain}class D: ...\n", b="class D(a.C5): ...\n")
+    assert counts.deep_classes(made.sources) == ["C6: 6 ancestors", "D: 6 ancestors"]
+    assert counts.names_of_several_classes(made.sources) == ["D"]
+
+
+def test_vague_names_are_those_of_variables_of_functions(package):
+    made = package(a="found = 1\ndef f(left):\n    found = left\n    def g():\n        place = 2\n    return g\n")
+    assert [line.rpartition(": ")[2] for line in counts.vague_names(made.sources)] == ["found in f", "place in g"]
+
+
+def test_options_are_those_of_each_command_without_those_of_research():
+    listed = offered.options()
+    assert {"fit --model", "annotate --json"} <= set(listed)
+    assert not [option for option in listed if option.startswith(("demo ", "reproduce "))]
+    assert len(set(listed)) == len(listed)
 
 
 def test_a_walk_has_functions_in_order_of_their_first_call_and_the_deepest_stack(tmp_path, monkeypatch):

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.counts import Source, read_sources
+
 Edges = Mapping[str, frozenset[str]]
 
 _TARGET = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+(?::\w+)?|\w+:\w+")
@@ -20,6 +22,7 @@ class Package(NamedTuple):
 
     Attributes
     ----------
+    sources : list of Source
     files : dict of str to Path
         By the module's full name; a package's is that of its ``__init__.py``.
     lines : dict of str to int
@@ -30,6 +33,7 @@ class Package(NamedTuple):
         The modules that each one names in a string, to be imported when they are asked for.
     """
 
+    sources: list[Source]
     files: dict[str, Path]
     lines: dict[str, int]
     imports: dict[str, frozenset[str]]
@@ -38,15 +42,14 @@ class Package(NamedTuple):
 
 def read_package(root: Path) -> Package:
     """Read the import graph of the package in a folder."""
-    files = {_module(path, root): path for path in sorted(root.rglob("*.py"))}
+    sources = {_module(source.path, root): source for source in read_sources(root)}
+    files = {module: source.path for module, source in sources.items()}
     lines, imports, named = {}, {}, {}
-    for module, path in files.items():
-        text = path.read_text(encoding="utf-8")
-        tree = ast.parse(text)
-        lines[module] = text.count("\n")
-        imports[module] = frozenset(_imported(tree, files)) - {module}
-        named[module] = frozenset(_named(tree, files)) - {module, root.name}
-    return Package(files, lines, imports, named)
+    for module, source in sources.items():
+        lines[module] = source.text.count("\n")
+        imports[module] = frozenset(imported_modules(source.tree, files)) - {module}
+        named[module] = frozenset(_named(source.tree, files)) - {module, root.name}
+    return Package(list(sources.values()), files, lines, imports, named)
 
 
 def importers(package: Package) -> dict[str, set[str]]:
@@ -133,7 +136,7 @@ def _module(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported(tree: ast.AST, files: Mapping[str, Path]) -> Iterator[str]:
+def imported_modules(tree: ast.AST, files: Mapping[str, Path]) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in files)

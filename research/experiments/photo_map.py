@@ -7,7 +7,7 @@
   the script needed to draw one (16.7 ms are the room for it).
   Thumbnails come from this program, one of its own for each photo, so that the service's decoding is not measured.
 
-    python benchmarks/photo_map.py --json docs/figures/photo_map.json
+    python photo_map.py --json figures/photo_map.json
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from harness.runs import machine, options, parse, say, spread, write
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from PIL import Image
 

@@ -1,0 +1,176 @@
+"""Run the benchmarks of a release, one after the other, and write one table of their figures: `make bench`.
+
+    make bench                                  # all parts, two hours at most
+    make bench PARTS="search warp"              # these parts
+    python benchmarks/bench.py search --quick   # tiny data and one run: shows that a part works, no figures
+    python benchmarks/bench.py --list           # the parts
+
+Each part is a program of this folder. Its JSON and what it prints go into the folder ``--out``. The table of medians
+and ratios is printed, and written there as table.md. A part whose data or packages are missing says so in the table; so
+does one that fails, and then the exit code is 1. What doesn't fit into ``--minutes`` is not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.runs import machine, say
+
+HERE = Path(__file__).resolve().parent
+
+
+class Part(NamedTuple):
+    """A program, what it measures, and what it takes.
+
+    Attributes
+    ----------
+    about : str
+    arguments : list of str
+        ``SHARED`` stands for the folder of data and networks, ``CACHE`` for the one of encoded photos.
+    shown : tuple of str
+        Patterns of the figures in the table, as paths in the JSON; of all medians if there are none.
+    packages : tuple of str
+    has_quick : bool
+        Whether the program has ``--quick``.
+    """
+
+    about: str
+    arguments: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    has_quick: bool = True
+
+
+PAGE = ("fastapi", "jinja2", "playwright")
+PARTS = {
+    "start_up": Part("from the start of a command to its end", has_quick=False),
+    "search": Part("a query of words, and a row against a million rows"),
+    "catalogue": Part("opening and searching a catalogue of many rows, exactly and through faiss", packages=("faiss",)),
+    "said_at_once": Part("searches among what people said", shown=("*/over never/clock/*",)),
+    "lance": Part("a catalogue whose rows are in a Lance table", packages=("lancedb",)),
+    "top_tags": Part("the best of 109,444 tags", shown=("*/medians/*",), has_quick=False),
+    "warp": Part("pairs a second of WSABIE", shown=("cases/*/pairs*", "cases/*/ratio"), has_quick=False),
+    "pamir": Part("steps of PAMIR, beside NumPy", shown=("seconds", "times_as_fast_as_numpy")),
+    "larger_than_memory": Part(
+        "fit and annotate features larger than memory",
+        ("--gigabytes", "2", "--memory", "512M"),
+        ("speed/*", "*/images_per_second", "*/peak_anonymous"),
+    ),
+    "encode": Part("encoding photos, beside other libraries", packages=("onnxruntime", "skimage")),
+    "visterms": Part(
+        "visterms of photos, beside other libraries", (), ("images_a_second_a_core/*", "ratio"), ("skimage",), False
+    ),
+    "auto": Part(
+        "quality of `auto` and its candidates",
+        ("SHARED", "--cache", "CACHE", "--seed", "1"),
+        ("data/*/models/*/map", "data/*/models/*/word_map"),
+    ),
+    "wanted_precision": Part(
+        "whether confidences hold",
+        ("SHARED", "--cache", "CACHE"),
+        ("data/*/sure/promised", "data/*/sure/precision/mean"),
+    ),
+    "mistakes": Part("planted mistakes found", ("SHARED", "--cache", "CACHE"), ("data/*/ours", "data/*/by chance")),
+    "serve": Part(
+        "the service under load", ("--seconds", "30"), ("requests_a_second", "milliseconds/*/p50", "*/p99"), PAGE[:2]
+    ),
+    "page": Part("steps on the page", packages=PAGE),
+    "photographers_hour": Part("an hour on the page", (), ("steps/*/median ms", "steps/*/longest ms"), PAGE, False),
+    "connected_story": Part("connect, sync and undo with Immich and PhotoPrism", ("SHARED",), ("*/right", "*/undo")),
+    "sync": Part("`visterm sync` with 10,000 photos", packages=("fastapi",)),
+    "watch": Part("`visterm watch` with one new photo", packages=("watchfiles",)),
+}
+"""In this order. house.py and same_answers.py check the code and have limits of their own."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="run these [default: all]")
+    parser.add_argument("--list", action="store_true", help="list the parts")
+    parser.add_argument("--shared", type=Path, default=Path("../shared"), help="the folder of data and networks")
+    parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where figures and the table are written")
+    parser.add_argument("--minutes", type=float, default=120, help="for all parts")
+    parser.add_argument("--quick", action="store_true", help="tiny data, one run")
+    chosen = parser.parse_args()
+    if chosen.list:
+        say("\n".join(f"{name:20}{part.about}" for name, part in PARTS.items()))
+        return
+    if unknown := sorted(set(chosen.parts) - PARTS.keys()):
+        parser.error(f"No such part: {', '.join(unknown)}. Parts: {', '.join(PARTS)}")
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    ends = time.monotonic() + 60 * chosen.minutes
+    lines = [f"{machine()}", "", "| part | figure | median | least - most |", "| --- | --- | --- | --- |"]
+    failed = False
+    for name in chosen.parts or PARTS:
+        outcome = run(name, PARTS[name], chosen, ends - time.monotonic())
+        failed |= outcome.startswith("failed")
+        path = chosen.out / f"{name}.json"
+        rows = list(figures(json.loads(path.read_text(encoding="utf-8")), PARTS[name].shown)) if not outcome else []
+        new = [f"| {name} | {row} |" for row in rows] or [f"| {name} | {outcome or 'no figures'} | | |"]
+        say("\n".join(new))
+        lines += new
+        (chosen.out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    say(f"The table is in {chosen.out / 'table.md'}.")
+    sys.exit(failed)
+
+
+def run(name: str, part: Part, chosen: argparse.Namespace, seconds: float) -> str:
+    """Run a part and return why it has no figures, or an empty text."""
+    if missing := [package for package in part.packages if find_spec(package) is None]:
+        return f"missing: {', '.join(missing)}"
+    if "SHARED" in part.arguments and not chosen.shared.is_dir():
+        return f"missing: the data ({chosen.shared})"
+    if seconds <= 0 or (chosen.quick and not part.has_quick):
+        return "not run: the time was over" if seconds <= 0 else "not run: it has no quick form"
+    folders = {"SHARED": str(chosen.shared), "CACHE": str(chosen.out / "encoded")}
+    arguments = [folders.get(argument, argument) for argument in part.arguments] + ["--quick"] * chosen.quick
+    path, log = chosen.out / f"{name}.json", chosen.out / f"{name}.log"
+    path.unlink(missing_ok=True)
+    command = [sys.executable, HERE / f"{name}.py", *arguments, "--json", path]
+    say(f"{name}: {part.about}")
+    try:
+        with log.open("w", encoding="utf-8") as output:
+            subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=seconds, check=True)
+    except subprocess.TimeoutExpired:
+        return "stopped: the time was over"
+    except subprocess.CalledProcessError as error:
+        return f"failed with exit code {error.returncode}: see {log}"
+    return "" if path.exists() else f"failed: it wrote no figures, see {log}"
+
+
+def figures(result: Any, shown: tuple[str, ...]) -> Iterator[str]:
+    """Yield the name, the median and the range of each figure to show."""
+    for name, value in leaves(result):
+        if isinstance(value, dict) and (not shown or matches(name, shown)):
+            yield f"{name} | {value['median']:.4g} | {value['least']:.4g} - {value['most']:.4g}"
+        elif not isinstance(value, dict) and matches(name, shown):
+            yield f"{name} | {value:.4g} | "
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a name has the form of one of the patterns."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the numbers of a JSON and its medians with their range, each with the names that lead there."""
+    if isinstance(value, dict) and value.get("median") is not None and "least" in value:
+        yield name, value
+    elif isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, f"{name}/{key}" if name else str(key))
+    elif isinstance(value, int | float):
+        yield name, value
+
+
+if __name__ == "__main__":
+    main()
