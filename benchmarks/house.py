@@ -206,26 +206,6 @@ def layers_of(pyproject: Path) -> list[str]:
     return next(contract["layers"] for contract in contracts if contract["type"] == "layers")
 
 
-def command_line() -> dict[str, list[str]]:
-    """List the commands but `demo`, and the options of each, `--help` aside, with the keys of a file of tag rules."""
-    from typer.main import get_command
-
-    from visterm.cli.command_line import COMMANDS, app
-    from visterm.data.tag_rules import TagRules
-
-    group: Any = get_command(app)
-    commands = [name for name in COMMANDS if name != "demo"]
-    options = [
-        f"{name} {max(param.opts, key=len)}"
-        for name in commands
-        for param in group.resolve_command(None, [name])[1].params
-        if param.param_type_name == "option" and param.name != "help"
-    ]
-    keys = [f"tag rule {rule.name}" for rule in fields(TagRules)]
-    of_fit = [option for option in options if option.startswith("fit ")]
-    return {"commands": commands, "options": [*options, *keys], "options of fit": of_fit}
-
-
 def heavy_packages() -> list[str]:
     """Return the heavy packages that ``import visterm`` loads in a fresh interpreter."""
     command = [sys.executable, "-X", "importtime", "-c", "import visterm"]

@@ -47,7 +47,7 @@ def draw(folder: Path, n_images: int) -> None:
     rng = np.random.default_rng(0)
     signs = rng.standard_normal((N_TAGS, WIDTH), np.float32)
     encoder = make_encoder("visterms", {"codebook": WIDTH}, {"random_state": 0, "n_jobs": 1})
-    encoder.fit(list(rng.integers(0, 256, (8, 32, 32, 3), np.uint8)))
+    encoder.fit(list(rng.integers(0, 256, (256, 256, 256, 3), np.uint8)))  # of fewer it learns fewer words
     with (folder / "tags.jsonl").open("w", encoding="utf-8") as lines:
 
         def shards() -> Iterator[Shard]:
@@ -99,7 +99,7 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
         tagger.fit(features, tags, valid=valid, calibrate=False)
     took = time.perf_counter() - start
     if valid:
-        tagger.save(run)
+        tagger.save(run, overwrite=True)
     each = [entry["seconds"] for entry in tagger.model.history_]
     n = tagger.facts["images"]
     said = {"images": n, "epochs": each, "images_per_second": n / min(each[1:] or each), "all": took}

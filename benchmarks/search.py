@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from visterm.core.threads import resolve_jobs, standing_team
 from visterm.core.vocabulary import Vocabulary
-from visterm.encoders.visterms import Visterms
+from visterm.encoders.precomputed import Precomputed
 from visterm.library.catalogue import Catalogue
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.pamir.pamir import Pamir
@@ -68,23 +68,33 @@ def streams(U: np.ndarray, q: np.ndarray, n_threads: int) -> dict[str, Callable[
     }
 
 
+def encoder_of_rows(folder: Path, width: int) -> Precomputed:
+    """Return a fitted encoder whose rows are of any width: it reads them from a file, here one of a single row."""
+    np.save(folder / "rows.npy", np.ones((1, width), np.float32))
+    (folder / "names.txt").write_text("0.jpg\n", encoding="utf-8")
+    return Precomputed(path=str(folder / "rows.npy"), names=str(folder / "names.txt")).fit(["0.jpg"])
+
+
 def catalogue_of(model: Any, U: Any, folder: Path) -> tuple[Catalogue, StoredCatalogue]:
     """Write a catalogue of such rows, and open it."""
     tags = [*(f"tag{i}" for i in range(TAGS - 2)), "snow", "tree"]
     vocabulary = Vocabulary(tags, np.random.default_rng(1).integers(1, U.shape[0] // 3, TAGS))
-    made = Catalogue(Tagger.from_parts(Visterms(), model, vocabulary, {"images": U.shape[0]}))
+    made = Catalogue(
+        Tagger.from_parts(encoder_of_rows(folder, model.n_features_in_), model, vocabulary, {"images": U.shape[0]})
+    )
     names = [f"photos/{i:05d}.jpg" for i in range(U.shape[0])]
     made.tagger.calibration = Calibration(np.ones(TAGS), np.zeros(TAGS), 0.5, 500)
-    made._stored.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], U)
+    made.stored.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], U)
     made.save(folder / "catalogue")
     opened = Catalogue.load(folder / "catalogue")
-    return opened, opened._stored
+    return opened, opened.stored
 
 
 def embedding(n_images: int, rng: np.random.Generator) -> tuple[Any, Any]:
     """Draw a joint space, and image rows in it."""
     model = Wsabie(dim=DIM)
     model.n_features_in_, model.n_tags_, model.n_epochs_, model.history_ = 2, TAGS, 1, []
+    model.scale_ = 1.0
     model.image_map_ = np.zeros((2, DIM), np.float32)
     model.tag_rows_ = rng.standard_normal((TAGS, DIM), np.float32)
     return model, rng.standard_normal((n_images, DIM), np.float32)
@@ -93,7 +103,7 @@ def embedding(n_images: int, rng: np.random.Generator) -> tuple[Any, Any]:
 def linear(n_images: int, rng: np.random.Generator) -> tuple[Any, Any]:
     """Draw a scorer of visterms, and image rows of few of them."""
     model = Pamir()
-    model.n_features_in_, model.n_tags_, model.history_ = VISTERMS, TAGS, []
+    model.n_features_in_, model.n_tags_, model.n_epochs_, model.history_ = VISTERMS, TAGS, 1, []
     model.scale_ = 1.0
     model.tag_rows_ = rng.standard_normal((TAGS, VISTERMS + 1), np.float32)
     columns = np.concatenate([np.sort(rng.permutation(VISTERMS)[:VISTERMS_AN_IMAGE]) for _ in range(n_images)])

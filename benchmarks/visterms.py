@@ -109,6 +109,7 @@ def parts(encoder, libraries, arrays):
     table, finder = encoder._table(), encoder._finder()
     codes = [pixel_codes(pixels, table) for pixels in arrays]
     scales = range(len(encoder.scales))
+    prepared = [look_up.keywords["prepared"] for look_up in finder._look_up]
     blocks = [[finder.cutter.points(code, scale) for scale in scales] for code in codes]
     together = [np.concatenate([of_photo[scale] for of_photo in blocks]) for scale in scales]
     return {
@@ -121,7 +122,7 @@ def parts(encoder, libraries, arrays):
             lambda: [libraries.nearest_colours(picture) for picture in pictures],
         ),
         "assignment": (
-            lambda: [nearest_words(p, finder._prepared[s], 1) for of_photo in blocks for s, p in enumerate(of_photo)],
+            lambda: [nearest_words(p, prepared[s], 1) for of_photo in blocks for s, p in enumerate(of_photo)],
             lambda: [words.predict(points) for words, points in zip(libraries.words, together, strict=True)],
         ),
     }

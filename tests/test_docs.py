@@ -14,7 +14,7 @@ import pytest
 from visterm.core.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "methods").glob("*.md")]
+PAGES = [path for folder in ("docs", "docs/methods", "research/docs") for path in (ROOT / folder).glob("*.md")]
 
 
 def test_the_tables_of_models_encoders_and_metrics_are_fresh():

@@ -19,9 +19,8 @@ def test_programs_and_figures_that_a_page_names_are_there():
     missing = set()
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        programs = re.findall(r"\b((?:benchmarks|research/experiments)/[\w/]+\.\w+)", text)
-        figures = [f"docs/{name}" for name in re.findall(r"(?<!experiments/)\b(figures/\w+\.json)", text)]
-        missing |= {(page.name, name) for name in {*programs, *figures} if not (ROOT / name).exists()}
+        named = re.findall(r"\b((?:benchmarks|docs/figures|research/experiments)/[\w/]+\.\w+)", text)
+        missing |= {(page.name, name) for name in named if not (ROOT / name).exists()}
     assert missing == set()
 
 
