@@ -122,6 +122,7 @@ def play(
     page.keyboard.press("t")
     page.keyboard.type(tag)
     step("add a tag", press("Enter"), sees(".held .name", tag))
+    page.keyboard.press("Escape")  # closes the list of tags, if that is open
     page.keyboard.press("Escape")
     step("full size", press("z"), sees("#zoom img"))
     page.keyboard.press("Escape")
