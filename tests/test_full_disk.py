@@ -62,7 +62,6 @@ STAYS = (
 """What was done before the disk was full is whole and stays: the same command goes on from there."""
 
 
-
 @pytest.fixture(scope="module")
 def disk():
     with ExitStack() as held:

@@ -12,8 +12,9 @@ from visterm.cli import command_line
 from visterm.core.tables import ENCODERS, MODELS
 
 NOT_COUNTED: Final = {"demo", "reproduce"}  # Commands of visterm-research
-KEYS_THAT_COUNT: Final[dict[str, tuple[str, ...]]] = {"options": (), "settings": ()}
-"""Collections of the keys that a file or an object takes in place of options or settings, each as "module:name"."""
+KEYS_THAT_COUNT: Final[dict[str, tuple[str, ...]]] = {"options": ("visterm.data.tag_rules:TagRules",), "settings": ()}
+"""Collections of the keys that a file or an object takes in place of options or settings, or dataclasses of them, each
+as "module:name"."""
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -45,5 +46,9 @@ def settings() -> list[str]:
 
 
 def _keys(kind: str) -> list[str]:
-    targets = [target.partition(":") for target in KEYS_THAT_COUNT[kind]]
-    return [f"{name}: {key}" for module, _, name in targets for key in getattr(import_module(module), name)]
+    names = []
+    for target in KEYS_THAT_COUNT[kind]:
+        module, _, name = target.partition(":")
+        keys = getattr(import_module(module), name)
+        names += [f"{name}: {key}" for key in getattr(keys, "__dataclass_fields__", keys)]
+    return names

@@ -11,21 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from visterm import Catalogue, Tagger
 from visterm.core.persist import FORMAT, FORMAT_KEY, MANIFEST, check_target, write_json
 from visterm.core.progress import SILENT, Progress
-from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, Tag
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.writing import whole_file
-from visterm.data.corpus import Corpus
-from visterm.data.images import ImageLike
-from visterm.encoders.named import DEFAULT_ENCODER
-from visterm.evaluation.html_report import Report
+from visterm.data import Corpus, ImageLike
+from visterm.encoders import DEFAULT_ENCODER
+from visterm.evaluation import Report
 from visterm.features.training_rows import encode_corpus, training_rows
-from visterm.library.catalogue import Catalogue
 from visterm.metrics import average_precisions, evaluate
-from visterm.tagging.part_settings import make_model
-from visterm.tagging.tagger import Tagger
+from visterm.models import MODELS
+from visterm.tagging import make_model
 from visterm_research.scenes import GROUPS, NOUNS, DrawnLibrary, Query, draw_library
 from visterm_research.scenes.things import THINGS
 

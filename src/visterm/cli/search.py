@@ -20,7 +20,7 @@ EXAMPLES = (
     ("visterm search catalogue -- '-people sea'", "a query that starts with -word"),
     ("visterm search catalogue snow --tag holiday --from 2024-01 --to 2024-03", "with filters"),
     ("visterm search catalogue --like photos/7.jpg", "similar photos"),
-    ("visterm search catalogue --unreviewed -k 0 --sort taken", "all photos to review, the newest first"),
+    ("visterm search catalogue --from 2024 -k 0 --sort taken", "all photos since 2024, the newest first"),
 )
 
 
@@ -36,7 +36,6 @@ def search(
     tag: which.Tags = None,
     from_: which.From = None,
     to: which.To = None,
-    unreviewed: which.Unreviewed = False,
     json: options.Json = False,
 ) -> None:
     """Find photos by words, a similar photo, or filters.
@@ -47,7 +46,7 @@ def search(
     from visterm.store.filters import Filter
 
     among = Filter(
-        tags=tuple(tag or ()), unreviewed=unreviewed,
+        tags=tuple(tag or ()),
         taken_from=None if from_ is None else which.date_in(from_, "--from"),
         taken_to=None if to is None else which.date_in(to, "--to"),
     )  # fmt: skip

@@ -40,7 +40,6 @@ tag_option = partial(among_option, autocompletion=one_tag)
 Tags = Annotated[list[str] | None, tag_option(help="With this tag, given or accepted. Repeat for more.")]
 From = Annotated[str | None, among_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")]
 To = Annotated[str | None, among_option(help="Taken on this date or earlier.")]
-Unreviewed = Annotated[bool, among_option("--unreviewed", help="Photos that nobody has reviewed.")]
 
 
 def date_in(text: str, option: str) -> str:

@@ -9,7 +9,7 @@ from visterm.core.registry import lazy_names
 if TYPE_CHECKING:
     from visterm.data.corpus import Corpus
     from visterm.data.held_tags import hold_one_out
-    from visterm.data.images import read_image
+    from visterm.data.images import ImageLike, read_image
     from visterm.data.learned_vectors import learn_word_vectors
     from visterm.data.part_of import PartOf, part_pairs, read_part_lists, wordnet_part_of
     from visterm.data.pixels import resized
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "corpus": "Corpus",
     "held_tags": "hold_one_out",
-    "images": "read_image",
+    "images": "ImageLike read_image",
     "learned_vectors": "learn_word_vectors",
     "part_of": "PartOf part_pairs read_part_lists wordnet_part_of",
     "pixels": "resized",
