@@ -205,7 +205,7 @@ def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: b
 def _counted(
     items: Iterable[ExportItem | Skipped], bad: list[Skipped], counts: Counter[str], *, tags: bool = False
 ) -> Iterator[ExportItem]:
-    """Yield the photos to write, counted, with their tags if asked; those that cannot be read go to `bad`."""
+    """Yield the photos to write, counted, with their tags on request; those that cannot be read go to `bad`."""
     from visterm.core.types import Skipped
     from visterm.data.xmp.keywords import GIVEN
     from visterm.library.export.items import Parents

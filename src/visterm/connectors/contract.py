@@ -118,9 +118,9 @@ class RemoteLibrary(Protocol):
         """Return those of some pairs that the server has now, as (photo, tag), in as few requests as it can."""
 
     def recent(self, since: str = "") -> Recent:
-        """Return the photos that changed in the last five minutes, and since `changes` was asked last.
+        """Return the photos that changed in the last five minutes, and since the last call of `changes`.
 
-        Asked only of programs whose requests are `queued`.
+        Only programs whose requests are `queued` need it.
         """
 
     def add(self, pairs: Collection[Pair]) -> list[Refused]:

@@ -73,7 +73,7 @@ class Immich:
         self._version: tuple[int, int, int] | None = None
         self._user = ""
         self._taken: dict[str, str] = {}  # When photos were taken that have changed, for searches of these
-        self._read = ""  # The server's time when `changes` was asked last
+        self._read = ""  # The server's time of the last call of `changes`
 
     def check(self) -> str:
         """Ask for the version, and whether the key has all permissions. Raises ServiceError if not."""
@@ -169,7 +169,7 @@ class Immich:
         return found
 
     def recent(self, since: str = "") -> Recent:
-        """Return the photos that changed in the last five minutes, and since `changes` was asked last."""
+        """Return the photos that changed in the last five minutes, and since the last call of `changes`."""
         if not since:
             begin = as_text(self._clock(self._server.ask("GET", "/server/version")) - YOUNG)
             since = min(begin, self._read or begin)

@@ -162,7 +162,7 @@ def young_photos(title: str, n: int) -> str:
 
 
 def _what_is_left(library: RemoteLibrary, pushed: Pushed) -> list[str]:
-    """Return a line for each kind of photo that got no tags in this round, though some are wanted."""
+    """Return a line for each kind of photo that got no tags in this round and should have some."""
     lines = [young_photos(library.title, pushed.young)] if pushed.young else []
     if pushed.keepless:
         lines.append(
