@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
     from visterm.store.connected import Connection
 
-LEFT_BEHIND = 4  # The exit code of an undo that had to leave tags
+LEFT_BEHIND = 4  # The exit code of a round whose tags the server lost, and of an undo that had to leave some
 
 EXAMPLES = (
     ("visterm sync catalogue --dry-run", "show what would be written"),
@@ -83,12 +83,13 @@ def sync(
 
     One round reads new and changed photos, learns again if people changed tags, and writes predictions that are sure
     enough. People's tags are never taken away, and what people take off is not suggested again. The catalogue remembers
-    --precision, -k and --parent for the next rounds. The exit code is 3 if photos were skipped, and 4 if --undo had to
-    leave tags.
+    --precision, -k and --parent for the next rounds. The exit code is 3 if photos were skipped, and 4 if the server lost
+    tags, or --undo had to leave some.
     """
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
         raise UserError("--every goes on for ever; --dry-run and --undo are done once. Leave one out.")
+    from visterm.connectors.push import VANISHED
     from visterm.connectors.sync import MAKE_ONE, Settings, library_of
     from visterm.connectors.sync import sync as one_round
     from visterm.connectors.sync import undo as take_back
@@ -112,7 +113,8 @@ def sync(
         return
     done = one_round(opened, library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
     shown.round(done, settings.precision)
-    raise typer.Exit(list_skipped(done.pulled.skipped))
+    lost = LEFT_BEHIND if done.pushed.reasons[VANISHED] else 0
+    raise typer.Exit(list_skipped(done.pulled.skipped) or lost)
 
 
 def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Connection:
