@@ -133,14 +133,14 @@ def test_no_single_confidence_reaches_the_f1_of_the_means_over_tags(calibrated):
     assert f1(chosen) > max(f1(least) for least in np.linspace(0.05, 0.95, 19))
 
 
-def test_a_calibration_comes_back_with_its_bend_and_its_held_out_chances_and_an_older_one_without(calibrated):
+def test_a_calibration_comes_back_with_its_bend_and_its_held_out_chances_if_it_has_any(calibrated):
     calibration = calibrated[0]
     again = Calibration.of_arrays(calibration.arrays(), len(calibration.slope))
     assert again.bend == calibration.bend != Bend()
     assert again.held_out.n_given == calibration.held_out.n_given
     np.testing.assert_array_equal(again.held_out.chances, calibration.held_out.chances)
-    old = {name: calibration.arrays()[name] for name in ("slope", "offset", "together", "n_images")}
-    assert Calibration.of_arrays(old, len(calibration.slope))[4:] == (Bend(), None, None)
+    plain = Calibration(calibration.slope, calibration.offset, 0.4, 100)
+    assert Calibration.of_arrays(plain.arrays(), len(plain.slope))[4:] == (Bend(), None, None)
     np.testing.assert_array_equal(again.doubt, calibration.doubt)
 
 
