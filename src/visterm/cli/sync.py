@@ -83,8 +83,8 @@ def sync(
 
     One round reads new and changed photos, learns again if people changed tags, and writes predictions that are sure
     enough. People's tags are never taken away, and what people take off is not suggested again. The catalogue remembers
-    --precision, -k and --parent for the next rounds. The exit code is 3 if photos were skipped, and 4 if the server lost
-    tags, or --undo had to leave some.
+    --precision, -k and --parent for the next rounds. The exit code is 3 if photos were skipped, and 4 if the server
+    lost tags, or --undo had to leave some.
     """
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
