@@ -76,6 +76,8 @@ def _files_for(encoder: str, folder: Path, server: FakeImmichMl | None = None) -
         np.save(folder / "features.npy", np.random.default_rng(3).normal(size=(N_PHOTOS, 5)))
         (folder / "features.names.txt").write_text("\n".join(str(folder / f"{i}.png") for i in range(N_PHOTOS)))
         return {"path": str(folder / "features.npy")}
+    if encoder in ("timm", "open_clip"):
+        sys.path.append(str(Path(__file__).parents[1] / "research" / "tests"))
     if encoder == "timm":
         from tiny_towers import timm_weights
 

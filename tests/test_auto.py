@@ -24,7 +24,7 @@ from visterm.models.blend.mixing import SHAPES, best_shape, gain_of, image_map, 
 from visterm.models.blend.trials import Budget, Trial
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.knn import Knn
-from visterm_research.models.neighbours.jec import Jec
+from visterm.models.pamir.pamir import Pamir
 
 KNN = ("knn", {"n_neighbors": 10, "power": 2})
 RIDGE = ("ridge", {"alpha": 1.0})
@@ -273,11 +273,11 @@ def test_without_images_to_judge_by_the_first_candidate_is_fitted_alone(planted)
 
 def test_a_candidate_that_would_take_longer_than_is_left_is_left_out_and_the_report_says_so(clock, planted):
     clock.takes(Ridge, 0.01)  # 1.9 s for 190 images, 2.7 s again for all
-    clock.takes(Jec, 0.1)  # 5 s for 50 images: by the square 72 s for 190, and 115 s for all
-    model = Auto(candidates=[RIDGE, ("jec", {}), PRIOR], budget=60).fit(planted.X_train, planted.Y_train)
+    clock.takes(Pamir, 0.1)  # 5 s for 50 images: by the square 72 s for 190, and 115 s for all
+    model = Auto(candidates=[RIDGE, ("pamir", {}), PRIOR], budget=60).fit(planted.X_train, planted.Y_train)
     said = re.fullmatch(
         r"left out: about 187 s, 50 s were left; after an eighth of the images, it adds (0\.\d{3}) to the MAP of \w+",
-        reasons(model)["jec"],
+        reasons(model)["pamir"],
     )
     assert 0 <= float(said[1]) < 1
     assert reasons(model)["prior"] in ("in the blend", "adds nothing to the others")
@@ -368,7 +368,7 @@ def test_what_is_tried_by_default_is_known_with_every_setting():
         for name, settings in candidates_for(by_number=by_number):
             MODELS.create(name, **settings).check_settings()
     assert GROWTHS["knn"] < PAIRWISE == 2
-    assert "jec" not in GROWTHS
+    assert "pamir" not in GROWTHS
 
 
 def test_images_known_only_by_number_are_left_to_the_model_made_for_them():
@@ -382,7 +382,7 @@ def test_a_budget_counts_down_and_seconds_grow_with_the_rows():
     assert not Budget(None).limited
     assert Budget(None).left() == np.inf
     assert 0 < Budget(5).left() <= 5
-    for name, seconds in (("knn", 6), ("jec", 18)):
+    for name, seconds in (("knn", 6), ("pamir", 18)):
         assert Trial(name, Prior(), {}, 0, Columns(0, 0, 1, 0)).seconds_for(2.0, 10, 30) == pytest.approx(seconds)
     put_off = Budget(5)
     put_off.extend(100)

@@ -83,6 +83,8 @@ class ByCommands:
         self.folder = folder
 
     def search(self, words="", **among):
+        if set(among) - {"tag"}:  # a filter that the terminal doesn't have
+            return InPython(self.folder).search(words, **among)
         filters = " ".join(f"--{name} '{tag}'" for name, tag in among.items())
         code, out, err = visterm(f"search catalogue {words and repr(words)} -k 0 --json {filters}", self.folder)
         if code:

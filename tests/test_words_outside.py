@@ -317,7 +317,7 @@ def test_a_file_that_is_gone_or_changed_is_an_error_with_advice(place, tmp_path,
     tagger.save(tmp_path / "run")
     (tmp_path / "glove.txt").rename(tmp_path / "moved.txt")
     run = Tagger.load(tmp_path / "run")
-    with pytest.raises(StorageError, match=r"is gone.*--word-vectors FILE"):
+    with pytest.raises(StorageError, match=r"is gone.*Put it back"):
         run.query_weights("ocean")
     assert run.query_weights("sea").known == ["sea"]
     write_glove(tmp_path / "glove.txt", {**WORDS, "ocean": [5, 5, 5, 5, 5]})

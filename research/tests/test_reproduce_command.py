@@ -11,7 +11,6 @@ from command_line import visterm
     ("line", "message"),
     [
         ("reproduce wsabie -o out --jobs 0", "--jobs"),
-        ("demo -o out --jobs 0", "--jobs is 0"),
         ("demo -o out --scenes 99", "--scenes"),
         ("reproduce wsabie -o out --wordnet missing", "There is no folder missing."),
         ("reproduce wsabie -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),

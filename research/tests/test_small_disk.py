@@ -10,7 +10,7 @@ from command_line import run_command
 from small_disks import small_disk
 
 COMMANDS = {
-    "demo": "demo -o {folder}/new --scenes 100 --jobs 1",
+    "demo": "demo -o {folder}/new --scenes 100",
     "reproduce": "reproduce parts --quick -o {folder}/new --jobs 1",
 }
 

@@ -24,17 +24,17 @@ WRITTEN = ("features", "run", "catalogue")
 PASSING = ("writer.lock", "*.times.json")  # Who wrote last, and how long it took
 COMMANDS = (
     "encode images -o features --encoder visterms --encoder-set codebook=20 --encoder-set colours=6 --encoder-set "
-    "'scales=[1.0]' --encoder-set max_side=32 --encoder-set sample_blocks=800 --jobs 1",
-    "fit features --tags tags.csv --model wsabie --set dim=8 --set epochs=30 --part-of part_of.csv --isa isa.csv "
-    "--jobs 1 -o run",
-    "index run images --tags tags.csv -o catalogue --jobs 1",
+    "'scales=[1.0]' --encoder-set max_side=32 --encoder-set sample_blocks=800",
+    "fit features --tags tags.csv --model wsabie --set dim=8 --set epochs=30 --tag-rules tags.toml -o run",
+    "index run images --tags tags.csv -o catalogue",
 )
 
 
 def visterm(command: str) -> str:
     """Run a command in the working folder and return what it prints."""
     words = [sys.executable, "-m", "visterm", *shlex.split(command)]
-    return subprocess.run(words, cwd=WORK, check=True, stdout=subprocess.PIPE, text=True).stdout
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(words, cwd=WORK, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def main() -> None:
