@@ -65,7 +65,7 @@ def main() -> None:
     chosen = parse(parser)
     n_photos, n_new, n_scenes = (300, 10, 60) if chosen.quick else (chosen.photos, N_NEW, N_SCENES)
     with tempfile.TemporaryDirectory() as temporary, FakeImmich(FLAT if chosen.old else NESTED) as fake:
-        fake.per_request = 1.0  # Seconds by its clock, which sync waits for by its own
+        fake.per_request = 3.0  # Seconds by its clock: what sync waits for by its own, between two requests
         folder = Path(temporary)
         os.environ["VISTERM_CONNECTED"] = str(folder / "connected.json")
         (folder / "key").write_text(KEY)
