@@ -65,8 +65,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "pamir": {"epochs": 8},
     "objects_and_parts": SHORT,
     "vse_ens": SHORT,
-    "sampled_tagger": {"epochs": 4, "dim": 16, "hidden": "[32]", "device": "cpu"},
-    "auto": {"candidates": '[["knn", {}], ["ridge", {}], ["kernel_ridge", {}], ["wsabie", {"epochs": 5}]]'},
+    "sampled_tagger": {"epochs": 4, "dim": 16, "hidden": [32], "device": "cpu"},
+    "auto": {"candidates": [["knn", {}], ["ridge", {}], ["kernel_ridge", {}], ["wsabie", {"epochs": 5}]]},
 }
 """Models and their settings; no budget, as then a clock would decide."""
 
