@@ -272,7 +272,8 @@ def test_a_kill_leaves_the_old_result_or_none(command, run, catalogue, library, 
         assert done.returncode == 0, done.stderr
     if child.returncode == -signal.SIGKILL:
         after = {file.name for file in out.iterdir() if file.is_file()}
-        beside_sqlite = {"catalogue.sqlite-wal", "catalogue.sqlite-shm"}  # of a database that was open
+        # of a database that was open, and of a lock that was held
+        beside_sqlite = {"catalogue.sqlite-wal", "catalogue.sqlite-shm", "writer.lock.json"}
         assert after - beside_sqlite == set(before) - beside_sqlite
 
 

@@ -123,11 +123,15 @@ class Registry:
         return {entry.target.rpartition(":")[2]: entry for entry in entries.values() if entry.package == package}
 
     def _offered(self) -> dict[str, Entry]:
-        """Return what other packages offer under names of their own; reading all that is installed takes 20 ms."""
+        """Return what other packages offer under names of their own; reading all that is installed takes 20 ms.
+
+        Those that the table describes come in its order, then others by name: a package lists them in any.
+        """
         offered: dict[str, Entry] = {}
         from importlib.metadata import entry_points  # takes long to import
 
-        for point in entry_points(group=self._group):
+        place = {name: i for i, name in enumerate(self._described)}
+        for point in sorted(entry_points(group=self._group), key=lambda p: (place.get(p.name, len(place)), p.name)):
             if point.name in self._own:
                 continue
             package = point.dist.name if point.dist else point.value.partition(":")[0].partition(".")[0]
