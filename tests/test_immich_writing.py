@@ -315,6 +315,12 @@ def test_a_renewed_key_is_given_by_its_file_alone(opened, tmp_path, monkeypatch)
     code, out, err = visterm("sync catalogue --dry-run --json", tmp_path)
     assert (code, json.loads(out.splitlines()[-1])["dry_run"]) == (0, True), err
     assert str(tmp_path / "new") in visterm("info catalogue", tmp_path)[1]
+    (tmp_path / "bad").write_text("not-the-key-of-this-server")
+    (tmp_path / "bad").chmod(0o600)
+    for slip in ("--key-file bad", "--key-file none", "--url http://127.0.0.1:9 --key-file none"):
+        assert visterm(f"sync catalogue --dry-run {slip}", tmp_path)[0] == 2
+    assert str(tmp_path / "new") in visterm("info catalogue", tmp_path)[1], "a slip leaves what was there"
+    assert visterm("sync catalogue --dry-run", tmp_path)[0] == 0
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -118,9 +118,12 @@ def sync(
 
 
 def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Connection:
-    """Return the connection, with the address and the key file that the command names; these are kept."""
-    from visterm.connectors.contract import open_library
-    from visterm.connectors.keys import allow, check_allowed
+    """Return the connection, with the address and the key file that the command names.
+
+    These are kept once the server has answered with them: a slip leaves what was there.
+    """
+    from visterm.connectors.contract import connector_class, open_library
+    from visterm.connectors.keys import allow, check_allowed, read_key
     from visterm.connectors.sync import connection_of
 
     connection = connection_of(catalogue)
@@ -132,6 +135,9 @@ def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Conn
         if url is None:
             check_allowed(connection.address, connection.key_file)  # a new key for a server that this user named
         connection = connection._replace(key_file=os.path.abspath(key_file))
+    file = None if connection.key_file is None else Path(connection.key_file)
+    key = read_key(file, connector_class(connection.kind).key_variable)
+    open_library(connection.kind, connection.address, key, say).check()
     allow(connection.address, connection.key_file)
     catalogue.stored.connected.put(connection)
     return connection
@@ -248,7 +254,8 @@ def serve_rounds(work: Callable[[], Round], seconds: float, shown: Shown) -> Non
             if isinstance(done, Exception):
                 say(f"{at:%Y-%m-%d %H:%M %Z} {done} Next try at {when}.")
             else:
-                say(f"{at:%Y-%m-%d %H:%M %Z} {'; '.join([done.line(), *done.remarks])}; next round at {when}")
+                remarks = [remark.rstrip(".") for remark in done.remarks]
+                say(f"{at:%Y-%m-%d %H:%M %Z} {'; '.join([done.line(), *remarks])}; next round at {when}")
                 shown.changes(done.pushed)
                 times = {"at": at.isoformat(timespec="seconds"), "next": then.isoformat(timespec="seconds")}
                 shown.emit(done.as_dict(), **times)

@@ -57,7 +57,8 @@ class Pushed:
     waiting: int = 0  # Pairs that are left for the next round
     reasons: Counter[str] = field(default_factory=Counter)  # Why pairs were refused, or are left
     young: int = 0  # Photos that get tags in a later round, as they came just now
-    keepless: int = 0  # Photos of which the program keeps no tags
+    keepless: int = 0  # Photos that should have tags, and of which the program keeps none
+    left_alone: int = 0  # The tags that these photos don't get
     stalled: bool = False  # Whether the jobs of the server do not end: nothing more is sent
     changes: list[Change] = field(default_factory=list)  # All pairs that were written or taken
 
@@ -243,8 +244,10 @@ class _Folders:
     def keeping(self, pairs: Sequence[_Wanted], pushed: Pushed) -> list[_Wanted]:
         """Return the pairs of folders that keep tags, or are to be tried; count the photos of the others."""
         keepless = {pair.photo_id for pair in pairs if self._keeps(pair.folder) is False}
+        kept = [pair for pair in pairs if pair.photo_id not in keepless]
         pushed.keepless += len(keepless)
-        return [pair for pair in pairs if pair.photo_id not in keepless]
+        pushed.left_alone += len(pairs) - len(kept)
+        return kept
 
     def first(self, pairs: Sequence[_Wanted]) -> list[_Wanted]:
         """Return the pairs of one photo of each folder that is to be tried."""

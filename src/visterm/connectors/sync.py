@@ -167,7 +167,7 @@ def _what_is_left(library: RemoteLibrary, pushed: Pushed) -> list[str]:
     if pushed.keepless:
         lines.append(
             f"{library.title} keeps no tags on {count_of(pushed.keepless, 'photo')} (their files can't be written): "
-            "left alone. One of them is tried again each day."
+            f"left alone, and {count_of(pushed.left_alone, 'tag')} with them. One photo is tried again each day."
         )
     return lines
 
