@@ -242,3 +242,13 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(os.environ.get("VISTERM_ARTEFACTS") or tmp_path_factory.mktemp("screenshots"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def plugin() -> Iterator[None]:
+    """Install the package of tests/plugin for a file's tests and what they start."""
+    folder = str(Path(__file__).parent / "tests" / "plugin")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
+        yield

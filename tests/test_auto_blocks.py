@@ -121,31 +121,17 @@ def test_models_of_both_kinds_are_blended_where_each_knows_tags_of_its_own(kinds
     np.testing.assert_array_equal(loaded.decision_function(kinds.X_test), model.decision_function(kinds.X_test))
 
 
-def test_models_that_compare_kinds_are_told_the_blocks_where_they_read_all(kinds):
-    model = Auto(candidates=[("jec", {"distances": "l2"})], blocks=kinds.widths).fit(kinds.X_train, kinds.Y_train)
-    told = {entry["block"]: entry["settings"].get("blocks") for entry in model.report_ if entry["model"] == "jec"}
-    assert told == {None: kinds.widths, 1: None, 2: None}
-
-
-@pytest.mark.parametrize("own", [{"blocks": (12, 1)}, {"distances": ["l2", "cosine"]}])
-def test_a_candidate_with_settings_for_each_block_reads_all(own, kinds):
-    X = kinds.X_train[:, :13]
-    model = Auto(candidates=[("jec", own), RIDGE], blocks=[12, 1]).fit(X, kinds.Y_train)
-    tried = sorted((entry["model"], entry["block"] or 0) for entry in model.report_)
-    assert tried == [("jec", 0), ("ridge", 0), ("ridge", 1), ("ridge", 2)]
-
-
 def test_the_first_candidate_is_tried_everywhere_and_the_others_where_it_did_best():
-    trials = [trial(name, kind, block) for block in range(5) for kind, name in enumerate(("knn", "ridge", "svm"))]
+    trials = [trial(name, kind, block) for block in range(5) for kind, name in enumerate(("knn", "ridge", "prior"))]
     done = []
     for each in in_turn(trials):
         if not each.reason:
             each.map = each.word_map = {0: 0.3, 1: 0.1, 2: 0.4, 3: 0.2, 4: 0.25}[each.columns.block]
             done.append((each.name, each.columns.block))
     assert done[:5] == [("knn", block) for block in range(5)]
-    assert done[5:] == [("ridge", 2), ("ridge", 0), ("ridge", 4), ("svm", 2), ("svm", 0), ("svm", 4)]
+    assert done[5:] == [("ridge", 2), ("ridge", 0), ("ridge", 4), ("prior", 2), ("prior", 0), ("prior", 4)]
     left_out = {(each.name, each.columns.block) for each in trials if each.reason}
-    assert left_out == {("ridge", 1), ("ridge", 3), ("svm", 1), ("svm", 3)}
+    assert left_out == {("ridge", 1), ("ridge", 3), ("prior", 1), ("prior", 3)}
     assert trials[4].reason == "left out: knn did better on other columns"
 
 

@@ -111,7 +111,7 @@ def test_tables_may_lie_elsewhere(folder):
 
 
 def test_a_run_with_sparse_rows_is_refused_and_leaves_no_catalogue(folder):
-    fit_run(folder / "photos", draw_photos(folder / "photos"), folder / "sparse", model="pamir_ia")
+    fit_run(folder / "photos", draw_photos(folder / "photos"), folder / "sparse", model="pamir")
     code, _, told = visterm("index sparse photos -o new --store lance", folder)
     assert code == 2
     assert "The rows are sparse, and a Lance table holds dense ones" in told

@@ -25,6 +25,8 @@ from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
 from visterm.store.filters import Filter
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -133,7 +135,7 @@ def test_a_tag_that_is_given_to_one_photo_is_learned_from_it(model, is_out, runs
 def test_a_new_path_in_the_tree_lies_there_at_once_and_is_called_by_its_end_once_learned(model, tmp_path):
     tags = draw_photos(tmp_path / "photos", 60)
     params = {"dim": 4, "epochs": 2} if model == "wsabie" else {}
-    tagger = Tagger(model=model, model_params=params, encoder="histograms", n_jobs=1)
+    tagger = Tagger(model=model, model_params=params, encoder="mean_colour", n_jobs=1)
     tree = [("red", "colour"), ("blue", "colour")]
     tagger.fit([tmp_path / "photos" / name for name in tags], list(tags.values()), tree=tree, calibrate=False)
     catalogue = Catalogue.create(tmp_path / "catalogue", tagger)

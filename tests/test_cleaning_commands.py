@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from typer.testing import CliRunner
 
@@ -11,9 +9,8 @@ import visterm
 from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import TagFileError, UserError
-from visterm.core.tables import ENCODERS
 from visterm.data.tag_rules import TagRules
-from visterm.tagging.part_settings import move_encoder, with_device
+from visterm.tagging.part_settings import with_device
 
 ROWS = [
     *(f"{i},sea;photo,bob" for i in range(6)),
@@ -129,8 +126,6 @@ def test_a_device_goes_to_the_model_and_to_the_encoder_that_have_one():
     none = {"model_params": {}, "encoder_params": {}}
     model, encoder = with_device("cpu", model="sampled_tagger", encoder="visterms", **none)
     assert (model, encoder) == ({"device": "cpu"}, {})
-    model, encoder = with_device("cpu", model=None, encoder="timm:resnet18", **none)
-    assert (model, encoder) == ({}, {"device": "cpu"})
     with pytest.raises(UserError, match="given twice: by device and by --set device"):
         with_device("cpu", model="sampled_tagger", encoder=None, model_params={"device": "cuda"}, encoder_params={})
 
@@ -139,12 +134,3 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_read():
     pytest.importorskip("torch")
     with pytest.raises(UserError, match="device is 'gpu'; expected cpu, cuda or auto"):
         with_device("gpu", model="sampled_tagger", encoder=None, model_params={}, encoder_params={})
-
-
-def test_a_fitted_encoder_and_those_inside_another_move():
-    pytest.importorskip("torch")
-    alone, inside = ENCODERS.create("timm", network="resnet18"), ENCODERS.create("timm", network="resnet18")
-    move_encoder(alone, "cpu")
-    assert alone.device == "cpu"
-    move_encoder(SimpleNamespace(get_params=lambda deep: {}, parts_=[ENCODERS.create("visterms"), inside]), "cpu")
-    assert inside.device == "cpu"

@@ -24,6 +24,8 @@ from visterm.tagging.explain import Explanation, Place, explain
 from visterm.tagging.heat_map import draw_heat, heat
 from visterm.tagging.tagger import Tagger
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 EXPLAINING = [name for name in MODELS.names() if hasattr(MODELS.load(name), "explain")]
 SMALL = {"colours": 8, "codebook": 60, "sample_blocks": 3000, "n_jobs": 1}
 
@@ -308,33 +310,33 @@ def test_what_cannot_be_explained_is_refused_with_what_can(pictures):
     assert [near.tag for near in by_name.neighbours("x")] == ["y"]
 
 
-HISTOGRAMS = ("histograms", {"colours": 6, "textons": 0, "levels": 2})
+MEANS = ("mean_colour", {})
 
 
 def test_without_places_the_features_have_shares_that_sum_to_the_score_and_there_is_no_heat_map(pictures):
-    tagger = Tagger(model="ridge", encoder=HISTOGRAMS[0], encoder_params=HISTOGRAMS[1], n_jobs=1)
+    tagger = Tagger(model="ridge", encoder=MEANS[0], n_jobs=1)
     found = explain(tagger.fit(pictures, tags=TAGS), pictures[13], "red")
     assert found.places == []
     assert found.size == (72, 48)
     assert sum_of(found) == pytest.approx(found.score, abs=1e-5)
     assert sum(item.share for item in found.features) + found.bias == pytest.approx(found.score, abs=1e-5)
     assert found.explained_by == ["ridge"]
-    assert "'histograms' does not know which places" in found.as_dict()["no_heat"]
-    with pytest.raises(UserError, match="There is no heat map: The encoder 'histograms'"):
+    assert "'mean_colour' does not know which places" in found.as_dict()["no_heat"]
+    with pytest.raises(UserError, match="There is no heat map: The encoder 'mean_colour'"):
         heat(found, (72, 48))
 
 
 def test_in_a_chain_the_heat_map_is_of_the_encoders_that_know_places_and_the_others_are_named(pictures):
-    settings = {"encoders": [["visterms", SMALL], HISTOGRAMS]}
+    settings = {"encoders": [["visterms", SMALL], MEANS]}
     tagger = Tagger(model="ridge", encoder="chain", encoder_params=settings, n_jobs=1).fit(pictures, tags=TAGS)
     found = explain(tagger, pictures[13], "red")
     assert (found.place, found.feature, found.no_heat) == ("block", "visterm", "")
-    assert found.elsewhere.keys() == {"bias", "features of 'histograms', which have no place"}
+    assert found.elsewhere.keys() == {"bias", "features of 'mean_colour', which have no place"}
     assert sum_of(found) == pytest.approx(found.score, abs=1e-5)
     assert heat(found, (72, 48)).sum() == pytest.approx(sum(place.share for place in found.places))
-    settings = {"encoders": [HISTOGRAMS, HISTOGRAMS]}
+    settings = {"encoders": [MEANS, MEANS]}
     tagger = Tagger(model="ridge", encoder="chain", encoder_params=settings, n_jobs=1).fit(pictures, tags=TAGS)
-    assert "encoders (histograms, histograms) do not know" in explain(tagger, pictures[13], "red").no_heat
+    assert "encoders (mean_colour, mean_colour) do not know" in explain(tagger, pictures[13], "red").no_heat
 
 
 def test_rows_of_another_program_are_explained_by_their_features(tmp_path):

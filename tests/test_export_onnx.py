@@ -22,6 +22,8 @@ from visterm.library.export.onnx_model import CONFIDENCES, PICTURES, SCORES, exp
 from visterm.library.export.photoprism_model import export_photoprism_model
 from visterm.tagging.tagger import Tagger
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 COLOURS = ("red", "green", "blue")
 
 
@@ -183,11 +185,11 @@ def test_a_run_without_confidences_gives_scores_alone(photos, network, tmp_path)
 @pytest.mark.parametrize(
     ("model", "settings", "reason"),
     [
-        ("jec", {}, "model of this run is 'jec'.* Fit a model of vectors: --model ridge"),
-        ("svm", {"kernel": "rbf"}, "kernel='rbf'.* Use kernel='linear'"),
-        ("auto", {"candidates": [["rp_knn", {}]]}, "'auto' asks the model 'rp_knn'.* --model ridge"),
+        ("likely_tags", {}, "model of this run is 'likely_tags'.* Fit a model of vectors: --model ridge"),
+        ("pamir", {"kernel": "rbf"}, "kernel='rbf'.* Use kernel='linear'"),
+        ("auto", {"candidates": [["likely_tags", {}]]}, "'auto' asks the model 'likely_tags'.* --model ridge"),
     ],
-    ids=["jec", "kernel", "blend"],
+    ids=["neighbours", "kernel", "blend"],
 )
 def test_runs_that_cannot_be_exported_say_why_and_what_to_do(model, settings, reason, photos, network):
     with pytest.raises(UserError, match=reason):
@@ -196,8 +198,8 @@ def test_runs_that_cannot_be_exported_say_why_and_what_to_do(model, settings, re
 
 def test_another_encoder_is_refused_with_what_to_do(photos):
     images, tags = photos
-    tagger = Tagger(encoder="histograms", encoder_params={"textons": 0, "levels": 1}, model="ridge").fit(images, tags)
-    with pytest.raises(UserError, match=r"encoder of this run is 'histograms'.* --encoder onnx:FILE"):
+    tagger = Tagger(encoder="mean_colour", model="ridge").fit(images, tags)
+    with pytest.raises(UserError, match=r"encoder of this run is 'mean_colour'.* --encoder onnx:FILE"):
         graph_of(tagger)
 
 

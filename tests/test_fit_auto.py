@@ -10,6 +10,8 @@ from command_line import run_command
 from visterm.cli.options import seconds_of
 from visterm.core.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 
 def visterm(*arguments):
     return run_command(arguments)
@@ -67,7 +69,7 @@ def test_info_shows_it_also_as_json(fitted):
 
 def test_models_of_one_encoder_of_a_chain_are_shown_with_its_name(small_library, tmp_path):
     run = tmp_path / "run"
-    colours = '("histograms", {"colours": 6, "textons": 0, "levels": 2, "scales": [1.0]})'
+    colours = '("mean_colour", {})'
     done = visterm(
         "fit", small_library.images, "--tags", small_library.tags_file, "-o", run, "--encoder", "chain",
         "--encoder-set", f'encoders=[("visterms", {{"codebook": 200}}), {colours}]', "--model", "auto",
@@ -77,5 +79,5 @@ def test_models_of_one_encoder_of_a_chain_are_shown_with_its_name(small_library,
     shown = [line.split("  ") for line in tried_of(run)]
     assert [cell.strip() for cell in shown[0] if cell][:2] == ["model", "features"]
     tried = [(line.split()[0], " ".join(line.split()[1:3])) for line in tried_of(run)[1:]]
-    assert tried[1:3] == [("knn", "visterms (1)"), ("knn", "histograms (2)")]
+    assert tried[1:3] == [("knn", "visterms (1)"), ("knn", "mean_colour (2)")]
     assert tried[0][1].startswith("all")

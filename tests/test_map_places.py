@@ -20,6 +20,8 @@ from visterm.tagging.explain import explain
 from visterm.tagging.heat_map import heat
 from visterm.tagging.tagger import Tagger
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 LINEAR = {"root": False}
 
 
@@ -246,15 +248,15 @@ def test_a_chain_is_taken_apart_by_the_places_of_all_its_encoders(tmp_path, phot
 
 def test_a_chain_with_an_encoder_without_places_is_taken_apart_by_the_others(photos):
     visterms = ("visterms", {"colours": 4, "codebook": 20, "sample_blocks": 500})
-    histograms = ("histograms", {"colours": 4, "textons": 0, "levels": 1})
-    encoder = Chain(encoders=[visterms, histograms], n_jobs=1).fit(photos)
+    means = ("mean_colour", {})
+    encoder = Chain(encoders=[visterms, means], n_jobs=1).fit(photos)
     seen = encoder.places(photos[0])
     np.testing.assert_array_equal(seen.boxes, encoder.parts_[0].places(photos[0]).boxes)
     row = encoder.transform([photos[0]])
     given = np.asarray(seen.rows.sum(axis=0)).ravel() + seen.elsewhere
     np.testing.assert_allclose(given, (row.toarray() if sp.issparse(row) else row)[0], atol=1e-5)
-    with pytest.raises(UserError, match=r"chain's encoders \(histograms\) do not know"):
-        Chain(encoders=[histograms], n_jobs=1).fit(photos).places(photos[0])
+    with pytest.raises(UserError, match=r"chain's encoders \(mean_colour\) do not know"):
+        Chain(encoders=[means], n_jobs=1).fit(photos).places(photos[0])
 
 
 @pytest.mark.shared

@@ -22,6 +22,8 @@ from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_settings import check_settings
 from visterm.encoders.processor_files import of_transformers
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 ROW = """
 [colours]
 good_for = "tests"
@@ -119,7 +121,7 @@ def test_a_row_whose_own_file_of_preparation_is_missing_is_refused(table):
 
 def test_a_broken_table_is_in_the_way_of_networks_by_name_only(table):
     table.write_text("[broken")
-    specs = ["visterms", "histograms", f"onnx:{table.with_name('net.onnx')}"]
+    specs = ["visterms", "mean_colour", f"onnx:{table.with_name('net.onnx')}"]
     assert split_specs("+".join(specs)) == specs
     for each in specs:
         assert registered_name(each) == each.partition(":")[0]

@@ -35,6 +35,8 @@ from visterm.encoders.precomputed import Precomputed
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.tagging.tuning.tune import tune
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 NAMES = ["sea/1.jpg", "sea/2.jpg", "3.jpg", "Île.jpg"]
 ROWS = np.array([[1, 0, 0.5], [0, 2, 0], [0, 0, 0], [-1, 0.25, 3]], np.float32)
 
@@ -325,7 +327,7 @@ def test_evaluation_lists_images_without_features_among_those_it_measures(librar
 
 def test_inside_a_chain_images_without_features_are_skipped_too(library):
     photos = sorted((library / "photos").iterdir())
-    inside = [("precomputed", {"path": str(library / "features.npy")}), ("histograms", {"textons": 0, "levels": 1})]
+    inside = [("precomputed", {"path": str(library / "features.npy")}), ("mean_colour", {})]
     encoder = Chain(encoders=inside, n_jobs=1)
     with pytest.raises(DataError, match=r"none\.png' is not among"):
         encoder.fit(photos)

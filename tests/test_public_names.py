@@ -14,6 +14,8 @@ import visterm.encoders
 import visterm.models
 from visterm.core.tables import ENCODERS, MODELS
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 HEAVY = {"numba", "scipy", "sklearn", "torch"}
 ROOMS = [(visterm.models, MODELS), (visterm.encoders, ENCODERS)]
 
@@ -65,8 +67,7 @@ def test_fit_returns_the_tagger_that_a_fit_in_two_steps_makes(tmp_path):
     rng = np.random.default_rng(0)
     photos = list(rng.integers(0, 256, (12, 24, 24, 3), np.uint8))
     tags = [["dark" if i % 2 else "bright", "photo"] for i in range(12)]
-    few = {"colours": 6, "textons": 4, "levels": 1, "sample_pixels": 600}
-    settings = {"encoder": "histograms", "encoder_params": few, "model": "ridge", "n_jobs": 1}
+    settings = {"encoder": "mean_colour", "model": "ridge", "n_jobs": 1}
     tagger = visterm.fit(photos, tags, **settings, min_count=2, calibrate=False)
     other = visterm.Tagger(**settings, min_count=2).fit(photos, tags, calibrate=False)
     assert isinstance(tagger, visterm.Tagger)

@@ -177,6 +177,7 @@ def test_options_that_do_not_go_together_are_one_line_errors(library, runs, tmp_
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("plugin")
 def test_a_product_of_probabilities_finds_what_a_search_by_it_finds(tmp_path):
     rng = np.random.default_rng(3)
     kinds = rng.integers(0, 2, size=(40, 2))
@@ -187,7 +188,7 @@ def test_a_product_of_probabilities_finds_what_a_search_by_it_finds(tmp_path):
         Image.fromarray(pixels.astype(np.uint8)).save(path)
         pictures.append(path)
         tags.append([("dark", "bright")[bright], ("square", "wide")[wide]])
-    tagger = Tagger(model="mbrm", encoder_params={"codebook": 20}, n_jobs=1).fit(pictures[:24], tags[:24])
+    tagger = Tagger(model="likely_tags", encoder_params={"codebook": 20}, n_jobs=1).fit(pictures[:24], tags[:24])
     held = Corpus.of(pictures[24:], [str(path) for path in pictures[24:]], tags[24:])
     found = evaluate_queries([tagger], held, combine="product")
     catalogue = Catalogue(tagger).add(held)

@@ -19,6 +19,8 @@ from visterm.library.expansion import RelatedTag
 from visterm.tagging.part_relations import label_pair
 from visterm.tagging.relations import WordRelations
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 COLOURS = {
     "car": (210, 40, 40),
     "bus": (40, 60, 210),
@@ -150,7 +152,7 @@ def test_a_model_that_adds_suggested_relations_knows_the_tags_of_the_same_kind(p
     relations = WordRelations(read_part_of(place / "part_of.csv"), read_is_a(place / "isa.csv"))
     settings = {"listed": 2.0, "dim": 4, "epochs": 2}
     images, tags = place / "images", place / "tags.csv"
-    tagger = Tagger(model="objects_and_parts", model_params=settings, encoder="histograms").fit(
+    tagger = Tagger(model="objects_and_parts", model_params=settings, encoder="mean_colour").fit(
         images, tags=tags, relations=relations
     )
     car, bus, tree = map(tagger.vocabulary.index, ("car", "bus", "tree"))

@@ -23,6 +23,8 @@ from visterm.features.remote_folder import ShardCache, feature_folder
 from visterm.features.stored import Features
 from visterm.library.info import describe
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 pytest_plugins = ["encoding_fixtures"]
 
 NOTE = re.compile(r"[0-9a-f]{24}\.json")
@@ -188,7 +190,7 @@ def test_other_places_are_left_alone_and_another_encoder_is_refused(memory, phot
     assert content(memory / "notes") == {"a.txt": b"mine"}
     encode_folder(photos, memory / "F", **small)
     with pytest.raises(EncoderMismatchError, match=rf"{memory}/F has features of another encoder"):
-        encode_folder(photos, memory / "F", **small | {"encoder": "histograms"})
+        encode_folder(photos, memory / "F", **small | {"encoder": "mean_colour"})
     with pytest.raises(StorageError, match=f"{memory}/none is not a features folder"):
         Features(memory / "none")
 

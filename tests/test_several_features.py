@@ -68,17 +68,7 @@ def test_two_folders_are_learned_from_measured_on_and_annotated_as_one_of_all(tm
 def test_several_folders_are_streamed_even_if_they_fit(tmp_path, drawn):
     several = [drawn / "first", drawn / "second"]
     code, _, told = visterm(
-        tmp_path,
-        "fit",
-        *several,
-        "--tags",
-        drawn / "tags.jsonl",
-        "--model",
-        "warp_linear",
-        "--set",
-        "epochs=1",
-        "-o",
-        "run",
+        tmp_path, "fit", *several, "--tags", drawn / "tags.jsonl", "--model", "wsabie", "--set", "epochs=1", "-o", "run"
     )
     assert code == 0, told
     assert "The features lie in 2 folders: streamed from disk." in told

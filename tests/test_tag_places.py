@@ -26,6 +26,8 @@ from visterm.library.export.tables import table_of
 from visterm.library.export.writing import export_tags, make_target, undo_tags
 from visterm.web.api.vision import in_tree, together
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 COLOURS = {"husky": (0, 0, 255), "AC/DC": (0, 90, 200), "crane": (0, 200, 0), "sky": (230, 230, 230)}
 PLACES = {
     "husky": ("animal", "dog", "husky"),
@@ -77,7 +79,7 @@ def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("places")
     (folder / "photos").mkdir()
     photos = keyworded(folder / "photos", 160)
-    tagger = Tagger(encoder="histograms", encoder_params={"textons": 0}, model="ridge", n_jobs=1).fit(photos, "xmp")
+    tagger = Tagger(encoder="mean_colour", model="ridge", n_jobs=1).fit(photos, "xmp")
     tagger.save(folder / "run")
     for path in sorted(photos.iterdir())[2 * 16 :]:  # 16 are left
         path.unlink()

@@ -21,9 +21,11 @@ from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.filters import Filter
 from visterm.tagging.tuning.tune import tune
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 ANIMALS = [("husky", "dog"), ("poodle", "dog"), ("dog", "animal"), ("cat", "animal")]
 COLOURS = {"husky": (0, 0, 255), "poodle": (0, 90, 200), "cat": (0, 200, 0), "sky": (230, 230, 230)}
-FEW_COLOURS = {"encoder": "histograms", "encoder_params": {"colours": 16, "textons": 0, "levels": 1}}
+MEAN_COLOUR = {"encoder": "mean_colour"}
 PATHS = {"husky": "animal/dog/husky", "poodle": "Animal/dog/poodle", "cat": "animal/cat", "sky": "sky"}
 
 
@@ -157,7 +159,7 @@ def photos(n=160, seed=0):
 def tagger():
     images, tags = photos()
     lines = []
-    run = Tagger(**FEW_COLOURS, model="ridge").fit(
+    run = Tagger(**MEAN_COLOUR, model="ridge").fit(
         images, [[PATHS[tag] for tag in those] for those in tags], tree="paths", say=lines.append
     )
     assert "Tree: 4 tags under 2 others." in lines
@@ -173,7 +175,7 @@ def test_a_photo_of_a_child_has_its_parents(tagger):
 
 def test_paths_and_a_table_of_the_same_tree_learn_the_same(tagger):
     images, tags = photos()
-    other = Tagger(**FEW_COLOURS, model="ridge").fit(images, tags, tree=ANIMALS)
+    other = Tagger(**MEAN_COLOUR, model="ridge").fit(images, tags, tree=ANIMALS)
     assert other.vocabulary.tags == tagger.vocabulary.tags
     X = np.ones((1, other.model.n_features_in_), np.float32)
     assert np.array_equal(other.model.decision_function(X), tagger.model.decision_function(X))
@@ -259,7 +261,7 @@ def test_a_wrong_tag_under_a_right_parent_counts_in_part():
 def test_trees_that_cannot_be_used_are_refused(request_, message):
     images, tags = photos(8)
     with pytest.raises((DataError, UserError), match=message):
-        Tagger(**FEW_COLOURS, model="ridge").fit(images, tags, **request_)
+        Tagger(**MEAN_COLOUR, model="ridge").fit(images, tags, **request_)
 
 
 def test_paths_of_a_tree_are_no_lists():
@@ -267,7 +269,7 @@ def test_paths_of_a_tree_are_no_lists():
     above = [["animal", "animal/dog", PATHS[tag]] for [tag] in tags]  # as programs write them that keep all levels
     lines = []
     for tree in (None, "paths"):
-        Tagger(encoder="histograms", model="prior").fit(images, above, tree=tree, say=lines.append)
+        Tagger(encoder="mean_colour", model="prior").fit(images, above, tree=tree, say=lines.append)
     assert [line for line in lines if line.startswith("Read")] == [
         "Read 6 tags; 4 contain a separator; 0 on one photo only; 3 look like lists ('animal/dog', "
         "'animal/dog/husky', 'Animal/dog/poodle').",
@@ -278,7 +280,7 @@ def test_paths_of_a_tree_are_no_lists():
 def test_without_a_tree_slashes_are_letters_and_likely_paths_are_pointed_out():
     images, tags = photos(8)
     lines = []
-    run = Tagger(**FEW_COLOURS, model="ridge").fit(
+    run = Tagger(**MEAN_COLOUR, model="ridge").fit(
         images, [[PATHS[tag] for tag in those] for those in tags], say=lines.append
     )
     assert "animal/dog/husky" in run.vocabulary.tags
@@ -311,7 +313,7 @@ def test_a_search_says_of_a_parent_no_less_than_of_its_child(indexed, how):
     }
     for child, parent in ANIMALS:
         for image, chance in chances[child].items():
-            assert chances[parent][image] >= chance - 1e-9
+            assert chances[parent][image] >= chance - 1e-7  # products of float32 rows
     annotated = indexed.annotate(list(ids(indexed).values()), k=0)
     for name, image_id in ids(indexed).items():
         for tag in annotated[image_id]:
@@ -369,7 +371,7 @@ def test_a_rejected_parent_counts_against_a_child_of_a_tag_file_in_filters_too(i
 def test_an_alias_may_mean_a_tag_by_its_path():
     images, tags = photos()
     paths = [[PATHS[tag] for tag in those] for those in tags]
-    run = Tagger(**FEW_COLOURS, model="ridge").fit(
+    run = Tagger(**MEAN_COLOUR, model="ridge").fit(
         images, paths, tree="paths", tag_rules={"aliases": {"Hund": "Animal/dog"}}
     )
     assert run.vocabulary.index("hund") == run.vocabulary.index("dog")
@@ -411,7 +413,7 @@ def test_wsabie_draws_no_tag_as_wrong_under_one_that_was_given_alone():
 def test_models_are_given_the_tree_and_save_without_it(model, tmp_path):
     images, tags = photos(64)
     params = {"candidates": [("wsabie", {"dim": 4, "epochs": 2}), ("ridge", {})]} if model == "auto" else {"epochs": 2}
-    run = Tagger(**FEW_COLOURS, model=model, model_params=params).fit(images, tags, tree=ANIMALS)
+    run = Tagger(**MEAN_COLOUR, model=model, model_params=params).fit(images, tags, tree=ANIMALS)
     assert len(run.model.tree) == 6  # husky and poodle under dog and animal, dog and cat under animal
     run.save(tmp_path / "run")
     assert Tagger.load(tmp_path / "run").model.tree is None
@@ -420,7 +422,7 @@ def test_models_are_given_the_tree_and_save_without_it(model, tmp_path):
 def test_settings_are_tuned_with_the_tree(tmp_path):
     images, tags = photos(64)
     tuned = tune(
-        images, tags, tree=ANIMALS, **FEW_COLOURS, model="wsabie", grid={"dim": [2, 4]}, out=tmp_path / "run",
+        images, tags, tree=ANIMALS, **MEAN_COLOUR, model="wsabie", grid={"dim": [2, 4]}, out=tmp_path / "run",
         model_params={"epochs": 2}, n_jobs=1,
     )  # fmt: skip
     assert len(tuned.tagger.model.tree) == 6

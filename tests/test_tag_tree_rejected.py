@@ -18,9 +18,11 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
 from visterm.web.app import create_app
 
+pytestmark = pytest.mark.usefixtures("plugin")
+
 TREE = [("husky", "dog"), ("poodle", "dog"), ("dog", "animals"), ("cat", "animals")]
 COLOURS = {"husky": (0, 0, 255), "poodle": (0, 90, 200), "cat": (0, 200, 0), "sky": (230, 230, 230)}
-ENCODER = {"encoder": "histograms", "encoder_params": {"colours": 16, "textons": 0, "levels": 1}}
+ENCODER = {"encoder": "mean_colour"}
 FILES = {"a": ["husky"], "b": ["cat"], "c": ["poodle", "cat"], "d": ["animals/dog/pug"], "e": ["husky"], "f": ["sky"]}
 NOW = {  # After what `folder` says
     "a": [],  # dog rejected: animals, which only husky led to, is gone with it

@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from safetensors.torch import load_file, save_file
 
 from tiny_towers import timm, timm_weights
 from visterm.core.errors import EncoderMismatchError, StorageError, UnknownNameError, UserError
+from visterm.core.tables import ENCODERS
+from visterm.tagging.part_settings import move_encoder, with_device
 from visterm_research.encoders import torch_weights
 from visterm_research.encoders.timm import Timm, timm_config, timm_preparation
 from visterm_research.encoders.torch_network import TorchNetwork
@@ -255,3 +258,17 @@ def test_other_weights_under_the_same_name_are_another_encoder(tmp_path, weights
     encoder.set_params(views="whole")
     with pytest.raises(EncoderMismatchError, match="has changed since this encoder was fitted"):
         encoder.transform(photos)
+
+
+def test_a_device_goes_to_the_encoder_that_has_one():
+    none = {"model_params": {}, "encoder_params": {}}
+    model, encoder = with_device("cpu", model=None, encoder="timm:resnet18", **none)
+    assert (model, encoder) == ({}, {"device": "cpu"})
+
+
+def test_a_fitted_encoder_and_those_inside_another_move():
+    alone, inside = ENCODERS.create("timm", network="resnet18"), ENCODERS.create("timm", network="resnet18")
+    move_encoder(alone, "cpu")
+    assert alone.device == "cpu"
+    move_encoder(SimpleNamespace(get_params=lambda deep: {}, parts_=[ENCODERS.create("visterms"), inside]), "cpu")
+    assert inside.device == "cpu"
