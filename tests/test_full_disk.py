@@ -105,7 +105,9 @@ def places(disk, tmp_path_factory):
         vectors = "".join(f"{word} {number} 1 {number % 3}\n" for number, word in enumerate(names))
         (large / "vectors.txt").write_text(vectors, encoding="utf-8")
         (large / "words.txt").write_text("rosy\n", encoding="utf-8")
-        words = f"--model average_word_vector --set hidden=[4] --word-vectors {large / 'vectors.txt'}"
+        words = (
+            f"--model sampled_tagger --set hidden=[4] --set fixed_vectors=true --word-vectors {large / 'vectors.txt'}"
+        )
         done = run_command(f"{fit} {words} -o {kept / 'worded'}".split())
         assert done.returncode == 0, done.stderr
         found["words"] = large / "words.txt"

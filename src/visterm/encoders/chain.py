@@ -75,7 +75,7 @@ class Chain(NestedEncoder):
     test_params: ClassVar[dict[str, Any]] = {
         "encoders": [
             ["visterms", {"colours": 8, "codebook": 40, "sample_blocks": 2000}],
-            ["histograms", {"colours": 6, "textons": 0, "levels": 2}],
+            ["visterms", {"colours": 6, "codebook": 12, "sample_blocks": 2000}],
         ]
     }
 
