@@ -27,8 +27,7 @@ from visterm.data.tag_files import read_tag_table
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.joining import JoinedTags
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
-from visterm.features.streaming.name_index import NameIndex
-from visterm.features.streaming.shards import Shards
+from visterm.features.streaming.shards import NameIndex, Shards
 from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
 from visterm.models.baselines import Prior
@@ -120,7 +119,7 @@ def test_counts_are_exact_while_words_fit_and_bounded_by_the_error_after():
 
 
 def test_names_are_found_where_they_lie(tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.features.streaming.name_index.BUCKET", 7)
+    monkeypatch.setattr("visterm.features.streaming.shards.BUCKET", 7)
     names = [name_of(i) for i in range(40)]
     index = NameIndex(tmp_path, [names[:15], [], names[15:]], 40)
     assert index.find([name_of(39), "none.jpg", name_of(0), name_of(17)]).tolist() == [39, -1, 0, 17]

@@ -21,10 +21,8 @@ from visterm.core.writing import new_map
 from visterm.data.image_names import plain_name
 from visterm.data.tag_formats.record import Contradictions, TagRecord, split_name
 from visterm.data.tag_formats.tables import stream_table
-from visterm.features.streaming.joining import ROWS, batches_of, check_met
-from visterm.features.streaming.name_index import index_names
-from visterm.features.streaming.shards import Shards
-from visterm.features.streaming.tag_rows import TagPairs, ones_at, tag_hash
+from visterm.features.streaming.joining import ROWS, TagPairs, batches_of, check_met, ones_at, tag_hash
+from visterm.features.streaming.shards import Shards, index_names
 
 MEASURED, NO_SPLIT, OTHER = 1, 2, 4  # Bits of an image: what its rows in the table say of splits; 0 where it has none
 USUAL_SPLIT = "test"

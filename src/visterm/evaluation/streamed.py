@@ -21,8 +21,7 @@ from visterm.data.relations import read_relations, sibling_sets
 from visterm.data.tag_files import check_in_file
 from visterm.evaluation.evaluate import is_mean
 from visterm.evaluation.judged_tags import JudgedTags
-from visterm.features.streaming.shards import Shards, read_ahead
-from visterm.features.streaming.stored_chunks import check_encoder
+from visterm.features.streaming.shards import Shards, check_encoder, read_ahead
 from visterm.metrics.in_parts import Part, PartMeasures
 from visterm.metrics.significance import Interval
 from visterm.models.base import Annotator

@@ -24,6 +24,7 @@ NOTE = Record(
         "skipped": Listed(Record({"image": Text(), "reason": Text()})),
     }
 )
+"""What a job notes of a shard or a part that is done."""
 ASKED_KIND = Record({"fingerprint": Text(), "shard_size": Whole(least=1)})
 """What the JSON files of a folder can hold, whoever wrote them: a shard's file lies in the folder."""
 
@@ -77,13 +78,8 @@ def is_features(images: object) -> bool:
     return begun.is_dir() if is_remote(begun) else os.path.isdir(begun)
 
 
-def read_note(file: Path) -> dict[str, Any]:
-    """Read what a job noted of a shard or a part that is done. Raises CorruptFileError if it is damaged."""
-    return read_checked(file, NOTE)
-
-
 def read_checked(file: Path, kind: Kind) -> dict[str, Any]:
-    """Read a JSON file and check that it holds what `kind` says."""
+    """Read a JSON file that holds what `kind` says. Raises CorruptFileError if it is damaged."""
     with refusing(file):
         value: dict[str, Any] = read_json(file)
         kind.check(value, Sizes())

@@ -33,12 +33,12 @@ from visterm.features.contents import (
     ASKED_KIND,
     ENTRY,
     FEATURES,
+    NOTE,
     UNFINISHED,
     Contents,
     FirstJob,
     ShardEntry,
     read_checked,
-    read_note,
 )
 
 ENCODER, DATA, SKIPPED, ASKED, LOCK = "encoder", "data", "skipped.jsonl", "asked.json", ".lock"
@@ -48,10 +48,12 @@ _LOCKS = frozenset({LOCK, holder_note(Path(LOCK)).name})
 class FeatureFolder:
     """The files of a features folder on this machine; `feature_folder` also gives those at an address.
 
-    `kind` is what its manifest says that it is; in `unfinished` a job keeps what is not whole yet.
+    `kind` is what its manifest says that it is, and `contents_class` a dataclass of what that says, with `shards` and
+    `n_rows`; in `unfinished` a job keeps what is not whole yet.
     """
 
     kind: ClassVar[str] = FEATURES
+    contents_class: ClassVar[type[Any]] = Contents
     unfinished_name: ClassVar[str] = UNFINISHED
     manifest_kind: ClassVar[Record] = Record(
         {
@@ -96,8 +98,14 @@ class FeatureFolder:
         Raises StorageError if another process writes into it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = self.path / LOCK
-        with locked(lock, self._refusal):
+
+        def refusal(holder: str) -> StorageError:
+            return StorageError(
+                f"Another process is writing into {self.path} ({holder}). Wait until it is done, or choose another "
+                "folder."
+            )
+
+        with locked(self.path / LOCK, refusal):
             try:
                 self.unfinished.mkdir(exist_ok=True)
                 yield
@@ -112,11 +120,6 @@ class FeatureFolder:
                 if not begun:
                     with suppress(OSError):
                         self.path.rmdir()
-
-    def _refusal(self, holder: str) -> StorageError:
-        return StorageError(
-            f"Another process is writing into {self.path} ({holder}). Wait until it is done, or choose another folder."
-        )
 
     def begin(self) -> None:
         """Finish a change that a kill cut off, and make room for the shards of a new one."""
@@ -144,7 +147,9 @@ class FeatureFolder:
         with persist.refusing(file):
             facts = persist.read_json(file)
             self.manifest_kind.check(facts, Sizes())
-            return self._contents_of(facts, [ShardEntry(**entry) for entry in facts["shards"]])
+            names = [name for name in self.contents_class.__slots__ if name != "shards"]
+            shards = [ShardEntry(**entry) for entry in facts["shards"]]
+            return self.contents_class(**{name: facts[name] for name in names}, shards=shards)
 
     def skipped(self) -> list[Skipped]:
         """Read the list of images that have no row."""
@@ -160,11 +165,11 @@ class FeatureFolder:
 
     def is_written(self, entry: ShardEntry) -> bool:
         """Return whether a shard of a job that is not finished is there, byte by byte as it was written."""
-        return _is_whole(self.shard_to_write(entry.file), entry)
+        return self._is_as_written(self.shard_to_write(entry.file), entry)
 
     def is_whole(self, entry: ShardEntry) -> bool:
         """Return whether a shard is there, byte by byte as it was written."""
-        return _is_whole(self.shard(entry), entry)
+        return self._is_as_written(self.shard(entry), entry)
 
     def local(self, entry: ShardEntry) -> Path:
         """Return a shard as a file of this machine; raise `CorruptFileError` if it is missing."""
@@ -199,7 +204,8 @@ class FeatureFolder:
 
     def notes(self) -> list[dict[str, Any]]:
         """Read what a job that is not finished has noted of each shard that is done."""
-        return [read_note(file) for file in sorted(self.unfinished.glob("*.json")) if file.name != persist.MANIFEST]
+        files = sorted(self.unfinished.glob("*.json"))
+        return [read_checked(file, NOTE) for file in files if file.name != persist.MANIFEST]
 
     def has_encoder(self) -> bool:
         """Return whether an encoder was saved: once it is, it is never fitted again."""
@@ -260,16 +266,12 @@ class FeatureFolder:
             if file.name not in named:
                 file.unlink()
 
-    def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> Any:
-        """Return the contents of a manifest: a dataclass with `shards`, in their order, and `n_rows`."""
-        return Contents(**{name: facts[name] for name in Contents.__slots__ if name != "shards"}, shards=shards)
-
     def _files_of(self, name: str) -> list[Path]:
         return list((self.path / name).glob("*"))
 
-
-def _is_whole(file: Path, entry: ShardEntry) -> bool:
-    return file.is_file() and persist.file_hash(file) == entry.sha256
+    @staticmethod
+    def _is_as_written(file: Path, entry: ShardEntry) -> bool:
+        return file.is_file() and persist.file_hash(file) == entry.sha256
 
 
 @contextmanager

@@ -46,10 +46,25 @@ class Lease:
 
         Raises StorageError if another process has it.
         """
-        self._take()
-        _OWN.add(self._token)
+        if not (self._file.create(self._content()) and self._is_own()):
+            found = self._read()
+            if found is not None and not _is_abandoned(found):
+                raise self._refusal(found)
+            self._file.write_bytes(self._content())
+            time.sleep(SETTLED)
+            if not self._is_own():
+                raise self._refusal(self._read())
+
         over = threading.Event()
-        renewing = threading.Thread(target=self._renew, args=[over], daemon=True, name="visterm-lease")
+
+        def renew() -> None:
+            while not over.wait(RENEWED):
+                with suppress(StorageError):  # the store may be back in time
+                    if self._is_own():
+                        self._file.write_bytes(self._content())
+
+        _OWN.add(self._token)
+        renewing = threading.Thread(target=renew, daemon=True, name="visterm-lease")
         renewing.start()
         try:
             yield
@@ -71,25 +86,6 @@ class Lease:
                 f"Another process has taken over writing into {self._of}, as this one was not heard of for "
                 f"{ABANDONED:.0f} seconds ({_in_words(self._read())}). What this one did is not lost."
             )
-
-    def _take(self) -> None:
-        """Take the lease if nobody has it, or whoever had it abandoned it."""
-        if self._file.create(self._content()) and self._is_own():
-            return
-        found = self._read()
-        if found is not None and not _is_abandoned(found):
-            raise self._refusal(found)
-        self._file.write_bytes(self._content())
-        time.sleep(SETTLED)
-        if not self._is_own():
-            raise self._refusal(self._read())
-
-    def _renew(self, over: threading.Event) -> None:
-        """Write the object anew, again and again, until `over`."""
-        while not over.wait(RENEWED):
-            with suppress(StorageError):  # the store may be back in time
-                if self._is_own():
-                    self._file.write_bytes(self._content())
 
     def _is_own(self) -> bool:
         found = self._read()
@@ -122,9 +118,8 @@ def _is_abandoned(found: dict[str, Any]) -> bool:
     except (KeyError, TypeError, ValueError):
         return True
     if found.get("host") == socket.gethostname() and found.get("token") not in _OWN:
-        if pid == os.getpid():  # of a process before this one, in a container begun anew
-            return True
-        if not is_alive(pid):
+        was_before = pid == os.getpid()  # in a container begun anew
+        if was_before or not is_alive(pid):
             return True
     return time.time() - renewed > ABANDONED
 

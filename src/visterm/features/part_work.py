@@ -14,7 +14,7 @@ from visterm.core.jsonlines import json_text
 from visterm.core.progress import Progress
 from visterm.core.types import Skipped
 from visterm.core.writing import write_whole
-from visterm.features.contents import ShardEntry, read_note
+from visterm.features.contents import NOTE, ShardEntry, read_checked
 from visterm.features.folder import FeatureFolder
 
 
@@ -86,16 +86,16 @@ class PartWork:
         file = self._file_name(images, contents)
         entry = self._known.entry(file)
         if entry is None:
-            written = make()
-            write_whole(self._folder.shard_to_write(file), written)
-            entry = ShardEntry(file, n_rows, hashlib.sha256(written).hexdigest())
+            content = make()
+            write_whole(self._folder.shard_to_write(file), content)
+            entry = ShardEntry(file, n_rows, hashlib.sha256(content).hexdigest())
         return entry
 
     def _read_note(self, note: Path) -> PartDone | None:
         """Return what a job that was killed has done with the same images."""
         if not note.exists():
             return None
-        value = read_note(note)
+        value = read_checked(note, NOTE)
         try:
             entry = None if value["entry"] is None else ShardEntry(**value["entry"])
             skipped = [Skipped(**item) for item in value["skipped"]]

@@ -25,7 +25,7 @@ from visterm.core.remote import RemotePath, is_remote
 from visterm.core.types import Skipped
 from visterm.data.fetching import READERS
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import Contents, FirstJob, ShardEntry, read_note
+from visterm.features.contents import NOTE, Contents, FirstJob, ShardEntry, read_checked
 from visterm.features.folder import DATA, ENCODER, SKIPPED, FeatureFolder
 from visterm.features.lease import Lease
 
@@ -60,9 +60,8 @@ class RemoteFeatureFolder(FeatureFolder):
 
     def is_begun(self) -> bool:
         """Return whether a job was killed here before anything was whole."""
-        own = {ENCODER, DATA, SKIPPED, self.unfinished.name}
-        there = set(_remote(self.path).children())
-        return self.unfinished.name in there and there <= own
+        names = set(_remote(self.path).children())
+        return self.unfinished.name in names <= {ENCODER, DATA, SKIPPED, self.unfinished.name}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -96,12 +95,12 @@ class RemoteFeatureFolder(FeatureFolder):
     def local(self, entry: ShardEntry) -> Path:
         """Fetch a shard, unless it is on this machine's disk already, and see that it is as it was written."""
         try:
-            found = CACHE.get(entry.sha256, self.shard(entry).read_bytes)
+            file = CACHE.get(entry.sha256, self.shard(entry).read_bytes)
         except FileNotFoundError:
-            found = None
-        if found is None:
+            file = None
+        if file is None:
             raise self.damaged(entry)
-        return found
+        return file
 
     def source(self, entry: ShardEntry) -> Path:
         """Return where parts of a shard may be read: on this machine's disk, if it is there, or in the store."""
@@ -117,8 +116,9 @@ class RemoteFeatureFolder(FeatureFolder):
     def notes(self) -> list[dict[str, Any]]:
         """Read what a job that is not finished has noted of each shard that is done."""
         names = [name for name in _remote(self.unfinished).children() if name.endswith(".json")]
+        files = [self.unfinished / name for name in names if name not in (MANIFEST, LOCK)]
         with ThreadPoolExecutor(READERS) as pool:
-            return list(pool.map(read_note, [self.unfinished / name for name in names if name not in (MANIFEST, LOCK)]))
+            return list(pool.map(lambda file: read_checked(file, NOTE), files))
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Keep the fitted encoder, with what was requested; its manifest is put last."""
@@ -151,11 +151,10 @@ class RemoteFeatureFolder(FeatureFolder):
         pending = self.unfinished / MANIFEST
         if not pending.exists():
             return
-        content = pending.read_bytes()
         skipped = self.unfinished / SKIPPED
         if skipped.exists():
             (self.path / SKIPPED).write_bytes(skipped.read_bytes())
-        (self.path / MANIFEST).write_bytes(content)
+        (self.path / MANIFEST).write_bytes(pending.read_bytes())
         self._sweep()
         for name in _remote(self.unfinished).children():
             if name not in (LOCK, MANIFEST):

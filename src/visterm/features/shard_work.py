@@ -21,7 +21,7 @@ from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import Contents
 from visterm.features.folder import FeatureFolder
 from visterm.features.part_work import KnownParts, PartDone, PartWork
-from visterm.features.rows import Place, StoredRows
+from visterm.features.stored import StoredRow, StoredRows
 from visterm.store.rows import stack_rows
 
 CHANGED = "changed while it was being read: run again"
@@ -33,22 +33,22 @@ class KnownRows(KnownParts):
     def __init__(self, folder: FeatureFolder, contents: Contents | None) -> None:
         super().__init__([])
         self.names: dict[str, str] = {}
-        self._places: dict[str, Place] = {}
+        self._stored: dict[str, StoredRow] = {}
         if contents is None:
             return
         self.width, self.layout = contents.width, contents.layout
         self._rows = StoredRows(folder, contents)
-        for found in self._rows.index(spare_damaged=True):
-            self.names[found.name] = found.sha256
-            self._places.setdefault(found.sha256, found.place)
+        for row in self._rows.index(spare_damaged=True):
+            self.names[row.name] = row.sha256
+            self._stored.setdefault(row.sha256, row)
         super().__init__(entry for number, entry in enumerate(contents.shards) if self._rows.is_whole(number))
 
     def __contains__(self, sha256: str | None) -> bool:
-        return sha256 in self._places
+        return sha256 in self._stored
 
     def take(self, sha256: Sequence[str]) -> Matrix:
         """Return the rows of images with these contents."""
-        return self._rows.take([self._places[digest] for digest in sha256])
+        return self._rows.take([self._stored[digest] for digest in sha256])
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,23 @@
-"""A features folder in place of the images that it was made of: the corpus with its tags, and rows without decoding."""
+"""A features folder in place of the images that it was made of: rows without decoding, and the corpus with its tags."""
 
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
+import scipy.sparse as sp
 
 from visterm.core.errors import DataError, StorageError, TagFileError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import as_path
-from visterm.core.types import Skipped
+from visterm.core.types import Matrix, Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
+from visterm.data.feature_shards import Shard, read_shard
 from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
@@ -22,7 +25,84 @@ from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.features.contents import Contents
 from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import feature_folder
-from visterm.features.rows import StoredRow, StoredRows
+from visterm.store.rows import stack_rows
+
+HELD = 4  # Shards kept in memory: rows are mostly read in the order of the names, as they lie
+
+
+class StoredRow(NamedTuple):
+    """What a shard says of an image besides its row; which shard that is, and the place of the row in it."""
+
+    name: str
+    sha256: str
+    shard: int
+    row: int
+
+
+class StoredRows:
+    """The rows of a features folder, as its manifest's `contents` say: shards are checked and read when needed."""
+
+    def __init__(self, folder: FeatureFolder, contents: Contents) -> None:
+        self._folder, self._contents = folder, contents
+        self._held: OrderedDict[int, Shard] = OrderedDict()
+        self._whole: dict[int, bool] = {}
+
+    def index(self, *, spare_damaged: bool = False) -> list[StoredRow]:
+        """List the images that have a row, in the order of the folder.
+
+        Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` it is passed over instead.
+        """
+        entries = self._contents.shards
+        numbers = [number for number in range(len(entries)) if not spare_damaged or self.is_whole(number)]
+        for number in numbers:
+            self._check(number)
+
+        indexes = self._folder.indexes([entries[number] for number in numbers])
+        return [
+            StoredRow(name, digest, number, row)
+            for number, (names, sha256) in zip(numbers, indexes, strict=True)
+            for row, (name, digest) in enumerate(zip(names, sha256, strict=True))
+        ]
+
+    def is_whole(self, number: int) -> bool:
+        """Return whether a shard is there, byte by byte as it was written; looked at once."""
+        if number not in self._whole:
+            self._whole[number] = self._folder.is_whole(self._contents.shards[number])
+        return self._whole[number]
+
+    def take(self, wanted: Sequence[StoredRow]) -> Matrix:
+        """Return the rows of some images, in that order; each shard is read once.
+
+        Raises CorruptFileError if a shard is missing or was changed.
+        """
+        shards = np.array([each.shard for each in wanted], np.int64)
+        rows = np.array([each.row for each in wanted], np.int64)
+        order = np.argsort(shards, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if wanted else []
+        shape = (len(wanted), self._contents.width)
+
+        if self._contents.layout == "dense":
+            dense = np.empty(shape, np.float32)
+            for part in parts:
+                dense[part] = self._shard(int(shards[part[0]])).rows[rows[part]]
+            return dense
+        if not parts:
+            return sp.csr_array(shape, dtype=np.float32)
+        return stack_rows([self._shard(int(shards[part[0]])).rows[rows[part]] for part in parts])[np.argsort(order)]
+
+    def _shard(self, number: int) -> Shard:
+        if number in self._held:
+            self._held.move_to_end(number)
+            return self._held[number]
+        self._check(number)
+        self._held[number] = read_shard(self._folder.local(self._contents.shards[number]))
+        if len(self._held) > HELD:
+            self._held.popitem(last=False)
+        return self._held[number]
+
+    def _check(self, number: int) -> None:
+        if not self.is_whole(number):
+            raise self._folder.damaged(self._contents.shards[number])
 
 
 class Features:
@@ -44,17 +124,20 @@ class Features:
         The image folder, as it was then.
     contents : Contents
         What the manifest says.
+    fingerprint : str
+        The encoder's: rows of another one do not go together with these.
+    requested : str
+        That of the encoder that was requested, before it learned.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
-        folder = feature_folder(path)
-        contents = finished_contents(folder)
-        self.path = folder.path
-        self.contents = contents
-        self._folder, self._n_jobs = folder, n_jobs
-        self.images = as_path(contents.images)
+        self._folder = folder = feature_folder(path)
+        self._n_jobs = n_jobs
+        self.contents = contents = finished_contents(folder)
+        self.path, self.images = folder.path, as_path(contents.images)
+        self.fingerprint, self.requested = contents.fingerprint, contents.asked
         self._rows = StoredRows(folder, contents)
-        self._stored = {found.name: found for found in self._rows.index()}
+        self._stored = {row.name: row for row in self._rows.index()}
         self._skipped = {item.image: item for item in folder.skipped()}
 
     def __len__(self) -> int:
@@ -65,31 +148,21 @@ class Features:
         """The encoder that made the rows, fitted; read when it is first used."""
         return self._folder.load_encoder(self._n_jobs)[0]
 
-    @property
-    def fingerprint(self) -> str:
-        """Return the encoder's fingerprint: rows of another one do not go together with these."""
-        return self.contents.fingerprint
-
-    @property
-    def requested(self) -> str:
-        """Return the fingerprint of the encoder that was requested, before it learned."""
-        return self.contents.asked
-
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
         """Return the rows of images, named by paths of the image folder as in the corpus, without opening them.
 
         Raises DataError if an image is not one of the folder's; CorruptFileError if a shard is missing or was changed.
         """
         with reported(progress, "read features", len(images)):
-            kept, places, skipped = [], [], []
+            kept, wanted, skipped = [], [], []
             for number, image in enumerate(images):
                 name = self._name(image)
                 if name in self._skipped:
                     skipped.append(Skipped(str(image), self._skipped[name].reason))
                 else:
                     kept.append(number)
-                    places.append(self._found(name).place)
-            rows = self._rows.take(places)
+                    wanted.append(self._found(name))
+            rows = self._rows.take(wanted)
             progress.advance(len(images))
         return Encoded(rows, np.array(kept, np.int64), skipped)
 

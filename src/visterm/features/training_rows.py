@@ -80,7 +80,7 @@ def training_rows(
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
-    _refuse_if_no_row(_match_names(encoder, train), train)
+    _match_rows(encoder, train)
     train, unknown = known_part(encoder, train)
     held_out, unknown_held_out = known_part(encoder, held_out)
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases).with_words(words)
@@ -123,22 +123,20 @@ def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
         )
 
 
-def not_learned(corpus: Corpus) -> list[str]:
-    """Return a line on the rows that `training_rows` passes over for their split; nothing where all are used."""
-    return splits_not_learned(Counter(corpus.splits))
+def not_learned(splits: Iterable[str | None] | Mapping[str | None, int]) -> list[str]:
+    """Return a line on how many rows of which splits `training_rows` passes over; nothing where all are used.
 
-
-def splits_not_learned(splits: Counter[str | None]) -> list[str]:
-    """Return a line on how many rows of which splits are passed over; nothing where all are used."""
-    if not any(splits):
-        return []
-    unused = Counter({split or "": n for split, n in splits.items() if split not in (LEARNED, HELD_OUT)})
+    `splits` are those of the rows, or how many rows each has.
+    """
+    counts = Counter(splits)
+    unused = Counter({split or "": n for split, n in counts.items() if split not in (LEARNED, HELD_OUT)})
     parts = [
         f"{count_of(n, 'row')} {f'of split {split!r}' if split else 'without a split'}"
         for split, n in sorted(unused.items(), key=lambda item: (not item[0], item[0]))
     ]
-    if not parts:
+    if not parts or not any(counts):
         return []
+
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     return [f"{listed} {'is' if unused.total() == 1 else 'are'} not learned from."]
 
@@ -164,36 +162,52 @@ def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | EncodedB
     """
     if corpus.encoded is None:
         return encoder
-    if corpus.encoded.fingerprint != encoder.fingerprint:
-        raise EncoderMismatchError(
-            f"The features were made by '{ENCODERS.name_of(corpus.encoded.encoder)}' with the fingerprint "
-            f"{corpus.encoded.fingerprint}, and '{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: "
-            "their rows do not go together. Encode the photos as the run does: visterm encode IMAGES --encoder RUN -o "
-            "FEATURES"
-        )
+    check_fingerprint(encoder, ENCODERS.name_of(corpus.encoded.encoder), corpus.encoded.fingerprint)
     return corpus.encoded
+
+
+def check_fingerprint(encoder: AnyEncoder, made_by: str, fingerprint: str) -> None:
+    """Raise `EncoderMismatchError` for stored rows that another encoder made, of this name and fingerprint."""
+    if fingerprint != encoder.fingerprint:
+        raise EncoderMismatchError(
+            f"The features were made by '{made_by}' with the fingerprint {fingerprint}, and "
+            f"'{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: their rows do not go together. "
+            "Encode the photos as the run does: visterm encode IMAGES --encoder RUN -o FEATURES"
+        )
 
 
 def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
     """Return the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
-    match = _match_names(encoder, corpus)
-    if match is None or match.known.all():
+    unknown = encoder.unknown_images(corpus.images) if hasattr(encoder, "match_names") else {}
+    if not unknown:
         return corpus, []
-    unknown = encoder.unknown_images(corpus.images)
-    left_out = [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
-    return corpus.subset(np.flatnonzero(match.known)), left_out
+    known = corpus.subset([i for i in range(len(corpus)) if i not in unknown])
+    return known, [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
 
 
-def with_row_remarks(encoder: AnyEncoder, corpus: Corpus) -> Corpus:
+def _match_rows(encoder: AnyEncoder, corpus: Corpus) -> NamesMatched | None:
+    """Match the images with the rows that an encoder has on file; None for other encoders, and without images.
+
+    Raises DataError if it has a row for none of them.
+    """
+    match_names = getattr(encoder, "match_names", None)
+    match: NamesMatched | None = None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
+    if match is not None and not match.known.any():
+        raise DataError(
+            f"Of {count_of(len(corpus), 'image')} named by the tags, none has a row in {match.file}: the tags name "
+            f"'{corpus.names[0]}', the file '{match.example}'. Check the names that belong to the rows."
+        )
+    return match
+
+
+def _with_row_remarks(encoder: AnyEncoder, corpus: Corpus) -> Corpus:
     """Return the corpus with remarks on images that an encoder with rows on file has none for, and on unused rows.
 
     Raises DataError if it has a row for none of them.
     """
-    match = _match_names(encoder, corpus)
-    _refuse_if_no_row(match, corpus)
-    remarks = list(corpus.remarks)
+    match, remarks = _match_rows(encoder, corpus), list(corpus.remarks)
     if match is not None and not match.known.all():
-        without = [name for name, there in zip(corpus.names, match.known, strict=True) if not there]
+        without = [name for name, known in zip(corpus.names, match.known, strict=True) if not known]
         remarks.append(
             f"Left out: {count_of(len(without), 'image')} (such as '{without[0]}') that {match.file} has no row for."
         )
@@ -205,20 +219,6 @@ def with_row_remarks(encoder: AnyEncoder, corpus: Corpus) -> Corpus:
     return replace(corpus, remarks=remarks)
 
 
-def _match_names(encoder: AnyEncoder, corpus: Corpus) -> NamesMatched | None:
-    """Match the images with the rows that an encoder has on file; None for other encoders, and without images."""
-    match_names = getattr(encoder, "match_names", None)
-    return None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
-
-
-def _refuse_if_no_row(match: NamesMatched | None, corpus: Corpus) -> None:
-    if match is not None and not match.known.any():
-        raise DataError(
-            f"Of {count_of(len(corpus), 'image')} named by the tags, none has a row in {match.file}: the tags name "
-            f"'{corpus.names[0]}', the file '{match.example}'. Check the names that belong to the rows."
-        )
-
-
 def read_corpus(encoder: AnyEncoder, images: Photos | None, tags: Any, **columns: Unpack[TableOptions]) -> Corpus:
     """Read images and their tags, or the tags alone where the encoder looks only at names.
 
@@ -228,25 +228,25 @@ def read_corpus(encoder: AnyEncoder, images: Photos | None, tags: Any, **columns
     and `Corpus.read_names` do.
     """
     name = ENCODERS.name_of(encoder)
+    if is_features(images):
+        return as_corpus(images, tags, **columns)
     if not isinstance(images, str | os.PathLike | None):
-        return with_row_remarks(encoder, as_corpus(images, tags, **columns))
-    if images is not None and is_features(images):
-        from visterm.features.stored import Features  # which loads pyarrow
-
-        return Features(images).corpus(tags, **columns)
-    if encoder.by_number and images is not None:
+        corpus = as_corpus(images, tags, **columns)
+    elif images is not None and encoder.by_number:
         raise UserError(
             f"The encoder '{name}' knows images by number and opens none, but IMAGES is {images}. "
             "Leave IMAGES out: the tag file (--tags FILE) names the images."
         )
-    if images is not None:
-        return with_row_remarks(encoder, Corpus.read(images, tags, **columns))
-    if encoder.reads == "names":
-        return with_row_remarks(encoder, Corpus.read_names(tags, **columns))
-    raise UserError(
-        f"IMAGES is missing: the encoder '{name}' looks at pixels. Pass the folder of images "
-        "(only --encoder ids and --encoder precomputed do without)."
-    )
+    elif images is not None:
+        corpus = Corpus.read(images, tags, **columns)
+    elif encoder.reads == "names":
+        corpus = Corpus.read_names(tags, **columns)
+    else:
+        raise UserError(
+            f"IMAGES is missing: the encoder '{name}' looks at pixels. Pass the folder of images "
+            "(only --encoder ids and --encoder precomputed do without)."
+        )
+    return _with_row_remarks(encoder, corpus)
 
 
 def named_corpus(encoder: AnyEncoder, tags: Any) -> Corpus:
@@ -273,7 +273,7 @@ def as_corpus(images: Photos, tags: Any = None, **columns: Unpack[TableOptions])
     if isinstance(images, Corpus):
         return images
     if isinstance(images, str | os.PathLike) and is_features(images):
-        from visterm.features.stored import Features
+        from visterm.features.stored import Features  # which loads pyarrow
 
         return Features(images).corpus(tags, **columns)
     table, from_table = as_table(images), tags is None or (isinstance(tags, str) and tags == "auto")

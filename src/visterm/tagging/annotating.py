@@ -158,7 +158,7 @@ def annotate_each(
     several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     try:
         if several or is_features(images):
-            from visterm.features.streaming.stored_chunks import stored_chunks  # which loads pyarrow
+            from visterm.features.streaming.shards import stored_chunks  # which loads pyarrow
 
             for chunk in stored_chunks(run.encoder, cast("str | list[str]", images), progress):
                 yield from tags.of(chunk)

@@ -239,7 +239,7 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
         say(warning)
     if request.split is not None:
         corpus = corpus.select(request.split).without_splits()
-    for line in not_learned(corpus):
+    for line in not_learned(corpus.splits):
         say(line)
     if not request.learns_tags:
         return corpus, lines, {}

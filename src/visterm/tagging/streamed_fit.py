@@ -24,12 +24,10 @@ from visterm.core.tables import MODELS
 from visterm.core.writing import whole_file
 from visterm.data.tag_files import check_in_file
 from visterm.features.learned_images import LearnedImages
-from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, VALID, JoinedTags
+from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, PAIRS, VALID, JoinedTags
 from visterm.features.streaming.memory import WINDOWS, Plan
 from visterm.features.streaming.shards import Shards
-from visterm.features.streaming.survey import Survey, draw_positions, survey
-from visterm.features.streaming.tag_rows import PAIRS
-from visterm.features.streaming.windows import RowCopy, ShardWindows
+from visterm.features.streaming.windows import RowCopy, ShardWindows, Survey, draw_positions, survey
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
 from visterm.models.abilities import FitsStreams
 from visterm.models.base import Annotator
@@ -95,7 +93,7 @@ def fit_streamed(
     check_streams(tagger.model, shards.n_folders)
     check_in_file(tags)
     tagger.check_settings(valid)
-    tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.requested)
+    tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.contents.asked)
     with _work_folder(Path(work)) as folder:
         joined = JoinedTags(
             folder, shards, tags, min_count=tagger.min_count, aliases=aliases, split=split,

@@ -1,23 +1,35 @@
-"""The shards of a features folder one by one: checked and read when they are needed, and never kept."""
+"""The shards of features folders one by one, read when needed; where the row of each image lies; chunks to annotate."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import EncoderMismatchError
-from visterm.core.types import Matrix, Skipped
+from visterm.core.errors import DataError, EncoderMismatchError
+from visterm.core.progress import Progress
+from visterm.core.types import Chunk, Matrix, Skipped
+from visterm.core.writing import new_map
 from visterm.data.feature_shards import read_named_rows, read_shard_index, read_shard_rows, shard_row_bytes
+from visterm.data.image_names import plain_name
 from visterm.encoders.contract import AnyEncoder
+from visterm.features.learned_images import name_hashes
 from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import finished_contents
+from visterm.features.training_rows import check_fingerprint
+from visterm.store.rows import stack_rows
+
+ROWS = 4096  # Rows of a chunk, about: what goes along with a chunk is then little beside its rows
+BUCKET = 2**20  # Names sorted at a time, about
 
 T = TypeVar("T")
 
@@ -27,13 +39,14 @@ class Shards:
 
     Several folders are read one after the other, all by the same encoder. `contents` is what the manifest says; of
     several folders that of the first that has rows, with the shards of all. `starts`, int64 (n_shards + 1,), has the
-    position of each shard's first row; last the number of all rows. Raises StorageError if there is no features folder,
-    or its job was never finished; EncoderMismatchError if the folders are of different encoders.
+    position of each shard's first row; last the number of all rows, `n_rows`. Raises StorageError if there is no
+    features folder, or its job was never finished; EncoderMismatchError if the folders are of different encoders.
     """
 
     def __init__(self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
         paths = [path] if isinstance(path, str | os.PathLike) else list(path)
         self._folders = [feature_folder(one) for one in paths]
+        self.n_folders = len(paths)
         each = list(map(finished_contents, self._folders))
         for folder, contents in zip(self._folders, each, strict=True):
             if contents.fingerprint != each[0].fingerprint:
@@ -47,14 +60,10 @@ class Shards:
         known = next((contents for contents in each if contents.n_rows), each[0])
         self.contents = replace(known, shards=[entry for contents in each for entry in contents.shards])
         self.starts: NDArray[np.int64] = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
+        self.n_rows = int(self.starts[-1])
 
     def __len__(self) -> int:
         return len(self.contents.shards)
-
-    @property
-    def n_rows(self) -> int:
-        """Images with a row."""
-        return int(self.starts[-1])
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -75,11 +84,6 @@ class Shards:
         """Return the features folder of a shard."""
         return os.fspath(self._of[number].path)
 
-    @property
-    def n_folders(self) -> int:
-        """Features folders."""
-        return len(self._folders)
-
     def names(self, number: int) -> list[str]:
         """Read the paths of a shard's images inside the image folder."""
         return read_shard_index(self._of[number].source(self.contents.shards[number]))[0]
@@ -91,16 +95,6 @@ class Shards:
     def named_rows(self, number: int) -> tuple[list[str], Matrix]:
         """Read the paths of a shard's images inside the image folder, and their rows."""
         return read_named_rows(self._of[number].local(self.contents.shards[number]))
-
-    @property
-    def fingerprint(self) -> str:
-        """Return the fingerprint of the encoder that made the rows."""
-        return self.contents.fingerprint
-
-    @property
-    def requested(self) -> str:
-        """Return the fingerprint of the encoder that was requested, before it learned."""
-        return self.contents.asked
 
     def encoder(self, n_jobs: int | None) -> AnyEncoder:
         """Return the encoder that made the rows, to be used with `n_jobs` threads."""
@@ -120,3 +114,129 @@ def read_ahead(read: Callable[[int], T], n_parts: int) -> Generator[T]:
             if number + 1 < n_parts:
                 coming.append(reader.submit(read, number + 1))
             yield part
+
+
+class NameIndex:
+    """Finds positions of images by hashes of their names (as `LearnedImages` keeps them): 16 bytes an image, in files.
+
+    `names` are lists of the names of all `n` images, in the order of the positions; its files lie in `folder`.
+    """
+
+    def __init__(self, folder: Path, names: Iterable[list[str]], n: int) -> None:
+        unsorted = new_map(folder / "names.npy", np.uint64, (n,))
+        start = 0
+        for some in names:
+            unsorted[start : start + len(some)] = name_hashes(some)
+            start += len(some)
+
+        self.hashes = new_map(folder / "hashes.npy", np.uint64, (n,))
+        self.positions = new_map(folder / "positions.npy", np.int64, (n,))
+        n_buckets, start, half = -(-n // BUCKET), 0, np.uint64(32)
+        for bucket in range(n_buckets):  # an even range of hashes: all are read part by part for each
+            hashes, positions = [], []
+            for first in range(0, n, BUCKET):
+                part = np.asarray(unsorted[first : first + BUCKET])
+                here = np.flatnonzero((part >> half) * np.uint64(n_buckets) >> half == bucket)
+                hashes.append(part[here])
+                positions.append(here + first)
+            found = np.concatenate(hashes)
+            order = np.argsort(found)
+            stop = start + found.size
+            self.hashes[start:stop], self.positions[start:stop] = found[order], np.concatenate(positions)[order]
+            start = stop
+
+    def find(self, names: list[str]) -> NDArray[np.int64]:
+        """Return the position of each name, -1 of those that no image has; shape (n_names,).
+
+        A name that no image has as it is written is looked for as `plain_name` has it.
+        """
+        found = self._find(names)
+        odd = [i for i in np.flatnonzero(found < 0).tolist() if plain_name(names[i]) != names[i]]
+        if odd:
+            found[odd] = self._find([plain_name(names[i]) for i in odd])
+        return found
+
+    def _find(self, names: list[str]) -> NDArray[np.int64]:
+        requested = name_hashes(names)
+        if not len(self.hashes):
+            return np.full(requested.size, -1, np.int64)
+        place = np.minimum(np.searchsorted(self.hashes, requested), len(self.hashes) - 1)
+        return np.where(self.hashes[place] == requested, self.positions[place], -1)
+
+
+def index_names(folder: Path, shards: Shards) -> NameIndex:
+    """Index the images of features folders by their names. Raises DataError if an image is in two of the folders."""
+    index = NameIndex(folder, map(shards.names, range(len(shards))), shards.n_rows)
+    for start in range(0, shards.n_rows if shards.n_folders > 1 else 0, BUCKET):
+        part = np.asarray(index.hashes[start : start + BUCKET + 1])
+        for row in start + np.flatnonzero(part[1:] == part[:-1]):  # a hash may be that of two names
+            positions = index.positions[row : row + 2]
+            numbers = np.searchsorted(shards.starts, positions, side="right") - 1
+            first, second = (
+                shards.names(number)[position - shards.starts[number]]
+                for number, position in zip(numbers.tolist(), positions.tolist(), strict=True)
+            )
+            if first == second:
+                raise DataError(
+                    f"The image '{first}' is in {shards.place(numbers[0])} and in {shards.place(numbers[1])}; expected "
+                    "one row an image. Encode folders whose images are named apart, or leave one of the two out."
+                )
+    return index
+
+
+def stored_chunks(
+    encoder: AnyEncoder, features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], progress: Progress
+) -> Iterator[Chunk]:
+    """Yield the images of features folders, named by their paths inside the image folder.
+
+    Raises EncoderMismatchError if another encoder made the rows; DataError if an image is in two of the folders;
+    CorruptFileError if a shard is missing or was changed.
+    """
+    shards = Shards(features)
+    check_encoder(encoder, shards)
+    refuse_names_twice(shards)
+    groups = groups_of(shards)
+    progress.start("tag photos", shards.n_rows)
+    with closing(read_ahead(lambda number: chunk_of(shards, groups[number]), len(groups))) as chunks:
+        for chunk in chunks:
+            yield chunk
+            progress.advance(len(chunk.names))
+    yield Chunk([], np.empty((0, 0), np.float32), shards.skipped())
+
+
+def groups_of(shards: Shards) -> list[list[int]]:
+    """Put the numbers of shards that follow each other together, until they have enough rows."""
+    groups: list[list[int]] = []
+    room = 0
+
+    for number, n in enumerate(np.diff(shards.starts).tolist()):
+        if room <= 0:
+            groups.append([])
+            room = ROWS
+        groups[-1].append(number)
+        room -= n
+    return groups
+
+
+def chunk_of(shards: Shards, numbers: Sequence[int]) -> Chunk:
+    """Read the names and rows of some shards. Raises CorruptFileError if one is missing or was changed."""
+    names: list[str] = []
+    parts: list[Matrix] = []
+    for number in numbers:
+        shards.check(number)
+        own, rows = shards.named_rows(number)
+        names += own
+        parts.append(rows)
+    return Chunk(names, stack_rows(parts), [])
+
+
+def refuse_names_twice(shards: Shards) -> None:
+    """Raise `DataError` where an image is in two features folders: nobody could tell whose its tags are."""
+    if shards.n_folders > 1:
+        with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
+            index_names(Path(folder), shards)
+
+
+def check_encoder(encoder: AnyEncoder, shards: Shards) -> None:
+    """Raise `EncoderMismatchError` for rows that another encoder made."""
+    check_fingerprint(encoder, shards.contents.encoder, shards.contents.fingerprint)

@@ -46,6 +46,7 @@ class AnnotationFolder(FeatureFolder):
     """The files of a folder of annotations on this machine; `annotation_folder` also gives those at an address."""
 
     kind: ClassVar[str] = ANNOTATIONS
+    contents_class: ClassVar[type[Any]] = AnnotationContents
     unfinished_name: ClassVar[str] = ".annotating"
     manifest_kind: ClassVar[Record] = Record(
         {
@@ -57,10 +58,6 @@ class AnnotationFolder(FeatureFolder):
             "shards": Listed(ENTRY),
         }
     )
-
-    def _contents_of(self, facts: dict[str, Any], shards: list[ShardEntry]) -> AnnotationContents:
-        names = [name for name in AnnotationContents.__slots__ if name != "shards"]
-        return AnnotationContents(**{name: facts[name] for name in names}, shards=shards)
 
 
 class RemoteAnnotationFolder(AnnotationFolder, RemoteFeatureFolder):

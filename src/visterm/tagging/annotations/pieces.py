@@ -95,8 +95,12 @@ def pieces_of(encoder: AnyEncoder, found: Found, *, stable: bool) -> Pieces:
 
 
 def _of_features(encoder: AnyEncoder, features: list[str], stable: bool) -> Pieces:
-    from visterm.features.streaming.shards import Shards  # which loads pyarrow
-    from visterm.features.streaming.stored_chunks import check_encoder, groups_of, refuse_names_twice
+    from visterm.features.streaming.shards import (
+        Shards,  # which loads pyarrow
+        check_encoder,
+        groups_of,
+        refuse_names_twice,
+    )
 
     shards = Shards(features)
     check_encoder(encoder, shards)
@@ -132,7 +136,7 @@ class PieceReader:
         Raises CorruptFileError if a shard is missing or was changed.
         """
         if piece.shards:
-            from visterm.features.streaming.stored_chunks import chunk_of
+            from visterm.features.streaming.shards import chunk_of
 
             progress.advance(piece.n)
             return chunk_of(self._shards, piece.shards)
