@@ -12,7 +12,7 @@ from tiny_catalogues import draw_photos, fit_run
 from visterm.cli.command_line import app
 from visterm.cli.completion import tags_of
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.encoders.networks import networks
+from visterm.encoders.named import networks
 from visterm.library.catalogue import Catalogue
 from visterm.tagging.tagger import Tagger
 

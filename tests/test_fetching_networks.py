@@ -29,8 +29,7 @@ from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders.hub import fetch_network
-from visterm.encoders.named import default_encoder
-from visterm.encoders.networks import VARIABLE, is_here, lock_file, network_named
+from visterm.encoders.named import VARIABLE, default_encoder, is_here, lock_file, network_named
 from visterm.encoders.onnx import Onnx
 
 ROW = """

@@ -25,7 +25,7 @@ from visterm.data.text_files import read_text, read_words
 from visterm.data.word_vectors import read_word_vectors
 from visterm.data.wordnet import read_database
 from visterm.data.xmp.keywords import Keywords
-from visterm.encoders.network_file import network_hash, read_network
+from visterm.encoders.onnx_graph import network_hash, read_network
 from visterm.encoders.onnx_settings import settings_beside
 from visterm.tagging.tuning.trials import TrialLog
 

@@ -13,8 +13,7 @@ import skimage.data
 from PIL import Image
 
 from visterm.data.images import read_image
-from visterm.encoders.named import make_encoder
-from visterm.encoders.networks import VARIABLE
+from visterm.encoders.named import VARIABLE, make_encoder
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_settings import settings_beside
 from visterm.encoders.preparation import Preparation, views_of

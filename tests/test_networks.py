@@ -16,11 +16,19 @@ from visterm.core.errors import DataError, StorageError, UnknownNameError, UserE
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders import onnx_network
-from visterm.encoders.named import default_encoder, encoder_names, make_encoder, registered_name, split_specs
-from visterm.encoders.networks import VARIABLE, is_here, network_named, networks
+from visterm.encoders.named import (
+    VARIABLE,
+    default_encoder,
+    encoder_names,
+    is_here,
+    make_encoder,
+    network_named,
+    networks,
+    registered_name,
+    split_specs,
+)
 from visterm.encoders.onnx import Onnx
-from visterm.encoders.onnx_settings import check_settings
-from visterm.encoders.processor_files import of_transformers
+from visterm.encoders.onnx_settings import check_settings, of_transformers
 
 pytestmark = pytest.mark.usefixtures("plugin")
 

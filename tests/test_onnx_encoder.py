@@ -17,8 +17,7 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_network import OnnxNetwork
-from visterm.encoders.pooling import channels_last, pooled
-from visterm.encoders.preparation import IMAGENET_MEAN, IMAGENET_STD
+from visterm.encoders.preparation import IMAGENET_MEAN, IMAGENET_STD, channels_last, pooled
 
 PLAIN = {"root": False, "centre": False, "normalise": False}
 RED, GREEN, BLUE = (200, 0, 0), (0, 100, 0), (0, 0, 50)

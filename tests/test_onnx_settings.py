@@ -100,7 +100,7 @@ def test_a_layout_that_contradicts_the_input_is_refused(network):
         ({"colours": "GBR"}, "colours is 'GBR'; expected one of 'RGB', 'BGR'"),
         ({"layout": "NCHW"}, "layout is 'NCHW'; expected one of 'channels_first', 'channels_last'"),
         ({"interpolation": "area"}, "expected one of 'bilinear', 'bicubic', 'lanczos'"),
-        ({"crop": 1.5}, "crop is 1.5; expected at most 1"),
+        ({"crop": 1.5}, "crop is 1.5; expected a number above 0 and at most 1"),
         ({"output": 3}, "output is 3; expected the name"),
         ([1], "holds a list; expected a JSON object"),
         ("{mean: 1}", "is not JSON"),

@@ -345,7 +345,7 @@ def test_tune_and_lists_of_names_take_precomputed_features_too(library):
     names = [f"{i:02}.png" for i in range(4)]
     tagger = Tagger(encoder=encoder, model="ridge").fit([*names, "unknown.png"], [["a"], ["b"], ["a"], ["b"], ["a"]])
     assert tagger.facts["images"] == 4
-    with pytest.raises(DataError, match=r"none has a row in .*: the tags name 'x\.png', the file '00\.png'"):
+    with pytest.raises(DataError, match=r"The image 'x\.png' is not among the \d+ images of .* \(such as '00\.png'\)"):
         Tagger(encoder=encoder, model="ridge").fit(["x.png"], [["a"]])
 
 

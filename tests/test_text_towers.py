@@ -18,8 +18,7 @@ from tiny_networks import sum_network
 from tiny_text_towers import LENGTH, TEXTS, WIDTH, write_towers
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.encoders import word_rows as words_module
-from visterm.encoders.named import make_encoder
-from visterm.encoders.networks import VARIABLE, network_named
+from visterm.encoders.named import VARIABLE, make_encoder, network_named
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.text_tower import OnnxTextTower, prepared
 from visterm.encoders.word_rows import kept_words, prompts_of, word_rows

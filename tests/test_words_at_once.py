@@ -14,7 +14,7 @@ from command_line import run_command
 from fakes.immich_ml import immich_ml
 from visterm.core.errors import StorageError, UnknownNameError, UserError
 from visterm.core.tables import MODELS
-from visterm.encoders.networks import users_table
+from visterm.encoders.named import users_table
 from visterm.models.abilities import rows_of_words
 from visterm.models.blend.stacked import stacked_tag_rows
 from visterm.tagging.tagger import Tagger

@@ -38,7 +38,7 @@ def encoder_names() -> Completions:
 def network_names() -> Completions:
     """Return the networks that are known by name, each with what it is good for; none if a user's table is broken."""
     from visterm.core.errors import DataError
-    from visterm.encoders.networks import networks
+    from visterm.encoders.named import networks
 
     try:
         return [(row.name, row.good_for) for row in networks().values()]

@@ -35,7 +35,7 @@ def encoders(
 
     Among them are networks by name. Nothing is downloaded but by `visterm encoders get NAME`.
     """
-    from visterm.encoders.networks import is_here, network_named, networks
+    from visterm.encoders.named import is_here, network_named, networks
 
     if action == "get" and not names:
         raise UserError("Which network? visterm encoders get NAME (visterm encoders lists the names)")

@@ -9,16 +9,22 @@ from visterm.core.tables import ENCODERS
 
 if TYPE_CHECKING:
     from visterm.encoders.base import Encoder, Images, Pixels, stack_rows
-    from visterm.encoders.blocks import BlockCutter, cells_of_overlap, pixel_codes
+    from visterm.encoders.blocks import (
+        BlockCutter,
+        cells_of_overlap,
+        check_levels,
+        check_numbers,
+        check_whole,
+        pixel_codes,
+        weights_of_levels,
+    )
+    from visterm.encoders.chain import NestedEncoder
     from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, check_palette, learn_codebook, learn_palette
     from visterm.encoders.contract import AnyEncoder
     from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
-    from visterm.encoders.nested import NestedEncoder
     from visterm.encoders.network import NetworkEncoder
-    from visterm.encoders.pooling import pooled
-    from visterm.encoders.preparation import Preparation, as_size
-    from visterm.encoders.pyramid import check_levels, check_numbers, check_whole, weights_of_levels
+    from visterm.encoders.preparation import Preparation, as_size, pooled
     from visterm.encoders.sentences import sentence_vectors
     from visterm.encoders.torch_loading import torch_device, torch_library
     from visterm.encoders.visterms import COLOUR_IMAGES, OVERLAP, Visterms
@@ -26,16 +32,14 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "base": "Encoder Images Pixels stack_rows",
-    "blocks": "BlockCutter cells_of_overlap pixel_codes",
+    "blocks": "BlockCutter cells_of_overlap check_levels check_numbers check_whole pixel_codes weights_of_levels",
+    "chain": "NestedEncoder",
     "codebook": "LARGEST MOST_COLOURS SPACES check_palette learn_codebook learn_palette",
     "contract": "AnyEncoder",
     "landmarks": "KERNELS Landmarks landmark_columns",
     "named": "DEFAULT_ENCODER make_encoder",
-    "nested": "NestedEncoder",
     "network": "NetworkEncoder",
-    "pooling": "pooled",
-    "preparation": "Preparation as_size",
-    "pyramid": "check_levels check_numbers check_whole weights_of_levels",
+    "preparation": "Preparation as_size pooled",
     "sentences": "sentence_vectors",
     "torch_loading": "torch_device torch_library",
     "visterms": "COLOUR_IMAGES OVERLAP Visterms",

@@ -1,20 +1,32 @@
-"""How a photo becomes blocks: codes of its pixels, and the points that its blocks are at each scale."""
+"""How a photo becomes blocks, which visual words each block counts for, and the rows that the words make."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
+from visterm.encoders.codebook import assign_words, learn_codebook
+from visterm.encoders.contract import Places
 from visterm.kernels.colour import colour_codes, gray_levels
-from visterm.kernels.histograms import block_edges, block_histograms
+from visterm.kernels.histograms import bag_row, block_edges, block_histograms
+from visterm.kernels.nearest import nearest_words, prepare_codebook
 from visterm.kernels.texture import N_PATTERNS, lbp_codes
+from visterm.kernels.word_groups import nearest_in_groups, prepare_groups
 
 MOST_CELLS = 8  # Along the side of a block: a pixel is then in 64 blocks of each scale
 ROUNDED = 1e-3  # How far from 1 - 1/n an overlap may be written
+MOST_LEVELS = 6
+
+LookUp: TypeAlias = "Callable[[NDArray[np.float32]], tuple[NDArray[np.int32], NDArray[np.float32]]]"
+Level: TypeAlias = "tuple[slice, NDArray[np.int32], np.float32]"
 
 
 class Codes(NamedTuple):
@@ -93,3 +105,198 @@ def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.floa
     """Return where blocks begin and end along one side: all cells are one block where there are fewer than it has."""
     cells = min(block_cells, len(edges) - 1)
     return edges[:-cells], edges[cells:]
+
+
+class WordFinder:
+    """Finds the nearest words of blocks, among the words of their own scale, or of all scales where they share them.
+
+    `codebook`, (n_words, n_features), has the words of all scales, one scale after the other, `scale_words` how many
+    each scale has, and `spread` the mean squared distance of its blocks to their nearest word; these two have one
+    number for all scales of the `cutter` that share their words. A block gets
+    `neighbours` words; where a scale has fewer, it counts once for each of them. For `softness` and `nearest_groups`
+    see `Visterms`.
+    """
+
+    def __init__(
+        self,
+        codebook: NDArray[np.float32],
+        scale_words: NDArray[np.int64],
+        spread: NDArray[np.float32],
+        cutter: BlockCutter,
+        neighbours: int,
+        softness: float,
+        nearest_groups: int | None = None,
+    ) -> None:
+        self.cutter = cutter
+        self.neighbours = min(neighbours, int(scale_words.max()))
+        self.softness = softness
+        self._first = np.cumsum(scale_words) - scale_words
+        self._n_words = scale_words
+        self._look_up = [
+            _look_up(codebook[first : first + n], min(neighbours, int(n)), nearest_groups)
+            for first, n in zip(self._first, scale_words, strict=True)
+        ]
+        self._spread = spread
+
+    def find(
+        self, codes: Codes, *, with_boxes: bool
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
+        """Return the words of all blocks of an image, their shares, and where the blocks lie (`BlockCutter.boxes`).
+
+        Words are int32 (n_blocks, neighbours). A share, float32, says how much of the block the word gets: rows add up
+        to 1, and columns beyond the number of a scale's words have 0. There are no boxes unless `with_boxes`.
+        """
+        words, shares, boxes = [], [], [np.empty((0, 4))]
+        tiny = float(np.finfo(np.float32).tiny)
+        for scale in range(len(self.cutter.sides)):
+            book = 0 if len(self._look_up) == 1 else scale
+            points = self.cutter.points(codes, scale)
+            ids = np.zeros((len(points), self.neighbours), np.int32)
+            part = np.zeros(ids.shape, np.float32)
+            n = min(self.neighbours, int(self._n_words[book]))
+            found, scores = self._look_up[book](points)
+            ids[:, :n] = found + np.int32(self._first[book])
+            width = max(self.softness * max(float(self._spread[book]), tiny), tiny)
+            further = 2 * (scores[:, :1].astype(np.float64) - scores)
+            weights = np.exp(-further / width)
+            part[:, :n] = weights / weights.sum(axis=1, keepdims=True)
+            words.append(ids)
+            shares.append(part)
+            if with_boxes:
+                boxes.append(self.cutter.boxes(codes, scale))
+        return np.concatenate(words), np.concatenate(shares), np.concatenate(boxes)
+
+
+def _look_up(words: NDArray[np.float32], n_nearest: int, nearest_groups: int | None) -> LookUp:
+    """Return what finds the nearest words of points, and their scores: among all, or in the groups nearest to a point.
+
+    There are as many groups as words in a group, each of words that k-means finds near to each other.
+    """
+    n_groups = math.isqrt(len(words))
+    if nearest_groups is None or nearest_groups >= n_groups:
+        return partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
+    centres = learn_codebook(words, n_groups, np.random.default_rng(0))
+    nearest, _ = assign_words(words, prepare_codebook(centres))
+    groups = np.unique(nearest, return_inverse=True)[1]  # none without words
+    book = prepare_groups(words, groups, int(groups.max()) + 1)
+    n_probed = min(nearest_groups, int(groups.max()) + 1)
+    return partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
+
+
+class VistermPyramid:
+    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word.
+
+    `weights`, (n_levels,), say what each level weighs in the inner product of two rows; they sum to 1. Rows have
+    `n_columns`. With more than the whole picture it counts where a block lies, which `knows_places` says.
+    """
+
+    def __init__(self, n_words: int, weights: NDArray[np.float64]) -> None:
+        self._n_words, self._weights = n_words, weights
+        self._starts = [
+            n_words * (4**level - 1) // 3 for level in range(len(weights) + 1)
+        ]  # after 1 + 4 + 16 ... cells
+        self.n_columns = self._starts[-1]
+        self.knows_places = len(weights) > 1
+
+    def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
+        """Yield the words of an image, numbered anew at each level by the cell that the centre of a block lies in.
+
+        Of each level, these are its columns of the row, the words as numbers from its first column on, and the factor
+        by which its bag, of length 1, is multiplied. `words` are (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are
+        left, top, right and bottom as shares of the image's width and height. Boxes are not read where there is one
+        level.
+        """
+        for level, weight in enumerate(self._weights):
+            numbered = words
+            if level:
+                n = 2**level
+                column, row = np.minimum((boxes[:, :2] + boxes[:, 2:]) * (n / 2), n - 1).astype(np.int32).T
+                numbered = words + ((row * n + column) * np.int32(self._n_words))[:, None]
+            yield slice(*self._starts[level : level + 2]), numbered, np.float32(np.sqrt(weight))
+
+    def row(
+        self,
+        words: NDArray[np.int32],
+        shares: NDArray[np.float32],
+        boxes: NDArray[np.float64],
+        idf: NDArray[np.float32],
+        *,
+        root: bool,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Make the row of an image: the bag of each level (`bag_row`), times the root of the level's weight.
+
+        `words` and `boxes` are as in `levels`, `shares` (n_blocks, n_nearest), `idf` (n_columns,). Returns weights
+        (float32) and increasing columns (int32).
+        """
+        parts = []
+        for own, numbered, factor in self.levels(words, boxes):
+            weights, columns = bag_row(numbered, shares, idf[own], root)
+            parts.append((weights * factor, columns + np.int32(own.start)))
+        return np.concatenate([weights for weights, _ in parts]), np.concatenate([columns for _, columns in parts])
+
+
+def block_places(
+    codes: Codes, finder: WordFinder, pyramid: VistermPyramid, idf: NDArray[np.float32], *, root: bool
+) -> Places:
+    """Return the row of an image by its blocks.
+
+    A visterm's weight in the row, root and length included, is shared out among the blocks in proportion to what each
+    counts for it: the weights of a visterm over all blocks sum to the one in the row. In a pyramid a visterm of a cell
+    is shared out among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
+    """
+    words, counts, boxes = finder.find(codes, with_boxes=True)
+    blocks = np.repeat(np.arange(len(words)), words.shape[1])
+    bags = []
+    for columns, numbered, factor in pyramid.levels(words, boxes):
+        values, having = bag_row(numbered, counts, idf[columns], root)
+        n = columns.stop - columns.start
+        weights = np.zeros(n)
+        weights[having] = values
+
+        terms = numbered.ravel()
+        totals = np.bincount(terms, counts.ravel(), minlength=n)
+        a_count = np.divide(weights, totals, out=np.zeros(n), where=totals > 0)
+        shared = sp.coo_array((counts.ravel() * a_count[terms], (blocks, terms)), (len(words), n))
+        bags.append(shared * float(factor))
+
+    rows = sp.csr_array(sp.hstack(bags, format="csr"))
+    rows.eliminate_zeros()
+    return Places(boxes, rows, np.zeros(len(idf)), "block", "visterm")
+
+
+def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.float64]:
+    """Return the weights of the levels, the whole picture first; they sum to 1.
+
+    `given` weights are in proportion. None: 1/2 for the finest, half as much for each coarser one, the coarsest as the
+    one after it.
+    """
+    if given is not None:
+        weights: NDArray[np.float64] = np.array(given, np.float64)
+        weights /= weights.sum()
+        return weights
+    return np.array([2.0 ** (max(level, 1) - levels) for level in range(levels)])
+
+
+def check_levels(levels: Any, given: Any) -> None:
+    """Refuse levels that no pyramid has, and weights that are not one number above 0 for each."""
+    check_whole(levels, "levels", 1, MOST_LEVELS)
+    if given is None:
+        return
+    what = f"{levels} numbers above 0, one a level"
+    check_numbers(given, "level_weights", f"None, or {what}")
+    if len(given) != levels:
+        raise UserError(f"level_weights is {given!r}; expected {what}.")
+
+
+def check_whole(value: Any, name: str, least: int, most: int) -> None:
+    """Refuse what is not a whole number from `least` to `most`."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
+        raise UserError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
+
+
+def check_numbers(values: Any, name: str, expected: str, *, most: float = np.inf) -> None:
+    """Refuse what is not a sequence of one finite number or more, each above 0 and at most `most`."""
+    listed = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
+    right = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in listed]
+    if not right or not all(right) or not np.isfinite(listed).all():
+        raise UserError(f"{name} is {values!r}; expected {expected}.")

@@ -41,7 +41,13 @@ def learn_codebook(
     loses all its points takes over one of those that lie furthest from their words. It ends after `iterations` Lloyd
     steps, or when no point changes its word. Progress shows each step as `task`; `n_jobs` changes nothing but time.
     """
-    codebook = _distinct(points, n_words, rng)
+    chosen: dict[bytes, int] = {}
+    for index in rng.permutation(len(points)):
+        chosen.setdefault(points[index].tobytes(), index)
+        if len(chosen) == n_words:
+            break
+    codebook = points[list(chosen.values())]
+
     norms = np.square(points, dtype=np.float64).sum(axis=1)
     before: NDArray[np.int32] | None = None
     with reported(progress, task, iterations):
@@ -72,16 +78,6 @@ def assign_words(
     return np.concatenate([words[:, 0] for words, _ in found]), np.concatenate([scores[:, 0] for _, scores in found])
 
 
-def _distinct(points: NDArray[np.float32], n: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Draw `n` points that differ from each other, or all distinct points where there are fewer."""
-    chosen: dict[bytes, int] = {}
-    for index in rng.permutation(len(points)):
-        chosen.setdefault(points[index].tobytes(), index)
-        if len(chosen) == n:
-            break
-    return points[list(chosen.values())]
-
-
 def learn_palette(
     images: Sequence[NDArray[np.uint8]],
     n_colours: int,
@@ -96,11 +92,8 @@ def learn_palette(
     Colours are compared and returned in the space "lab" or "rgb", float32 (n_colours, 3); there are fewer where fewer
     were drawn. `n_jobs` changes nothing but time.
     """
-    drawn = []
-    for pixels in images:
-        flat = pixels.reshape(-1, 3)
-        drawn.append(flat[rng.integers(0, len(flat), PIXELS_AN_IMAGE)])
-    drawn_pixels = np.concatenate(drawn)
+    flat = (pixels.reshape(-1, 3) for pixels in images)
+    drawn_pixels = np.concatenate([pixels[rng.integers(0, len(pixels), PIXELS_AN_IMAGE)] for pixels in flat])
     points: NDArray[np.float32] = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
     shared: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
     return learn_codebook(points, n_colours, rng, iterations=PALETTE_STEPS, task="learn colours", **shared)

@@ -7,7 +7,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -184,17 +184,16 @@ class AnyEncoder(Estimator, ABC):
 
     def _made_of(self, make: Callable[..., T], *given: Any) -> T:
         """Return ``make(*given)``, made anew only where an array is another object, or anything else another value."""
-        held = self.__dict__.setdefault("_kept_made", {})
-        before, made = held.get(make.__qualname__, ((), None))
+        kept: dict[str, tuple[Any, T]] = self.__dict__.setdefault("_kept_made", {})
+        before, made = kept.get(make.__qualname__, ((), None))
         arrays = (np.ndarray, sp.sparray)
         same = len(before) == len(given) and all(
             old is new or (not isinstance(new, arrays) and old == new) for old, new in zip(before, given, strict=True)
         )
-        if not same:
+        if made is None or not same:
             made = make(*given)
-            held[make.__qualname__] = given, made
-        found: T = made
-        return found
+            kept[make.__qualname__] = given, made
+        return made
 
     @property
     def reads_texts(self) -> bool:
@@ -221,9 +220,15 @@ class AnyEncoder(Estimator, ABC):
         params = {k: v for k, v in json_params(self, ENCODERS).items() if k not in self.speed_params}
         digest.update(json.dumps([type(self).__name__, self._fingerprint_params(params)], sort_keys=True).encode())
         for key, value in sorted(vars(self).items()):
-            if key.endswith("_") and not key.startswith("_") and key not in self.location_attributes:
-                digest.update(key.encode())
-                digest.update(_content(value))
+            if not key.endswith("_") or key.startswith("_") or key in self.location_attributes:
+                continue
+            digest.update(key.encode())
+            if isinstance(value, list):
+                names = [one.fingerprint if isinstance(one, AnyEncoder) else one for one in value]
+                digest.update(json.dumps(names).encode())
+                continue
+            for part in (value.data, value.indices, value.indptr) if sp.issparse(value) else (np.asarray(value),):
+                digest.update(str(value).encode() if part.dtype == object else np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()[:16]
 
     def __sklearn_tags__(self) -> Tags:
@@ -261,16 +266,6 @@ def no_text_tower(name: str) -> str:
     )
 
 
-def _content(value: Any) -> bytes:
-    """Return the bytes that stand for a learned attribute."""
-    if isinstance(value, list):
-        return json.dumps([one.fingerprint if isinstance(one, AnyEncoder) else one for one in value]).encode()
-    if sp.issparse(value):
-        return b"".join(np.ascontiguousarray(part).tobytes() for part in (value.data, value.indices, value.indptr))
-    array = np.asarray(value)
-    return np.ascontiguousarray(array).tobytes() if array.dtype != object else str(value).encode()
-
-
 def name_of(image: Any) -> str:
     """Return the name of an image: a text or a path as it is, a whole number as its digits.
 
@@ -284,3 +279,51 @@ def name_of(image: Any) -> str:
         f"An image is named by a text, a path or a whole number here, not {type(image).__name__}: this encoder does "
         "not look at pixels. Choose another one for that."
     )
+
+
+class Places(NamedTuple):
+    """A feature row taken apart: ``Σ rows + elsewhere``."""
+
+    boxes: NDArray[np.float64]
+    """shape (n_places, 4): left, top, right and bottom, as shares of the picture's width and
+    height. Places may overlap."""
+    rows: Matrix  # array or CSR of float64, shape (n_places, n_features). What each place gave to the row.
+    elsewhere: NDArray[np.float64]  # shape (n_features,): what comes from no place
+    # What a place and a feature are called: "block" and "visterm"
+    place: str
+    feature: str
+    source: str = ""  # What `elsewhere` is; empty where it is nothing
+
+
+def no_places(row: Matrix, source: str) -> Places:
+    """Return the row of one image, (1, n_features), as what comes from no place; `source` says what it is."""
+    values: Any = row
+    values = values.toarray() if sp.issparse(row) else values
+    rows = sp.csr_array((0, values.shape[1]), dtype=np.float64)
+    return Places(np.empty((0, 4)), rows, np.asarray(values[0], np.float64), "place", "feature", source)
+
+
+def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
+    """Return places that several encoders have of one picture as those of their joined rows, each times its factor."""
+    scaled = [factor * part.rows for part, factor in zip(parts, factors, strict=True)]
+    places = {part.place for part in parts if len(part.boxes)}
+    features = {part.feature for part in parts if len(part.boxes)}
+    return Places(
+        np.concatenate([part.boxes for part in parts]),
+        sp.csr_array(sp.block_diag([sp.csr_array(rows) for rows in scaled], format="csr")),
+        np.concatenate([factor * part.elsewhere for part, factor in zip(parts, factors, strict=True)]),
+        places.pop() if len(places) == 1 else "place",
+        features.pop() if len(features) == 1 else "feature",
+        ", ".join(dict.fromkeys(part.source for part in parts if part.source)),
+    )
+
+
+@runtime_checkable
+class HasPlaces(Protocol):
+    """An encoder that knows which places of a picture its row comes from."""
+
+    def places(self, image: Any) -> Places:
+        """Return the row of one image (a path, or an upright RGB array) by places.
+
+        Raises ImageError if it cannot be read; UserError if with these settings the row is no sum over places.
+        """

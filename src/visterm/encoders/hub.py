@@ -24,7 +24,7 @@ from visterm.core.jsonlines import json_text
 from visterm.core.persist import file_hash
 from visterm.core.progress import Say, silent
 from visterm.core.writing import check_space, storage_error, sync, temporary_beside, write_whole
-from visterm.encoders.networks import (
+from visterm.encoders.named import (
     Network,
     NetworkFile,
     expected_hash,
@@ -67,14 +67,24 @@ def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> 
         raise MissingExtraError(
             "Fetching networks needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
         ) from error
+
     say(f"{network.name}: {network.size(text=text)} from {network.repository}. Licence: {network.licence}")
     places = []
     for file in network.files(text=text):
         new = expected_hash(network, file) is None
         if place_of(network, file) is None:
-            with _refusals(network, file):
+            known = "in the table" if file.sha256 else f"in {lock_file()}"
+            expected, revision = expected_hash(network, file), revision_of(network)
+            page = f"https://huggingface.co/{network.repository}"
+            changed = (
+                f"the repository has no revision {revision} any more. It was changed: look at {page}. If you trust the "
+                f"new one, remove the repository from {lock_file()}, and fetch again."
+            )
+            what = f"{file.file} of {network.repository} could not be fetched"
+            with hub_errors(what, page, again=": it goes on where it stopped", no_revision=changed):
                 try:
-                    _fetch(network, file)
+                    fetched = fetch_file(network.repository, file.file, revision, expected=expected, known=known)
+                    _record(network, file, fetched.commit, fetched.sha256)
                 except EntryNotFoundError:
                     if file is not network.prepared_by:
                         raise
@@ -87,14 +97,6 @@ def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> 
         say(f"{file.file} is in {place}{trust}")
         places.append(place)
     return places
-
-
-def _fetch(network: Network, file: NetworkFile) -> None:
-    """Fetch one file of a network, and record its hash."""
-    known = "in the table" if file.sha256 else f"in {lock_file()}"
-    expected = expected_hash(network, file)
-    fetched = fetch_file(network.repository or "", file.file, revision_of(network), expected=expected, known=known)
-    _record(network, file, fetched.commit, fetched.sha256)
 
 
 class Fetched(NamedTuple):
@@ -128,12 +130,14 @@ def fetch_file(
     stated = get_hf_file_metadata(url, headers=headers)
     etag, commit = stated.etag or "", stated.commit_hash or ""
     another = _COMMIT.fullmatch(revision) and commit != revision
+
     if another or not (_ETAG.fullmatch(etag) and _COMMIT.fullmatch(commit)):
         raise StorageError(
             f"{url} is not answered as a hub does: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
             f"expected 40 or 64 hex digits, and {revision if another else '40'}. Nothing was written. "
             "Check HF_ENDPOINT and proxies (HTTPS_PROXY)."
         )
+
     file = f"{name} of {repository}"
     if len(etag) == 64:
         _check(file, etag, expected, known)
@@ -221,39 +225,17 @@ def _check(file: str, sha256: str, expected: str | None, known: str, shared: Pat
 def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None = None) -> None:
     """Record the hash of a file and its commit in the user's lock file."""
     before = locked(network)
-    sums: dict[str, Any] = before.get("sha256", {})
-    sums = {**sums, file.file: sha256 or file_hash(required(network, file))}
+    sums = {**before.get("sha256", {}), file.file: sha256 or file_hash(required(network, file))}
     entry = {"revision": before.get("revision", commit), "sha256": sums}
     lock_file().parent.mkdir(parents=True, exist_ok=True)
     write_whole(lock_file(), json_text({**read_lock(), network.repository: entry}, indent=1, sort_keys=True).encode())
 
 
 @contextmanager
-def _refusals(network: Network, file: NetworkFile) -> Iterator[None]:
-    """Turn what the hub, the way to it or the disk refuses into errors of ours."""
-    from huggingface_hub import errors
-
-    page = f"https://huggingface.co/{network.repository}"
-    what = f"{file.file} of {network.repository} could not be fetched"
-    with hub_errors(what, page, again=": it goes on where it stopped"):
-        try:
-            yield
-        except errors.RevisionNotFoundError as error:
-            raise StorageError(
-                f"{what}: the repository has no revision {revision_of(network)} any more. It was changed: look at "
-                f"{page}. If you trust the new one, remove the repository from {lock_file()}, and fetch again."
-            ) from error
-        except errors.EntryNotFoundError as error:
-            raise StorageError(
-                f"{what}: the repository has no such file. Look at {page}, and add a row of your own."
-            ) from error
-
-
-@contextmanager
-def hub_errors(what: str, page: str, *, again: str = "") -> Iterator[None]:
+def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") -> Iterator[None]:
     """Turn errors of the hub's client into errors of ours: `what` could not be done, of the repository at `page`.
 
-    `again` ends the advice to run the command once more.
+    `again` ends the advice to run the command once more; `no_revision` says what to do if the revision is not there.
     """
     from huggingface_hub import errors
 
@@ -266,7 +248,8 @@ def hub_errors(what: str, page: str, *, again: str = "") -> Iterator[None]:
             f"{what}: who fetches it must accept its licence first, at {page}, and then log in: hf auth login"
         ) from error
     except errors.RevisionNotFoundError as error:
-        raise StorageError(f"{what}: the repository has no such revision. Look at {page}.") from error
+        advice = no_revision or f"the repository has no such revision. Look at {page}."
+        raise StorageError(f"{what}: {advice}") from error
     except errors.RepositoryNotFoundError as error:
         raise StorageError(f"{what}: there is no such repository, or it is private. Log in: hf auth login") from error
     except errors.EntryNotFoundError as error:

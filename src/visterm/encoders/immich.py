@@ -191,8 +191,16 @@ class Immich(Encoder):
         body = _form(boundary, [("entries", entries.encode()), (name, content)])
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
         answer = self._ask(f"{server}/predict", body, headers, patient=patient and photo)
+
         if answer.status != 200:
-            raise ServiceError(self._refused(server, answer))
+            reply = answer.shown or "nothing said"
+            unknown = (
+                "It does so for names that it does not know, and where it cannot download a model: see its log, and "
+                "take a name from Immich's settings of smart search (--encoder-set model=NAME)."
+            )
+            advice = unknown if answer.status >= 500 else _WHICH
+            raise ServiceError(f"{server} refuses the model '{self.model}' (status {answer.status}: {reply}). {advice}")
+
         if patient and photo:
             self._answered = time.monotonic()
         try:
@@ -206,15 +214,6 @@ class Immich(Encoder):
         if not (patient and photo) and not np.isfinite(row).all():  # such a photo is left out
             raise ServiceError(f"{server} answers with a vector that holds NaN or infinity. {_WHICH}")
         return row
-
-    def _refused(self, server: str, answer: Answer) -> str:
-        said = f"{server} refuses the model '{self.model}' (status {answer.status}: {answer.shown or 'nothing said'})."
-        if answer.status < 500:
-            return f"{said} {_WHICH}"
-        return (
-            f"{said} It does so for names that it does not know, and where it cannot download a model: see its log, "
-            "and take a name from Immich's settings of smart search (--encoder-set model=NAME)."
-        )
 
     def _server(self, sent: str = "photos") -> str:
         """Return the address of the server: from the environment, from `url` or, of a run, the one that it was.

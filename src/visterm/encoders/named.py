@@ -1,15 +1,27 @@
-"""Encoders made of what users type or list: ``name``, ``name:argument``, and several joined by ``+``."""
+"""Encoders by what users type, ``name``, ``name:argument`` or several joined by ``+``; and networks by name.
+
+The table of networks that comes with visterm is read with the rows that users add, and says which files are here.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.util import find_spec
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
+from visterm.core.files import MB, read_regular_text
+from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS
-from visterm.encoders.networks import networks, networks_here
+from visterm.core.writing import in_bytes
 
 if TYPE_CHECKING:  # which loads scikit-learn
     from visterm.encoders.contract import AnyEncoder
@@ -17,6 +29,10 @@ if TYPE_CHECKING:  # which loads scikit-learn
 DEFAULT_ENCODER = "visterms"
 
 JOIN = "+"  # Stands between the encoders of a chain
+OURS: Final = Path(__file__).with_name("networks.toml")
+VARIABLE: Final = "VISTERM_NETWORKS"  # Names the user's table
+_COMMIT: Final = re.compile("[0-9a-f]{40}")
+_HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 def default_encoder() -> str:
@@ -26,7 +42,7 @@ def default_encoder() -> str:
     """
     if find_spec("onnxruntime") is None:
         return DEFAULT_ENCODER
-    return next((row.name for row in networks_here()), DEFAULT_ENCODER)
+    return next((row.name for row in networks().values() if is_here(row)), DEFAULT_ENCODER)
 
 
 def default_line() -> str:
@@ -88,3 +104,282 @@ def split_specs(text: str) -> list[str]:
 def encoder_names() -> list[str]:
     """Return what ``--encoder`` takes: the names of encoders, then those of networks."""
     return [*ENCODERS.names(), *networks()]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFile:
+    """One file of a network: where it is in its repository, or on this machine where there is none."""
+
+    file: str
+    bytes: int | None = None  # About
+    sha256: str | None = None  # None: that of the first download is recorded, and no other is taken ever after
+
+
+@dataclass(frozen=True, slots=True)
+class TextTower:
+    """The half of a network that turns texts into vectors, and how it takes them."""
+
+    model: NetworkFile
+    tokenizer: NetworkFile  # A tokenizer.json
+    length: int  # In tokens: longer texts are cut, shorter ones padded with `pad_id`
+    pad_id: int = 0
+    canonicalise: bool = False  # Small letters, no punctuation
+    output: str | None = None  # None: the only one, or one that is named as features are
+    scale: float | None = None  # p = 1 / (1 + exp(-(scale · cosine + offset))), where the network was trained so
+    offset: float | None = None
+    languages: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One row of the table."""
+
+    name: str
+    good_for: str
+    licence: str
+    image: NetworkFile
+    prepared_by: NetworkFile | None = None  # What says how photos are prepared, of transformers or open_clip
+    repository: str | None = None  # On the hub; None: files are on this machine, with their full path
+    revision: str = "main"
+    run_by_us: bool = False  # Whether we ran it on the real files
+    yours: bool = False  # Whether it is a row of the user's
+    settings: Mapping[str, Any] = field(default_factory=dict)  # As in NETWORK.json beside a network
+    encoder: Mapping[str, Any] = field(default_factory=dict)  # Settings of the onnx encoder
+    text: TextTower | None = None
+
+    def files(self, *, text: bool = True) -> list[NetworkFile]:
+        """Return the files to fetch, those of the text tower among them with `text`."""
+        towers = [self.text.model, self.text.tokenizer] if text and self.text else []
+        return [each for each in (self.image, self.prepared_by, *towers) if each is not None]
+
+    def size(self, *, text: bool = True) -> str:
+        """Return how large its files are, for people: ``351.6 MB``; those on this machine are measured."""
+        files = self.files(text=text)
+        if self.repository is None:
+            known = [os.path.getsize(each.file) for each in files if os.path.isfile(each.file)]
+        else:
+            known = [each.bytes for each in files if each.bytes is not None]
+        return in_bytes(sum(known)) if known else "size unknown"
+
+
+def networks() -> dict[str, Network]:
+    """Return the table: the user's rows, then ours that these do not replace.
+
+    Raises DataError if the user's file is not TOML, or a row cannot be, or `VARIABLE` names a file that is not there.
+    """
+    users = users_table()
+    if os.environ.get(VARIABLE) and not users.exists():
+        raise DataError(f"{VARIABLE} names {users}, which is not there. Put your table there, or unset {VARIABLE}.")
+    found = _read(users) if users.exists() else {}
+    return {**found, **{name: row for name, row in _read(OURS).items() if name not in found}}
+
+
+def network_named(name: str) -> Network:
+    """Return a row of the table. Raises UnknownNameError, with the nearest names, if there is none."""
+    table = networks()
+    if name not in table:
+        raise UnknownNameError(unknown("network", name, list(table)))
+    return table[name]
+
+
+def users_table() -> Path:
+    """Return the place of the user's own rows, whether or not it is there."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    from typer import get_app_dir
+
+    return Path(get_app_dir("visterm")) / "networks.toml"
+
+
+def lock_file() -> Path:
+    """Return the place of what was recorded at first downloads, beside the user's own rows."""
+    return users_table().with_suffix(".lock")
+
+
+def locked(network: Network) -> dict[str, Any]:
+    """Return what was recorded of a repository at its first download: ``{"revision": ..., "sha256": {file: hash}}``.
+
+    Raises DataError if the lock file cannot be read.
+    """
+    found = read_lock().get(network.repository or "", {})
+    return found if isinstance(found, dict) else {}
+
+
+def read_lock() -> dict[str, Any]:
+    """Return the whole lock file, by repository; empty if there is none. Raises DataError if it cannot be read."""
+    file = lock_file()
+    try:
+        lock = json.loads(read_regular_text(file, MB))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}, the hashes of networks, cannot be read: {error}. Restore it or remove it.") from error
+    if not isinstance(lock, dict):
+        raise DataError(f"{file}, the hashes of networks, is no JSON object. Restore it or remove it.")
+    return lock
+
+
+def revision_of(network: Network) -> str:
+    """Return the commit that the row names, or else that of the first download, or else the row's branch."""
+    pinned = _COMMIT.fullmatch(network.revision)
+    return network.revision if pinned else str(locked(network).get("revision", network.revision))
+
+
+def expected_hash(network: Network, file: NetworkFile) -> str | None:
+    """Return the SHA-256 that a file must have: by the table, or recorded at its first download; None if unknown."""
+    recorded: dict[str, str] = locked(network).get("sha256", {})
+    return file.sha256 or recorded.get(file.file)
+
+
+def place_of(network: Network, file: NetworkFile) -> str | None:
+    """Return where a file is on this machine; None if it is not. Nothing is downloaded."""
+    if network.repository is None:
+        return file.file if os.path.isfile(file.file) else None
+    try:
+        from huggingface_hub import constants
+    except ImportError:
+        return None
+    folder = f"models--{network.repository.replace('/', '--')}"
+    if not os.path.isdir(os.path.join(constants.HF_HUB_CACHE, folder)):  # which spares the import of its client
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(
+        network.repository, file.file, revision=revision_of(network), cache_dir=constants.HF_HUB_CACHE
+    )
+    return found if isinstance(found, str) else None
+
+
+def required(network: Network, file: NetworkFile) -> str:
+    """Return where a file is on this machine, if its hash is right.
+
+    Raises StorageError, with the command that fetches it, the size and the licence, if it is not there; the same if it
+    has changed.
+    """
+    place = place_of(network, file)
+    if place is None:
+        raise not_here(network, file)
+    from visterm.encoders.onnx_graph import network_hash  # which loads NumPy, and no list needs it
+
+    expected = expected_hash(network, file)
+    if expected not in (None, network_hash(place)):
+        advice = (
+            f"Put the right file there, or change sha256 in the row of {users_table()}."
+            if network.repository is None
+            else f"Remove it, and fetch it again: visterm encoders get {network.name}"
+        )
+        raise StorageError(
+            f"{place} is not the file of the network '{network.name}': its SHA-256 is {network_hash(place)}, expected "
+            f"{expected}. {advice}"
+        )
+    return place
+
+
+def not_here(network: Network, file: NetworkFile) -> StorageError:
+    """Return the error for a file that is not on this machine: how to get it, its size and licence."""
+    if network.repository is None:
+        return StorageError(
+            f"A file of the network '{network.name}' should be in {file.file}, which is not there. Put it there, or "
+            f"change the row in {users_table()}."
+        )
+    return StorageError(
+        f"The network '{network.name}' is not on this machine, and nothing is downloaded unasked. Fetch it with: "
+        f"visterm encoders get {network.name} ({network.size()} from {network.repository}, licence: {network.licence})"
+    )
+
+
+def is_here(network: Network, *, text: bool = False) -> bool:
+    """Return whether a network's image tower, and with `text` its text tower, is on this machine."""
+    return all(place_of(network, each) for each in network.files(text=text) if each is not network.prepared_by)
+
+
+def _read(path: Path) -> dict[str, Network]:
+    """Read a table of networks, again only where it has changed. Raises DataError as `_read_at` does."""
+    status = path.stat()
+    return _read_at(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _read_at(path: Path, mtime_ns: int, size: int) -> dict[str, Network]:
+    """Read a table of networks. Raises DataError if it is not TOML, or a row cannot be."""
+    try:
+        table = tomllib.loads(read_regular_text(path, MB))
+    except (OSError, ValueError) as error:
+        raise DataError(f"The table of networks {path} cannot be read: {error}.") from error
+    rows = {}
+    for name, row in table.items():
+        try:
+            rows[name] = _row(name, row, path.parent)
+        except (TypeError, UserError) as error:
+            raise DataError(f"{path}, network '{name}': {error}") from error
+    return rows
+
+
+def _row(name: str, row: Any, folder: Path) -> Network:
+    """Return one row, checked; paths on this machine are made full ones."""
+    if name in ENCODERS.names() or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
+        raise UserError("this name cannot be used: expected letters, digits, - and _, and not an encoder's name.")
+    top = _checked(row, "row", name, _TOP)
+    local = top.get("repository") is None
+    image = _checked(top.pop("image"), "image", f"{name}.image", _IMAGE)
+    prepared_by = image.pop("prepared_by", None)
+    text = top.pop("text", None)
+    if folder != OURS.parent:  # a test checks ours: this loads SciPy, which no list needs
+        from visterm.encoders.onnx_settings import check_settings
+
+        check_settings(top.get("settings", {}))
+
+    def file_of(given: dict[str, Any], prefix: str = "", key: str = "file") -> NetworkFile:
+        sha256 = given.pop(f"{prefix}sha256", None)
+        if sha256 is not None and not _HASH.fullmatch(sha256):
+            raise UserError(f"{prefix}sha256 is '{sha256}'; expected 64 digits of 0 to f, in small letters.")
+        path = given.pop(key)
+        return NetworkFile(str(folder.absolute() / Path(path).expanduser()) if local else path,
+                           given.pop(f"{prefix}bytes", None), sha256)  # fmt: skip
+
+    tower = None
+    if text is not None:
+        given = _checked(text, "text", f"{name}.text", _TEXT)
+        tower = TextTower(file_of(given), file_of(given, "tokenizer_", "tokenizer"), **given)
+    return Network(
+        name=name,
+        image=file_of(image),
+        prepared_by=None if prepared_by is None else file_of({"file": prepared_by}),
+        text=tower,
+        yours=folder != OURS.parent,
+        **top,
+    )
+
+
+_NUMBER: Final = (int, float)
+_TOP: Final[dict[str, Any]] = {
+    "good_for": str, "licence": str, "repository": str, "revision": str, "run_by_us": bool, "image": dict,
+    "settings": dict, "encoder": dict, "text": dict,
+}  # fmt: skip
+_IMAGE: Final[dict[str, Any]] = {"file": str, "bytes": int, "sha256": str, "prepared_by": str}
+_TEXT: Final[dict[str, Any]] = {
+    "file": str, "bytes": int, "sha256": str, "tokenizer": str, "tokenizer_bytes": int, "tokenizer_sha256": str,
+    "length": int, "pad_id": int, "canonicalise": bool, "output": str, "scale": _NUMBER, "offset": _NUMBER,
+    "languages": str,
+}  # fmt: skip
+_NEEDED: Final = {"row": ("good_for", "licence", "image"), "image": ("file",), "text": ("file", "tokenizer", "length")}
+_KINDS: Final = {str: "text", int: "a whole number", bool: "true or false", _NUMBER: "a number"}
+_LEAST: Final = {"bytes": 1, "tokenizer_bytes": 1, "length": 1, "pad_id": 0}
+
+
+def _checked(given: Any, what: str, name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table `name` of a row; refuse keys that are unknown or missing, and values that cannot be."""
+    if not isinstance(given, dict):
+        raise UserError(f"{name.rpartition('.')[2]} is {given!r}; expected a table [{name}].")
+    for key, value in given.items():
+        if key not in known:
+            raise UserError(unknown(f"key of {what}", key, list(known)))
+        if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool):
+            expected = f"a table [{name}.{key}]" if known[key] is dict else _KINDS[known[key]]
+            raise UserError(f"{key} is {value!r}; expected {expected}.")
+        if key in _LEAST and value < _LEAST[key]:
+            raise UserError(f"{key} is {value}; expected {_LEAST[key]} or more.")
+    if missing := [key for key in _NEEDED[what] if key not in given]:
+        raise UserError(f"{'the row' if what == 'row' else what} has no {missing[0]}.")
+    return dict(given)

@@ -7,7 +7,6 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import Any, ClassVar, Protocol
 from weakref import WeakValueDictionary
@@ -16,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_count
-from visterm.core.errors import ShapeError, StorageError, UserError
+from visterm.core.errors import EncoderMismatchError, ShapeError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, HASH, Array, Flag, Kind, Text
 from visterm.core.packing import json_params
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, resolve_jobs
 from visterm.encoders.base import Encoder, Pixels
-from visterm.encoders.network_file import find_network, network_hash
+from visterm.encoders.onnx_graph import network_hash
 from visterm.encoders.preparation import Preparation, check_views, views_of
 
 MOST = 2000
@@ -49,9 +48,6 @@ class OpenNetwork(Protocol):
     def same_in_any_company(self) -> bool: ...  # noqa: D102
     @property
     def runs_on(self) -> str: ...  # noqa: D102
-
-    def running(self) -> AbstractContextManager[None]:
-        """Hold what is global to the library that runs it while pictures are shown."""
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the rows of pictures, shape (n, height, width, 3): (n, n_features)."""
@@ -143,6 +139,7 @@ class NetworkEncoder(Encoder):
             sample = islice(sample, 1)  # there is nothing to learn but the width
         self._kept_outputs = {} if self._open().same_in_any_company else None
         parts: list[NDArray[np.float32]] = []
+
         with reported(progress, "learn the mean"):
             while batch := list(islice(sample, self._images_a_batch())):
                 parts.append(self._outputs(batch))
@@ -185,7 +182,9 @@ class NetworkEncoder(Encoder):
         def mean_outputs(part: int) -> list[NDArray[np.float32]]:
             shown = [pictures(i) for i in range(part * step, min(part * step + step, len(batch)))]
             known = {} if kept is None else kept
-            keys = [i if kept is None else _key(views) for i, views in enumerate(shown)]
+            keys = [
+                i if kept is None else (hashlib.sha256(views).digest(), views.shape) for i, views in enumerate(shown)
+            ]
             new = {key: views for key, views in zip(keys, shown, strict=True) if key not in known}
             found = dict(zip(new, _means(network, list(new.values())), strict=True)) if new else {}
             rows = [found[key] if key in found else known[key] for key in keys]
@@ -193,7 +192,7 @@ class NetworkEncoder(Encoder):
                 kept.update(found)
             return rows
 
-        with network.running(), Team(threads) as team:
+        with Team(threads) as team:
             if network.same_in_any_company:
                 return np.stack(list(chain.from_iterable(team.run(mean_outputs, -(-len(batch) // step)))))
             return np.stack(_means(network, team.run(pictures, len(batch))))
@@ -221,11 +220,29 @@ class NetworkEncoder(Encoder):
         return self._opened
 
     def _found(self) -> str:
-        """Return the place of the network that this encoder was fitted with, or of the one that it is given."""
+        """Return the place of the network that this encoder was fitted with, or of the one that it is given.
+
+        Raises EncoderMismatchError if only another network is there; StorageError if nothing is there.
+        """
         if not hasattr(self, "network_sha256_"):
             return self._file()
-        places = [place for place in (self._place(), self.network_path_) if place is not None]
-        return find_network(places, self.network_sha256_, self.file_parameter, self._hash)
+        paths = [path for path in (self._place(), self.network_path_) if path is not None]
+        paths = list(dict.fromkeys(map(os.path.abspath, paths)))
+        existing = [path for path in paths if os.path.isfile(path)]
+        for path in existing:
+            if self._hash(path) == self.network_sha256_:
+                return path
+
+        if existing:
+            raise EncoderMismatchError(
+                f"The network {existing[0]} has changed since this encoder was fitted: its SHA-256 is "
+                f"{self._hash(existing[0])}, expected {self.network_sha256_}. Put the old file back, or fit again."
+            )
+        raise StorageError(
+            f"The network that this encoder was fitted with is not at {' nor at '.join(paths)}. Put it back there (its "
+            f"SHA-256 is {self.network_sha256_}), or in Python name its new place: "
+            f"encoder.set_params({self.file_parameter}=...)."
+        )
 
     def _file(self) -> str:
         """Return the place of the network's file; raise where the parameters name none."""
@@ -240,8 +257,7 @@ class NetworkEncoder(Encoder):
         return {**params, self.file_parameter: sha256 or (None if place is None else self._hash(place))}
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(vars(self))
-        return {key: value for key, value in state.items() if not key.startswith(("_opened", "_kept"))}
+        return {key: value for key, value in vars(self).items() if not key.startswith(("_opened", "_kept"))}
 
 
 def _means(network: OpenNetwork, shown: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
@@ -249,7 +265,3 @@ def _means(network: OpenNetwork, shown: list[NDArray[np.uint8]]) -> list[NDArray
     ends = np.cumsum([len(views) for views in shown])
     outputs = np.split(network.rows(np.concatenate(shown)), ends[:-1])
     return [np.mean(views, axis=0, dtype=np.float32) for views in outputs]
-
-
-def _key(shown: NDArray[np.uint8]) -> bytes:
-    return hashlib.sha256(shown).digest() + bytes(str(shown.shape), "ascii")

@@ -16,26 +16,16 @@ from visterm.core.learned import Kind, Record
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
-from visterm.encoders.contract import no_text_tower
-from visterm.encoders.map_places import map_places, onnx_maps
+from visterm.encoders.contract import Places, no_text_tower
+from visterm.encoders.named import Network, is_here, network_named, networks, not_here, place_of, required, users_table
 from visterm.encoders.network import NetworkEncoder
-from visterm.encoders.networks import (
-    Network,
-    is_here,
-    network_named,
-    networks,
-    not_here,
-    place_of,
-    required,
-    users_table,
-)
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
 from visterm.encoders.onnx_settings import check_settings, settings_beside
-from visterm.encoders.places import Places
+from visterm.encoders.preparation import boxes_of, views_of
 
 if TYPE_CHECKING:
-    from visterm.encoders.onnx_writing import Steps
+    from visterm.encoders.onnx_graph import Steps
     from visterm.encoders.text_tower import OnnxTextTower
 
 SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop", "pooling",
@@ -162,13 +152,45 @@ class Onnx(NetworkEncoder):
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
         """Return the row of one image by the cells of the feature map that the output is the average of.
 
+        Cells are rectangles, though what they saw reaches further. Without the root the row is ``(Σ m_p / P - c) / L``
+        over the P cells of all views: ``m_p / (P L)`` is what a cell gave, and ``-c / L`` comes from no place. The
+        length L is one number of the photo. With the root, each feature ``√f / L`` is shared out among the cells in
+        proportion to what they gave to ``f``.
+
         Raises ImageError if the image cannot be read; UserError if the output is no average over places, or roots are
         taken of a map that is negative somewhere.
         """
         check_fitted(self)
         network = self._open_file(self._found())
         photo = read_image(image, max_side=self._max_side)
-        return map_places(self, photo, network.preparation, onnx_maps(network))
+        size = photo.shape[1::-1]
+        maps = network.maps(views_of(photo, network.preparation, self.views))
+        boxes = []
+
+        for box, found in zip(boxes_of(size, network.preparation, self.views), maps, strict=True):
+            left, top, right, bottom = box or (0, 0, *size)
+            rows = np.linspace(top, bottom, found.shape[0] + 1) / size[1]
+            columns = np.linspace(left, right, found.shape[1] + 1) / size[0]
+            sides = (columns[None, :-1], rows[:-1, None], columns[None, 1:], rows[1:, None])
+            boxes.append(np.stack([np.broadcast_to(side, found.shape[:2]).ravel() for side in sides], axis=1))
+
+        cells = np.concatenate([found.reshape(-1, found.shape[2]) / found[..., 0].size for found in maps]) / len(maps)
+        mean = cells.sum(axis=0)
+        row = mean.copy()
+        if self.rooted_:
+            if cells.min() < 0:
+                raise UserError(
+                    f"The network's feature map has values below 0 (down to {cells.min() * len(cells):.3g}), and this "
+                    "run takes square roots of their averages, which have no parts then. Fit with --encoder-set "
+                    "root=False."
+                )
+            row = np.sqrt(mean)
+            cells *= np.divide(row, mean, out=np.zeros_like(mean), where=mean > 0)
+
+        centre = self.centre_.astype(np.float64)
+        length = (float(np.linalg.norm(row - centre)) if self.normalise else 1.0) or 1.0
+        source = "the mean of the training photos, subtracted" if self.centre else ""
+        return Places(np.concatenate(boxes), cells / length, -centre / length, "cell", "feature", source)
 
     def write_steps(
         self, before: Steps, after: Steps, pictures: str, *, n_views: int, floats: bool = False

@@ -1,4 +1,4 @@
-"""What an ONNX file says: its graph, the files of its weights, and its hash.
+"""The file of a network, named by its hash; and of an ONNX file its graph, which is read, and put among further steps.
 
 The package onnx takes 0.4 s to import, so it is imported only where a graph is really looked at.
 """
@@ -7,35 +7,84 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.errors import MissingExtraError, StorageError, UserError
-from visterm.encoders.network_file import network_hash, read_network
+from visterm.core.files import GB, read_regular
 
+MOST_GRAPH = 2 * GB  # Bytes of an ONNX file: protocol buffers end there, and larger weights lie in files beside it
 AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
 """Nodes that average, over all places of a map or over some."""
 RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast", "Dropout"})
 """Nodes that leave the numbers as they are."""
 LOCATION = "location"  # The key under which a weight names the file that it lies in
 
+LEAST_OPSET = 9
+"""The first version of ONNX's operators in which all steps that are written here mean the same as in the newest, but
+for those of `SINCE`."""
+SINCE = {"TopK": 10}
+LEAST_IR = 4  # The first version of the format in which weights are no inputs
 
-class Node(NamedTuple):
-    """One step of a network: what it does, and the names of the tensors that it takes and makes."""
-
-    op: str
-    inputs: list[str]
-    outputs: list[str]
+Operand: TypeAlias = "str | NDArray[Any] | float"
 
 
-def nodes(model: bytes) -> list[Node]:
-    """Return the steps of the graph in an ONNX file. Raises StorageError if the file breaks off."""
+def network_hash(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a network file, read again only when its size or time has changed.
+
+    Raises StorageError if there is no such file, or it cannot be read.
+    """
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise missing(path) from error
+    try:
+        return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_network(path: str | os.PathLike[str]) -> bytes:
+    """Read the whole file of a network's graph.
+
+    Raises StorageError if it cannot be read, or is larger than the format allows.
+    """
+    try:
+        return read_regular(path, MOST_GRAPH)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def missing(path: str | os.PathLike[str]) -> StorageError:
+    """Return the error for a path where there is no network."""
+    return StorageError(f"There is no file {path}. Check the path of the network, as in --encoder onnx:PATH.")
+
+
+def _unreadable(path: str | os.PathLike[str], error: OSError) -> StorageError:
+    return StorageError(f"The network {path} cannot be read: {error.strerror or error}. Pass the path of its file.")
+
+
+@lru_cache(maxsize=64)
+def _hash_at(path: str, mtime_ns: int, size: int) -> str:
+    from visterm.core.persist import file_hash  # which loads SciPy, and lists of networks need no hash
+
+    return file_hash(path)
+
+
+def makers(model: bytes) -> dict[str, tuple[str, list[str]]]:
+    """Return the step that makes each tensor of an ONNX file's graph: its operator, and the tensors that it takes.
+
+    Raises StorageError if the file breaks off.
+    """
     with refusing_broken():
         steps = onnx_package().ModelProto.FromString(model).graph.node
-        return [Node(step.op_type, [*map(_text, step.input)], [*map(_text, step.output)]) for step in steps]
+        return {_text(name): (step.op_type, [*map(_text, step.input)]) for step in steps for name in step.output}
 
 
 def averaged_into(model: bytes, output: str) -> list[str]:
@@ -43,13 +92,13 @@ def averaged_into(model: bytes, output: str) -> list[str]:
 
     They end where anything else is done on the way. `model` is the ONNX file; raises StorageError if it breaks off.
     """
-    makers = {name: node for node in nodes(model) for name in node.outputs}
-    found = []
-    while (node := makers.pop(output, None)) and node.inputs and node.op in AVERAGES | RESHAPES:
-        output = node.inputs[0]
-        if node.op in AVERAGES:
-            found.append(output)
-    return found
+    steps, averaged = makers(model), []
+    op, inputs = steps.pop(output, ("", []))
+    while inputs and op in AVERAGES | RESHAPES:
+        if op in AVERAGES:
+            averaged.append(inputs[0])
+        op, inputs = steps.pop(inputs[0], ("", []))
+    return averaged
 
 
 def before_classes(model: bytes, output: str) -> str:
@@ -57,14 +106,14 @@ def before_classes(model: bytes, output: str) -> str:
 
     `model` is the ONNX file; raises StorageError if it breaks off, UserError if the output is not made by such a layer.
     """
-    makers = {name: node for node in nodes(model) for name in node.outputs}
-    tensor = output
-    while (node := makers.get(tensor)) is not None:
-        if node.op in ("Gemm", "MatMul"):
-            return node.inputs[0]
-        if node.op not in RESHAPES | {"Add", "Softmax", "Sigmoid"}:
+    steps, tensor = makers(model), output
+    while tensor in steps:
+        op, inputs = steps[tensor]
+        if op in ("Gemm", "MatMul"):
+            return inputs[0]
+        if op not in RESHAPES | {"Add", "Softmax", "Sigmoid"}:
             break
-        tensor = next((name for name in node.inputs if name in makers), "")
+        tensor = next((name for name in inputs if name in steps), "")
     raise UserError(f"pooling is 'before_classes', but no layer of weights makes the output '{output}'. Leave it out.")
 
 
@@ -148,3 +197,119 @@ def refusing_broken() -> Iterator[None]:
         yield
     except (DecodeError, UnicodeDecodeError) as error:
         raise StorageError("This is no ONNX network, or it breaks off: its graph cannot be read.") from error
+
+
+class Steps:
+    """Steps of a graph, one after the other: each takes tensors by name or arrays, and returns the name of its result.
+
+    `nodes` and `weights` are the steps and the arrays, and `opset` the version of ONNX's operators that they need.
+    Names of tensors begin with `part`.
+    """
+
+    def __init__(self, part: str) -> None:
+        self._onnx, self._part, self.opset = onnx_package(), part, LEAST_OPSET
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self._made = 0
+
+    def add(
+        self, op: str, *operands: Operand, to: str | None = None, to_type: Any = None, **attributes: int | Sequence[int]
+    ) -> str:
+        """Add a step of ONNX's operator `op`; its result is called `to`, or by a name of its own.
+
+        `to_type` is the NumPy type that the operator Cast makes.
+        """
+        if to_type is not None:
+            attributes["to"] = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(to_type))
+        name = to or self._name()
+        self._write(op, operands, [name], attributes)
+        return name
+
+    def top(self, x: str, k: int) -> tuple[str, str]:
+        """Return the k largest of each row, largest first and ties by column, and their columns: both (n, k)."""
+        values, columns = self._name(), self._name()
+        self._write("TopK", [x, np.array([k])], [values, columns], {})
+        return values, columns
+
+    def affine(self, x: str, W: NDArray[Any], b: NDArray[Any] | None = None) -> str:
+        """Return ``x · W + b``; `W` is (n_in, n_out), and `b` (n_out,)."""
+        product = self.add("MatMul", x, W)
+        return product if b is None else self.add("Add", product, b)
+
+    def squares(self, x: str, width: int) -> str:
+        """Return the squared lengths of rows, (n, width): (n, 1)."""
+        return self.add("MatMul", self.add("Mul", x, x), np.ones((width, 1), np.float32))
+
+    def unit(self, x: str, width: int) -> str:
+        """Bring rows, (n, width), to length 1; rows of zeros stay."""
+        tiny = float(np.finfo(np.float32).tiny)
+        return self.add("Div", x, self.add("Sqrt", self.add("Max", self.squares(x, width), tiny)))
+
+    def columns(self, x: str, columns: NDArray[np.int64], axis: int = 1) -> str:
+        """Take some columns, in this order."""
+        return self.add("Gather", x, columns, axis=axis)
+
+    def _write(self, op: str, operands: Sequence[Operand], outputs: Sequence[str], attributes: dict[str, Any]) -> None:
+        self.opset = max(self.opset, SINCE.get(op, LEAST_OPSET))
+        names = []
+        for each in operands:
+            name = each if isinstance(each, str) else self._name()
+            if not isinstance(each, str):  # floats become float32, truth values uint8, and other numbers int64
+                kind = {"f": np.float32, "b": np.uint8}.get(np.asarray(each).dtype.kind, np.int64)
+                self.weights.append(self._onnx.numpy_helper.from_array(np.asarray(each, kind, order="C"), name))
+            names.append(name)
+        self.nodes.append(self._onnx.helper.make_node(op, names, outputs, **attributes))
+
+    def _name(self) -> str:
+        self._made += 1
+        return f"visterm/{self._part}/{self._made}"
+
+
+def around_network(
+    model: bytes,
+    before: Steps,
+    after: Steps,
+    given: tuple[str, str, Sequence[int | str]],
+    outputs: Iterable[tuple[str, int]],
+    metadata: dict[str, str],
+) -> bytes:
+    """Return an ONNX file in which steps stand before and after those of a network, whose inputs and outputs go.
+
+    `given` is the one input: its name, its NumPy type and its shape, with names for sizes that may be any; `outputs`
+    are names of tensors of float32 and their widths, all of shape (photos, width). `metadata` takes the place of the
+    network's. Raises StorageError if the network's file breaks off, or no ONNX file can hold the result; UserError if
+    its operators are of a version before the one that the steps need.
+    """
+    (name, kind, shape), onnx = given, onnx_package()
+    with refusing_broken():
+        whole = onnx.ModelProto.FromString(model)
+    least = max(before.opset, after.opset)
+
+    for entry in whole.opset_import:
+        if entry.domain in ("", "ai.onnx") and entry.version < least:
+            raise UserError(
+                f"The network is written in version {entry.version} of ONNX's operators, and the graph needs {least} "
+                "or newer. Convert it with onnx.version_converter, fit the run with the new file, and export that."
+            )
+
+    n_bytes = len(model) + sum(weight.ByteSize() for weight in (*before.weights, *after.weights))
+    if n_bytes >= 2**31:
+        raise StorageError(
+            f"The graph takes {n_bytes / 2**30:.1f} GiB, and ONNX files end at 2 GiB. Fit the run with a smaller "
+            "network, or with fewer tags (--min-count)."
+        )
+
+    graph, nodes = whole.graph, [*before.nodes, *whole.graph.node, *after.nodes]
+    for part in ("node", "input", "output"):
+        graph.ClearField(part)
+    graph.node.extend(nodes)
+    graph.initializer.extend([*before.weights, *after.weights])
+    graph.input.append(
+        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
+    )
+    graph.output.extend(
+        onnx.helper.make_tensor_value_info(out, onnx.TensorProto.FLOAT, ["photos", width]) for out, width in outputs
+    )
+    whole.ir_version = max(LEAST_IR, whole.ir_version)
+    onnx.helper.set_model_props(whole, metadata)
+    return bytes(whole.SerializeToString())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,14 +19,12 @@ from visterm.core.errors import DataError, StorageError, UnknownNameError, UserE
 from visterm.core.files import GB
 from visterm.core.registry import unknown
 from visterm.core.writing import in_bytes
-from visterm.encoders.network_file import missing, read_network
-from visterm.encoders.onnx_graph import before_classes, giving_out
+from visterm.encoders.onnx_graph import averaged_into, before_classes, giving_out, missing, read_network
 from visterm.encoders.onnx_settings import as_layout, settings_inside
-from visterm.encoders.pooling import channels_last, pooled
-from visterm.encoders.preparation import Preparation, as_size
+from visterm.encoders.preparation import Preparation, as_size, channels_last, map_averaging_to, pooled
 
 if TYPE_CHECKING:
-    from visterm.encoders.onnx_writing import Steps
+    from visterm.encoders.onnx_graph import Steps
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "text_embeds", "pooled", "pooler_output")
 """Outputs that are read by default, in this order, where a network has several."""
@@ -84,21 +81,22 @@ class OnnxNetwork:
         self.path = path
         self._session = open_session(path, device=device)
         self.pooling = settings.get("pooling")
-        self._input, self.dtype, self.channels_last, batch, fixed = _image_input(
-            path, self._session, settings.get("layout")
-        )
+        layout = settings.get("layout")
+        self._input, self.dtype, self.channels_last, batch, fixed = _image_input(path, self._session, layout)
         self._batch, self._fixed = batch or 1, batch is not None
+        self._map_layout = None if layout is None else as_layout(layout)[1]
+
         self.outputs = [each.name for each in self._session.get_outputs()]
         self.output = chosen_output(path, self.outputs, settings.get("output"))
-        layout = settings.get("layout")
-        self._map_layout = None if layout is None else as_layout(layout)[1]
         self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
         inside = settings_inside(self._session.get_modelmeta().custom_metadata_map)
+
         if self.pooling == "before_classes":
             model = read_network(path)
             self.output = before_classes(model, self.output)
             self._session = open_session(path, giving_out(model, [self.output]), device=device)
             self._declared = []
+
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout", "pooling")}
         size = _sides(path, prepared.pop("size", None), fixed)
         try:
@@ -106,6 +104,7 @@ class OnnxNetwork:
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
         n_bytes = self._batch * math.prod(self.preparation.size) * 3 * np.dtype(self.dtype).itemsize
+
         if n_bytes > MOST_PICTURES:
             takes = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
             raise UserError(
@@ -122,11 +121,6 @@ class OnnxNetwork:
     def same_in_any_company(self) -> bool:
         """Return whether a row has the same bytes beside any others: on the processor, or as the network takes them."""
         return self._fixed or self.runs_on == "cpu"
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Hold nothing: a session has no global state."""
-        yield
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the rows of pictures, shape (n, height, width, 3): (n, n_features).
@@ -163,8 +157,8 @@ class OnnxNetwork:
 
     def feed(self, picture: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
         """Return a session's input for a picture, shape (height, width, 3), repeated if the batch size is fixed."""
-        prepare = self.preparation.ordered if self.dtype is np.uint8 else self.preparation.numbers
-        image = prepare(picture)
+        seen = self.preparation
+        image: NDArray[Any] = seen.ordered(picture) if self.dtype is np.uint8 else seen.numbers(picture)
         image = image if self.channels_last else image.transpose(2, 0, 1)
         batch = np.ascontiguousarray(np.broadcast_to(image, (self._batch, *image.shape)), dtype=self.dtype)
         return {self._input: batch}
@@ -177,9 +171,30 @@ class OnnxNetwork:
         what, last = f"The output '{self.output}' of {self.path}", out.ndim == 4 and self._are_last(out)
         return pooled(out, n_pictures or self._batch, what, channels_last=last, pooling=self.pooling)
 
-    def file_content(self) -> bytes:
-        """Return the network's file as it is."""
-        return read_network(self.path)
+    def maps(self, pictures: Iterable[NDArray[np.uint8]]) -> list[NDArray[np.float64]]:
+        """Return the feature map of each picture, (rows, columns, n_features), whose mean over places is its row.
+
+        The network is opened a second time, with the tensors behind its output given out too. Raises UserError if the
+        output is not the average of a map.
+        """
+        model = read_network(self.path)
+        names = [self.output, *averaged_into(model, self.output)]
+        session = open_session(self.path, giving_out(model, [name for name in names if name not in self.outputs]))
+        maps = []
+        for picture in pictures:
+            tensors = run_session(session, self.path, names, self.feed(picture))
+            row = self.pooled(tensors[0])[0]
+            fitting = (map_averaging_to(tensor[0], row) for tensor in tensors)
+            found = next((each for each in fitting if each is not None), None)
+            if found is None:
+                raise UserError(
+                    f"The output '{self.output}' of {self.path} is not the average over places of a feature map, so "
+                    "its numbers come from no place of the picture. Fit with an output that is (--encoder-set "
+                    "output=NAME: one of maps, or one whose last step is average pooling), or with the encoder "
+                    "'visterms'."
+                )
+            maps.append(found.astype(np.float64))
+        return maps
 
     def write_steps(self, before: Steps, after: Steps, pictures: str, *, floats: bool) -> str:
         """Add the steps around the network's own: from pictures of 0 to 255 to what goes in, and from what comes out.
@@ -193,6 +208,7 @@ class OnnxNetwork:
         else:
             x = before.add("Mul", x if floats else before.add("Cast", x, to_type=np.float32), found.scale)
             x = before.add("Div", before.add("Sub", x, np.array(found.mean)), np.array(found.std))
+
         x = x if found.colours == "RGB" else before.columns(x, np.array([2, 1, 0]), axis=3)
         x = before.add("Cast", x, to_type=np.float16) if self.dtype is np.float16 else x
         x = x if self.channels_last else before.add("Transpose", x, perm=[0, 3, 1, 2])
@@ -200,6 +216,7 @@ class OnnxNetwork:
         drawn = np.zeros((*found.size, 3), np.uint8)
         (out,) = run_session(self._session, self.path, [self.output], self.feed(drawn))
         rows, width = after.add("Cast", self.output, to_type=np.float32), out.shape[-1]
+
         if out.ndim == 3 and self.pooling in ("class", "both"):
             first = after.columns(rows, np.array(0))
             if self.pooling == "class":
@@ -242,17 +259,17 @@ def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> 
     options.log_severity_level = 4  # all that is wrong is raised, too
     if model is not None:  # weights may lie in files beside it
         options.add_session_config_entry(FOLDER_OF_WEIGHTS, os.path.dirname(os.path.abspath(path)))
+
     try:
         session = ort.InferenceSession(
             path if model is None else model, options, providers=providers, enable_fallback=len(providers) > 1
         )
         tensors = (*session.get_inputs(), *session.get_outputs())
-        _ = (
-            session.get_modelmeta().custom_metadata_map,
-            [(each.name, each.shape) for each in tensors],
-        )  # UTF-8, or raises
+        names = [(each.name, each.shape) for each in tensors], session.get_modelmeta().custom_metadata_map
+        del names  # which are UTF-8, or raise
     except OPEN_ERRORS as error:
         raise StorageError(f"{path} cannot be opened as an ONNX network: {_reason(error)}.") from error
+
     if device != "auto" and session.get_providers()[0] != providers[0]:  # onnxruntime goes on without, with a warning
         raise UserError(
             f"device is '{device}', but onnxruntime could not start its {providers[0]} (are its libraries installed?). "
@@ -287,8 +304,7 @@ def device_providers(device: str) -> list[str]:
     "auto" is the first of `PROVIDERS` that this onnxruntime is built for, or "cpu". Raises UserError if it is not built
     for the device.
     """
-    built = ort.get_available_providers()
-    here = [name for name, provider in PROVIDERS.items() if provider in built]
+    here = [name for name, provider in PROVIDERS.items() if provider in ort.get_available_providers()]
     if device == "auto":
         device = here[0] if here else "cpu"
     name = device.partition(":")[0]
@@ -307,6 +323,7 @@ def _image_input(
     inputs = session.get_inputs()
     listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
     image = inputs[0]
+
     if len(inputs) != 1 or image.type not in _DTYPES or len(image.shape) != 4:
         raise UserError(
             f"{path} takes {listed}; expected one input of images, uint8 or float, "
@@ -314,9 +331,10 @@ def _image_input(
         )
     batch, *dims = [dim if isinstance(dim, int) and dim > 0 else None for dim in image.shape]
     dtype = _DTYPES[image.type]
-    last = dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
     if layout is not None:
         last = as_layout(layout)[0] == "channels_last"
+    else:
+        last = dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
     *size, channels = dims if last else (*dims[1:], dims[0])
     if channels not in (3, None):
         laid = f" laid out with {layout}" if layout else ""

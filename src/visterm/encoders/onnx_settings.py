@@ -1,22 +1,25 @@
-"""What is known of an ONNX network beyond its graph: a small JSON file beside it, and its own metadata."""
+"""What is known of an ONNX network beyond its graph: from JSON files beside it, and from its own metadata."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from visterm.core.checks import check_choice
 from visterm.core.errors import DataError, UserError
 from visterm.core.files import MB, read_regular_text
 from visterm.core.registry import unknown
-from visterm.encoders.pooling import POOLINGS
-from visterm.encoders.preparation import CHECKS
-from visterm.encoders.processor_files import OPEN_CLIP, of_open_clip, of_transformers, processor_file
+from visterm.encoders.preparation import CHECKS, POOLINGS, as_choice
 
 LAYOUTS: Final = ("channels_first", "channels_last")
+OPEN_CLIP: Final = "preprocess_cfg.json"
+TRANSFORMERS: Final = "preprocessor_config.json"
+_RESIZES: Final = {"shortest": "shortest", "squash": "squash", "longest": "pad"}
+_RESAMPLE: Final = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+_CONVNEXT_WHOLE: Final = 384  # From this size on, its image processor squeezes whole photos
 
 
 def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -29,8 +32,8 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
     both: that of the pictures that go in and that of the maps that come out), ``interpolation`` ("bilinear", "bicubic"
     or "lanczos"), ``crop`` (the part of the middle that the network was evaluated on, or null for whole photos),
     ``resize`` (one of `preparation.RESIZES`), ``fill`` (the grey of margins), ``output`` (the output to read) and
-    ``pooling`` (one of `pooling.POOLINGS`). Without a file the settings are empty. Raises DataError if a file is not a
-    JSON object, has an unknown key, or a value that cannot be.
+    ``pooling`` (one of `preparation.POOLINGS`). Without a file the settings are empty. Raises DataError if a file is
+    not a JSON object, has an unknown key, or a value that cannot be.
     """
     file = Path(path).with_suffix(".json")
     own = _read(file) if file.exists() else {}
@@ -38,7 +41,9 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
         check_settings(own)
     except UserError as error:
         raise DataError(f"{file}: {error}") from error
-    beside = processor_file(Path(path))
+    folders = [file.parent, *([file.parent.parent] if file.parent.name == "onnx" else [])]
+    named = (folder / name for folder in folders for name in (OPEN_CLIP, TRANSFORMERS))
+    beside = next((each for each in named if each.is_file()), None)
     if beside is None:
         return own
     try:
@@ -64,6 +69,70 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise DataError(f"{file} holds a {type(settings).__name__}; expected a JSON object: {_EXAMPLE}.")
     return settings
+
+
+def of_open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a ``preprocess_cfg.json`` names. Raises UserError if it does what we cannot."""
+    mode = config.get("resize_mode") or "shortest"
+    if mode not in _RESIZES:
+        raise UserError(f"resize_mode is {mode!r}; expected one of {', '.join(map(repr, _RESIZES))}.")
+    named = {"size": "size", "mean": "mean", "std": "std", "interpolation": "interpolation", "fill_color": "fill"}
+    found = {ours: config[theirs] for theirs, ours in named.items() if config.get(theirs) is not None}
+    if isinstance(found.get("size"), list) and len(found["size"]) == 1:
+        found["size"] = found["size"][0]
+    return {**found, "resize": _RESIZES[mode]}
+
+
+def of_transformers(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a ``preprocessor_config.json`` names. Raises UserError if it does what we cannot."""
+    found: dict[str, Any] = {}
+    resample = config.get("resample")
+    if resample is not None:
+        if resample not in _RESAMPLE:
+            raise UserError(f"resample is {resample!r}; expected one of {', '.join(map(str, _RESAMPLE))}.")
+        found["interpolation"] = _RESAMPLE[resample]
+    if config.get("do_rescale", True):
+        found["scale"] = config.get("rescale_factor", 1 / 255)
+    else:
+        found["scale"] = 1.0
+    if not config.get("do_normalize", True):
+        found |= {"mean": 0.0, "std": 1.0}
+    elif "image_mean" in config and "image_std" in config:
+        found |= {"mean": config["image_mean"], "std": config["image_std"]}
+    return found | _resizing(config)
+
+
+def _resizing(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``size``, ``resize`` and ``crop``."""
+    short, sides = _edges(config.get("size"))
+    _, cut = _edges(config.get("crop_size"), square=True)
+    if not config.get("do_resize", True) or config.get("do_pad"):
+        raise UserError("do_resize is off, or do_pad on, which is not understood; expected photos of one size.")
+    if config.get("do_center_crop") and cut is not None:
+        if short is not None and cut[0] == cut[1] <= short:
+            return {"size": cut[0], "resize": "shortest_floor", "crop": cut[0] / short}
+        if sides == cut:
+            return {"size": list(cut), "resize": "squash"}
+    elif sides is not None:
+        return {"size": list(sides), "resize": "squash"}
+    elif short is not None and config.get("crop_pct") is not None:
+        whole = short >= _CONVNEXT_WHOLE
+        return {"size": short, "resize": "squash" if whole else "shortest_floor", "crop": config["crop_pct"]}
+    raise UserError(
+        f"size {config.get('size')!r} with crop_size {config.get('crop_size')!r} is not understood; expected height "
+        "and width, or a shortest edge and the crop."
+    )
+
+
+def _edges(given: Any, *, square: bool = False) -> tuple[int | None, tuple[int, int] | None]:
+    """Return the shortest edge, or height and width, as transformers names them; a number is the shortest edge."""
+    if isinstance(given, int):
+        return (None, (given, given)) if square else (given, None)
+    if isinstance(given, Mapping) and {"height", "width"} <= given.keys():
+        return None, (given["height"], given["width"])
+    if isinstance(given, Mapping) and given.keys() == {"shortest_edge"}:
+        return given["shortest_edge"], None
+    return None, None
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -97,23 +166,16 @@ def as_layout(value: Any) -> tuple[str, str]:
 
 
 def _as_output(value: Any) -> str:
-    """Return the name of an output; refuse what is no text."""
     if not isinstance(value, str):
         raise UserError(f"output is {value!r}; expected the name of an output.")
     return value
-
-
-def _as_pooling(value: Any) -> str:
-    """Return the name of a pooling; refuse others."""
-    check_choice(value, "pooling", POOLINGS)
-    return str(value)
 
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     **CHECKS,
     "layout": as_layout,
     "output": _as_output,
-    "pooling": _as_pooling,
+    "pooling": partial(as_choice, "pooling", POOLINGS),
 }
 _EXAMPLE: Final = '{"size": 224, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}'
 _PIXEL_FORMATS: Final = {"Rgb8": "RGB", "Bgr8": "BGR"}

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,16 +23,6 @@ from visterm.data.image_names import PathsByEnd, name_key
 from visterm.encoders.contract import AnyEncoder, Encoded, name_of
 
 BLOCK = 4096  # Rows read at a time where all are gone through
-
-
-class NamesMatched(NamedTuple):
-    """Which images have a row on file, and which rows are of none of them."""
-
-    known: NDArray[np.bool_]  # shape (n_images,)
-    unused: list[str]  # Names in the file
-    n_rows: int  # Rows in the file
-    file: str
-    example: str  # A name in the file
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -81,17 +71,25 @@ class Precomputed(AnyEncoder):
     column: str | None = None
     name_column: str | None = None
 
-    def match_names(self, images: Sequence[Any]) -> NamesMatched:
-        """Return which images have a row on file, and which rows belong to none of them.
+    def row_remarks(self, images: Sequence[Any], names: Sequence[str]) -> list[str]:
+        """Return a line on images that have no row on file, and one on rows of none of them; `names` are the images'.
 
-        Raises DataError if the name of an image fits several rows, or those of two images fit one.
+        Raises DataError if no image has a row, the name of one fits several rows, or those of two images fit one.
         """
+        self.refuse_unknown(images, only_if_all=True)
         table = self._open()
         rows = table.rows_of(images)
-        used = np.zeros(len(table.names), np.bool_)
-        used[rows[rows >= 0]] = True
-        unused = [table.names[i] for i in np.flatnonzero(~used)]
-        return NamesMatched(rows >= 0, unused, len(table.names), table.file, table.names[0])
+        without = np.flatnonzero(rows < 0)
+        unused = np.setdiff1d(np.arange(len(table.names)), rows)
+        remarks = []
+        if without.size:
+            such = f"{count_of(without.size, 'image')} (such as '{names[without[0]]}')"
+            remarks.append(f"Left out: {such} that {table.file} has no row for.")
+        if unused.size:
+            of_all = f"{unused.size:,} of {count_of(len(table.names), 'row')} of {table.file}"
+            example = table.names[unused[0]]
+            remarks.append(f"Not used: {of_all} (such as '{example}'), whose images are not named by the tags.")
+        return remarks
 
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
         """Return the images that have no row in the file, by position, with what to do.
@@ -136,7 +134,8 @@ class Precomputed(AnyEncoder):
             self._opened = _Opened(
                 read_features(path, names=names, column=self.column, name_column=self.name_column), path
             )
-            self._refuse_other_rows()
+            if hasattr(self, "rows_sha256_"):
+                self._refuse_other_rows()
             self._opened_key = key
         return self._opened
 
@@ -159,8 +158,6 @@ class Precomputed(AnyEncoder):
 
     def _refuse_other_rows(self) -> None:
         """Refuse a file that has lost or changed rows that the encoder was fitted on."""
-        if not hasattr(self, "rows_sha256_"):
-            return
         table = self._opened
         rows = table.rows_of(self.names_)
         if (rows < 0).any():
@@ -179,8 +176,7 @@ class Precomputed(AnyEncoder):
         return params | {"path": None, "names": None} if hasattr(self, "rows_sha256_") else params
 
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(vars(self))
-        return {key: value for key, value in state.items() if not key.startswith("_opened")}
+        return {key: value for key, value in vars(self).items() if not key.startswith("_opened")}
 
 
 class _Opened:

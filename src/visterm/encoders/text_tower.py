@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, MissingExtraError, StorageError, UserError
 from visterm.core.threads import Team, resolve_jobs
 from visterm.encoders.contract import no_text_tower
-from visterm.encoders.network_file import network_hash
-from visterm.encoders.networks import Network, required
-from visterm.encoders.onnx_graph import onnx_hash
+from visterm.encoders.named import Network, required
+from visterm.encoders.onnx_graph import network_hash, onnx_hash
 from visterm.encoders.onnx_network import chosen_output, open_session, run_session
 from visterm.encoders.word_rows import unit_rows
 
@@ -41,13 +40,12 @@ class OnnxTextTower:
         if network.text is None:
             raise UserError(no_text_tower(network.name))
         self.text = text = network.text
-        path, self._tokenizer_path = required(network, text.model), required(network, text.tokenizer)
-        self.path = path
+        self.path = path = required(network, text.model)
+        self._tokenizer_path = required(network, text.tokenizer)
         self._tokenizer = self._open_tokenizer()
         self._session = open_session(path)
         self._inputs = self._token_inputs()
-        outputs = [each.name for each in self._session.get_outputs()]
-        self._output = chosen_output(path, outputs, text.output)
+        self._output = chosen_output(path, [each.name for each in self._session.get_outputs()], text.output)
 
     @property
     def fingerprint(self) -> str:
@@ -73,8 +71,7 @@ class OnnxTextTower:
                     f"The output '{self._output}' of {self.path} is {out.shape}"
                     f"{'' if out.ndim != 2 else ', with NaN or infinity'}; expected a row of finite numbers a text."
                 )
-            vector: NDArray[np.float32] = out[0].astype(np.float32)
-            return vector
+            return np.asarray(out[0], np.float32)
 
         if not len(texts):
             return np.zeros((0, 0), np.float32)

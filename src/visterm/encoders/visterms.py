@@ -22,7 +22,19 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Encoder, Pixels
-from visterm.encoders.blocks import BlockCutter, Codes, cells_of_overlap, pixel_codes
+from visterm.encoders.blocks import (
+    BlockCutter,
+    Codes,
+    VistermPyramid,
+    WordFinder,
+    block_places,
+    cells_of_overlap,
+    check_levels,
+    check_numbers,
+    check_whole,
+    pixel_codes,
+    weights_of_levels,
+)
 from visterm.encoders.codebook import (
     LARGEST,
     MOST_COLOURS,
@@ -32,9 +44,7 @@ from visterm.encoders.codebook import (
     learn_codebook,
     learn_palette,
 )
-from visterm.encoders.places import Places
-from visterm.encoders.pyramid import VistermPyramid, check_levels, check_numbers, check_whole, weights_of_levels
-from visterm.encoders.words import WordFinder, block_places
+from visterm.encoders.contract import Places
 from visterm.kernels.colour import colour_table
 from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.texture import N_PATTERNS
@@ -230,6 +240,7 @@ class Visterms(Encoder):
         n = len(groups)
         learned: list[NDArray[np.float32]] = []
         spread: list[float] = []
+
         for group, members in enumerate(groups):
             points = self._draw_blocks(codes, members, max(1, self.sample_blocks // n), rng)
             share = self.codebook * (group + 1) // n - self.codebook * group // n
@@ -241,6 +252,7 @@ class Visterms(Encoder):
             squares = np.square(points).sum(axis=1) - 2 * scores
             learned.append(words)
             spread.append(float(np.maximum(squares, 0).mean(dtype=np.float64)))
+
         self.codebook_ = np.concatenate(learned)
         self.scale_words_ = np.array([len(words) for words in learned], np.int64)
         self.spread_ = np.array(spread, np.float32)
@@ -259,8 +271,7 @@ class Visterms(Encoder):
         def points(j: int) -> NDArray[np.float32]:
             i = used[j]
             from_the_end = drawn[starts[i] : cuts[i]] - ends[i]
-            blocks = np.concatenate([cutter.points(codes[i], scale) for scale in scales])
-            return np.asarray(blocks[from_the_end])
+            return np.asarray(np.concatenate([cutter.points(codes[i], scale) for scale in scales])[from_the_end])
 
         with Team(resolve_jobs(self.n_jobs)) as team:
             return np.concatenate(team.run(points, len(used)))
@@ -285,8 +296,7 @@ class Visterms(Encoder):
         return idf
 
     def _cutter(self) -> BlockCutter:
-        sides = tuple(self.block * float(scale) for scale in self.scales)
-        cells = cells_of_overlap(self.overlap)
+        sides, cells = tuple(self.block * float(scale) for scale in self.scales), cells_of_overlap(self.overlap)
         return BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
 
     def _pyramid(self) -> VistermPyramid:
@@ -326,6 +336,7 @@ class Visterms(Encoder):
         check_numbers(self.scales, "scales", f"1 to {MOST_SCALES} numbers above 0, such as (0.5, 1, 2)")
         if len(self.scales) > MOST_SCALES:
             raise UserError(f"scales has {len(self.scales)} numbers; expected at most {MOST_SCALES}.")
+
         if self.block * max(self.scales) > 1:
             raise UserError(
                 f"The largest block would be {self.block * max(self.scales):g} of the image's long side (block × "

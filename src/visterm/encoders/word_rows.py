@@ -21,7 +21,7 @@ from visterm.core.registry import unknown
 from visterm.core.vocabulary import clean_tag
 from visterm.data.word_vectors import WordVectors
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.networks import users_table
+from visterm.encoders.named import users_table
 
 LOG = logging.getLogger("visterm.encoders")
 LANGUAGE = "english"
@@ -37,10 +37,22 @@ def prompts_of(language: str) -> list[str]:
     Raises UnknownNameError if there are none; DataError if the user's file is no table of languages.
     """
     users = users_table().with_name(OURS.name)
-    found = {**_read(OURS), **(_read(users) if users.exists() else {})}
-    if language not in found:
-        raise UnknownNameError(f"{unknown('language', language, list(found))} Others can be added in {users}.")
-    return found[language]
+    known: dict[str, list[str]] = {}
+    for path in (OURS, users) if users.exists() else (OURS,):
+        try:
+            table = tomllib.loads(read_regular_text(path, MB))
+        except (OSError, ValueError) as error:
+            raise DataError(f"The prompts in {path} cannot be read: {error}.") from error
+        try:
+            known |= {name: check_prompts(row["prompts"]) for name, row in table.items()}
+        except (KeyError, TypeError, UserError) as error:
+            raise DataError(
+                f'{path}: expected languages such as [english] with prompts = ["a photo of {{}}."].'
+            ) from error
+
+    if language not in known:
+        raise UnknownNameError(f"{unknown('language', language, list(known))} Others can be added in {users}.")
+    return known[language]
 
 
 def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str]) -> WordVectors:
@@ -56,8 +68,7 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     missing = [i for i, key in enumerate(keys) if key not in rows]
     for first in range(0, len(missing), AT_ONCE):
         some = missing[first : first + AT_ONCE]
-        texts = [prompt.replace("{}", words[i]) for i in some for prompt in prompts]
-        made = encoder.text_rows(texts)
+        made = encoder.text_rows([prompt.replace("{}", words[i]) for i in some for prompt in prompts])
         means = unit_rows(made.reshape(len(some), len(prompts), made.shape[1]).mean(axis=1))
         fresh = {keys[i]: row for i, row in zip(some, means, strict=True)}
         _keep(fresh)
@@ -104,18 +115,6 @@ def _keep(rows: dict[bytes, NDArray[np.float32]]) -> None:
             database.execute("DELETE FROM rows WHERE rowid <= ?", (newest - MOST_KEPT,))
     except (sqlite3.Error, OSError) as error:
         LOG.warning("The vectors of words cannot be kept in %s, and are made anew each time: %s", kept_words(), error)
-
-
-def _read(path: Path) -> dict[str, list[str]]:
-    """Read a table of languages. Raises DataError if it is none."""
-    try:
-        table = tomllib.loads(read_regular_text(path, MB))
-    except (OSError, ValueError) as error:
-        raise DataError(f"The prompts in {path} cannot be read: {error}.") from error
-    try:
-        return {language: check_prompts(row["prompts"]) for language, row in table.items()}
-    except (KeyError, TypeError, UserError) as error:
-        raise DataError(f'{path}: expected languages such as [english] with prompts = ["a photo of {{}}."].') from error
 
 
 def check_prompts(prompts: Any, name: str = "prompts") -> list[str]:

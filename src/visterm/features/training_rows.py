@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,9 +33,6 @@ from visterm.data.tag_formats.tables import (
 )
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import is_features
-
-if TYPE_CHECKING:
-    from visterm.encoders.precomputed import NamesMatched
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
 """A file, a folder, or photos: paths, pixels or dicts in a sequence, a DataFrame with a column of them, or a Series."""
@@ -80,10 +77,12 @@ def training_rows(
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
-    _match_rows(encoder, train)
+    if hasattr(encoder, "row_remarks"):
+        encoder.refuse_unknown(train.images, only_if_all=True)
     train, unknown = known_part(encoder, train)
     held_out, unknown_held_out = known_part(encoder, held_out)
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases).with_words(words)
+
     if len(vocabulary) == 0:
         raise DataError(
             f"No tag is on {min_count} or more of the {count_of(len(train), 'training photo')} "
@@ -96,6 +95,7 @@ def training_rows(
             places = {str(image): place for place, image in enumerate(train.images)}  # it may look at them in any order
             in_order = sorted(error.skipped, key=lambda item: places.get(item.image, 0))
             raise NoneReadableError(in_order, corpus.column_note) from error
+
     if text_width is not None:
         _check_width(encoder, train, text_width)
     X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
@@ -178,45 +178,11 @@ def check_fingerprint(encoder: AnyEncoder, made_by: str, fingerprint: str) -> No
 
 def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
     """Return the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
-    unknown = encoder.unknown_images(corpus.images) if hasattr(encoder, "match_names") else {}
+    unknown = encoder.unknown_images(corpus.images) if hasattr(encoder, "row_remarks") else {}
     if not unknown:
         return corpus, []
     known = corpus.subset([i for i in range(len(corpus)) if i not in unknown])
     return known, [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
-
-
-def _match_rows(encoder: AnyEncoder, corpus: Corpus) -> NamesMatched | None:
-    """Match the images with the rows that an encoder has on file; None for other encoders, and without images.
-
-    Raises DataError if it has a row for none of them.
-    """
-    match_names = getattr(encoder, "match_names", None)
-    match: NamesMatched | None = None if match_names is None or len(corpus) == 0 else match_names(corpus.images)
-    if match is not None and not match.known.any():
-        raise DataError(
-            f"Of {count_of(len(corpus), 'image')} named by the tags, none has a row in {match.file}: the tags name "
-            f"'{corpus.names[0]}', the file '{match.example}'. Check the names that belong to the rows."
-        )
-    return match
-
-
-def _with_row_remarks(encoder: AnyEncoder, corpus: Corpus) -> Corpus:
-    """Return the corpus with remarks on images that an encoder with rows on file has none for, and on unused rows.
-
-    Raises DataError if it has a row for none of them.
-    """
-    match, remarks = _match_rows(encoder, corpus), list(corpus.remarks)
-    if match is not None and not match.known.all():
-        without = [name for name, known in zip(corpus.names, match.known, strict=True) if not known]
-        remarks.append(
-            f"Left out: {count_of(len(without), 'image')} (such as '{without[0]}') that {match.file} has no row for."
-        )
-    if match is not None and match.unused:
-        remarks.append(
-            f"Not used: {len(match.unused):,} of {count_of(match.n_rows, 'row')} of {match.file} (such as "
-            f"'{match.unused[0]}'), whose images are not named by the tags."
-        )
-    return replace(corpus, remarks=remarks)
 
 
 def read_corpus(encoder: AnyEncoder, images: Photos | None, tags: Any, **columns: Unpack[TableOptions]) -> Corpus:
@@ -246,7 +212,11 @@ def read_corpus(encoder: AnyEncoder, images: Photos | None, tags: Any, **columns
             f"IMAGES is missing: the encoder '{name}' looks at pixels. Pass the folder of images "
             "(only --encoder ids and --encoder precomputed do without)."
         )
-    return _with_row_remarks(encoder, corpus)
+
+    row_remarks = getattr(encoder, "row_remarks", None)
+    if row_remarks is None or len(corpus) == 0:
+        return corpus
+    return replace(corpus, remarks=[*corpus.remarks, *row_remarks(corpus.images, corpus.names)])
 
 
 def named_corpus(encoder: AnyEncoder, tags: Any) -> Corpus:
@@ -376,12 +346,14 @@ def as_images(
         images = [images]
     given: Any = images
     numbers = isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind in "bif"
+
     if numbers or sp.issparse(given):
         raise DataError(
             f"images is a matrix of numbers, {given.shape[0]:,} rows of {given.shape[1]:,}. Those are features, not "
             "photos: fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
             "name of each row, and pass the names with encoder='precomputed:FILE.npy'."
         )
+
     table = as_table(images)
     images = listed(images) if table is None else image_cells(table, image_column)
     if not isinstance(images, Sequence | np.ndarray):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.images import image_size
-from visterm.encoders.places import HasPlaces, Places, no_places
+from visterm.encoders.contract import HasPlaces, Places, no_places
 from visterm.models.blend.kept import explained_by, explains, what_to_do
 from visterm.tagging.part_settings import names_with
 from visterm.tagging.run import Run

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import RandomState
-from visterm.encoders import NetworkEncoder, check_prompts, unit_rows
+from visterm.encoders import check_prompts, unit_rows
 from visterm_research.encoders.open_clip_model import (
     OpenClipNetwork,
     cached_weights,
@@ -23,12 +23,13 @@ from visterm_research.encoders.open_clip_model import (
     open_clip_name,
     weights_config,
 )
+from visterm_research.encoders.torch_network import TorchEncoder
 
 TEMPLATES = ("a photo of a {}.",)  # What is said of a word to the text tower, as open_clip does
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OpenClip(NetworkEncoder):
+class OpenClip(TorchEncoder):
     """Feature rows from an image tower of open_clip, in the space in which its text tower has words.
 
     Photos are prepared as open_clip says for the weights. Unlike other networks' rows these are by default neither

@@ -12,8 +12,8 @@ import torch
 from visterm.core.errors import UnknownNameError, UserError
 from visterm.core.registry import unknown
 from visterm.core.types import RandomState
-from visterm.encoders import NetworkEncoder, Preparation, as_size, torch_library
-from visterm_research.encoders.torch_network import TorchNetwork
+from visterm.encoders import Preparation, as_size, torch_library
+from visterm_research.encoders.torch_network import TorchEncoder, TorchNetwork
 from visterm_research.encoders.torch_weights import cached_file, reading_weights
 
 timm = torch_library("timm")
@@ -22,7 +22,7 @@ HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # The names of weights i
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Timm(NetworkEncoder):
+class Timm(TorchEncoder):
     """Feature rows from a network of timm, as it pools them before its classes.
 
     Pictures are prepared (size, colours, filter, crop) as timm says for the network. Rows are made as by `Onnx`.

@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from visterm.encoders import Preparation, pooled, torch_device
+from visterm.encoders import NetworkEncoder, Pixels, Preparation, pooled, torch_device
 
 _TURN = RLock()
+
+
+class TorchEncoder(NetworkEncoder):
+    """An encoder whose network is a `TorchNetwork`: torch is held to its settings while photos are shown."""
+
+    def _open(self) -> TorchNetwork:
+        return cast(TorchNetwork, super()._open())
+
+    def _outputs(self, batch: list[Pixels]) -> NDArray[np.float32]:
+        with self._open().running():
+            return super()._outputs(batch)
 
 
 class TorchNetwork:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.core.persist import whole_folder
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.encoders.onnx_graph import weight_files
+from visterm.encoders.onnx_graph import read_network, weight_files
 from visterm.encoders.preparation import VIEWS, Preparation, views_of
 from visterm.models.abilities import WritesSteps
 from visterm.tagging.hub_runs import tags_of_photos
@@ -62,7 +62,7 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     tagger._refuse_unfitted()
     encoder, model = _parts(tagger, for_photoprism)
     check_packages()
-    from visterm.encoders.onnx_writing import Steps, around_network
+    from visterm.encoders.onnx_graph import Steps, around_network
 
     n_views = 1 if for_photoprism else len(VIEWS[encoder.views])
     before, after = Steps("before"), Steps("after")
@@ -85,7 +85,7 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     for n in ("pictures", n_views):  # a network that was made for one picture may take several, or may not
         given = PICTURES, kind, [n, *network.preparation.size, 3]
         made = [(name, width) for name in outputs]
-        content = around_network(network.file_content(), before, after, given, made, metadata)
+        content = around_network(read_network(network.path), before, after, given, made, metadata)
         found = Graph(content, network.preparation, network.path, outputs, n_views)
         if _is_same(tagger, found, 1 if n == n_views else N_DRAWN, for_photoprism=for_photoprism):
             return found
