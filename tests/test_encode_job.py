@@ -42,7 +42,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.features import folder as folder_module
-from visterm.features import part_work, shard_work
+from visterm.features import job, part_work
 from visterm.features.contents import UNFINISHED, cut
 from visterm.features.folder import FeatureFolder
 from visterm.features.job import encode_folder
@@ -425,7 +425,7 @@ def test_a_full_disk_is_said_in_one_line_and_the_job_goes_on_afterwards(encode, 
 
 
 def test_a_file_that_changes_while_it_is_read_has_no_row_of_either_state(encode, photos, tmp_path, monkeypatch):
-    hashed = shard_work.content_hash
+    hashed = job.content_hash
 
     def meddled(path):
         digest = hashed(path)
@@ -434,7 +434,7 @@ def test_a_file_that_changes_while_it_is_read_has_no_row_of_either_state(encode,
         return digest
 
     with monkeypatch.context() as patched:
-        patched.setattr(shard_work, "content_hash", meddled)
+        patched.setattr(job, "content_hash", meddled)
         assert encode(tmp_path / "F").skipped == 1
     assert "changed while it was being read" in (tmp_path / "F" / "skipped.jsonl").read_text()
     assert encode(tmp_path / "F").encoded == 1

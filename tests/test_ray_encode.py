@@ -21,8 +21,7 @@ from visterm.core.progress import SILENT
 from visterm.core.threads import Team
 from visterm.features.contents import UNFINISHED
 from visterm.features.folder import FeatureFolder
-from visterm.features.job import encode_folder
-from visterm.features.shard_work import EncodeJob, KnownRows
+from visterm.features.job import EncodeJob, KnownRows, encode_folder
 
 ray = pytest.importorskip("ray", reason="wants the extra ray")
 

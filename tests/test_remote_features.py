@@ -16,7 +16,7 @@ from remote_photos import N, content, paint, picture, put
 from visterm.core.errors import CorruptFileError, EncoderMismatchError, StorageError
 from visterm.core.remote import RemotePath
 from visterm.core.types import Skipped
-from visterm.features import lease as lease_module
+from visterm.features import remote_folder as lease_module
 from visterm.features.contents import UNFINISHED, is_features
 from visterm.features.job import encode_folder
 from visterm.features.remote_folder import ShardCache, feature_folder

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -22,7 +21,7 @@ from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
 from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
 from visterm.encoders.contract import AnyEncoder, Encoded
-from visterm.features.contents import Contents
+from visterm.features.contents import Contents, ShardEntry
 from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import feature_folder
 from visterm.store.rows import stack_rows
@@ -44,7 +43,6 @@ class StoredRows:
 
     def __init__(self, folder: FeatureFolder, contents: Contents) -> None:
         self._folder, self._contents = folder, contents
-        self._held: OrderedDict[int, Shard] = OrderedDict()
         self._whole: dict[int, bool] = {}
 
     def index(self, *, spare_damaged: bool = False) -> list[StoredRow]:
@@ -84,25 +82,24 @@ class StoredRows:
         if self._contents.layout == "dense":
             dense = np.empty(shape, np.float32)
             for part in parts:
-                dense[part] = self._shard(int(shards[part[0]])).rows[rows[part]]
+                dense[part] = self._rows_of(int(shards[part[0]]))[rows[part]]
             return dense
         if not parts:
             return sp.csr_array(shape, dtype=np.float32)
-        return stack_rows([self._shard(int(shards[part[0]])).rows[rows[part]] for part in parts])[np.argsort(order)]
+        return stack_rows([self._rows_of(int(shards[part[0]]))[rows[part]] for part in parts])[np.argsort(order)]
 
-    def _shard(self, number: int) -> Shard:
-        if number in self._held:
-            self._held.move_to_end(number)
-            return self._held[number]
+    def _rows_of(self, number: int) -> Matrix:
         self._check(number)
-        self._held[number] = read_shard(self._folder.local(self._contents.shards[number]))
-        if len(self._held) > HELD:
-            self._held.popitem(last=False)
-        return self._held[number]
+        return _shard(self._folder, self._contents.shards[number]).rows
 
     def _check(self, number: int) -> None:
         if not self.is_whole(number):
             raise self._folder.damaged(self._contents.shards[number])
+
+
+@lru_cache(maxsize=HELD)
+def _shard(folder: FeatureFolder, entry: ShardEntry) -> Shard:
+    return read_shard(folder.local(entry))
 
 
 class Features:

@@ -47,6 +47,7 @@ def encode_all(encoder: AnyEncoder, items: Sequence[Any], progress: Progress) ->
     photos = np.setdiff1d(np.arange(len(items)), videos)
     X, kept, skipped = encoder.encode([items[place] for place in photos], progress=progress)
     parts, places = [X] if len(kept) else [], photos[kept].tolist()
+
     for start in range(0, len(videos), AT_ONCE):
         some = videos[start : start + AT_ONCE]
         with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
@@ -61,6 +62,7 @@ def encode_all(encoder: AnyEncoder, items: Sequence[Any], progress: Progress) ->
             parts.append(found.rows)
             places += [some[video] for video, _ in found.frames]
         progress.advance(len(some))
+
     order = np.argsort(places, kind="stable")
     return Encoded(stack_rows(parts)[order] if parts else X, np.array(places, np.int64)[order], skipped)
 

@@ -19,7 +19,7 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.contents import exif_of, file_state, file_states, reading_threads
 from visterm.data.file_kinds import is_video
 from visterm.data.tag_tree import TagTree
-from visterm.features.shard_work import CHANGED
+from visterm.features.job import CHANGED
 from visterm.features.video_rows import NO_FRAME, encode_frames
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled

@@ -120,6 +120,7 @@ class JoinedTags:
                     words.add(word for word, _ in given)
                 new += [(position, tag) for _, tag in given]
             self._pairs.add(new)
+
         if passed and not (missing or found):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
         self.remarks += [*check_met(self.shards, found, missing, example), *not_learned(splits)]
@@ -137,12 +138,14 @@ class JoinedTags:
             there = candidates >= 0
             each = np.unique(images[there] * max(1, counts.size) + candidates[there])
             counts += np.bincount(each % max(1, counts.size), minlength=counts.size)
+
         chosen = np.flatnonzero(counts >= min_count)
         if chosen.size == 0:
             raise DataError(
                 f"No tag is on {min_count} or more of the {count_of(n_learned, 'training photo')} "
                 f"(--min-count {min_count}). Lower --min-count, or check the tags column of the tag file."
             )
+
         if words.error >= min_count:
             self.remarks.append(
                 f"There are more words than the memory holds: tags of up to {count_of(words.error, 'image')} may be "
@@ -192,8 +195,7 @@ class JoinedTags:
 def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
     """Yield the rows of a table in lists, none of them empty."""
     records = iter(records)
-    while batch := list(islice(records, ROWS)):
-        yield batch
+    return iter(lambda: list(islice(records, ROWS)), [])
 
 
 def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> list[str]:
@@ -243,14 +245,16 @@ class TagPairs:
         order = np.argsort(hashes)
         hashes = hashes[order]
         self._tags = new_map(self._folder / "tags.npy", np.int32, (max(total, 1),))
-        for block in self._blocks():
-            block = block[np.argsort(block["position"], kind="stable")]
-            positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)
-            places = np.repeat(at[positions] - first, counts) + np.arange(block.size)
-            at[positions] += counts
-            near = np.minimum(np.searchsorted(hashes, block["tag"]), hashes.size - 1)
-            known = (hashes[near] == block["tag"]) & bool(keys)
-            self._tags[places] = np.where(known, order[near], -1)
+
+        with self._unsorted.open("rb") as file:
+            while (block := np.fromfile(file, _PAIR, PAIRS)).size:
+                block = block[np.argsort(block["position"], kind="stable")]
+                positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)
+                places = np.repeat(at[positions] - first, counts) + np.arange(block.size)
+                at[positions] += counts
+                near = np.minimum(np.searchsorted(hashes, block["tag"]), hashes.size - 1)
+                known = (hashes[near] == block["tag"]) & bool(keys)
+                self._tags[places] = np.where(known, order[near], -1)
         self._unsorted.unlink()
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -260,12 +264,6 @@ class TagPairs:
         ends = np.cumsum(counts)
         places = np.repeat(starts - (ends - counts), counts) + np.arange(int(ends[-1]) if ends.size else 0)
         return np.asarray(self._tags[places], np.int64), np.repeat(np.arange(positions.size), counts)
-
-    def _blocks(self) -> Iterator[NDArray[np.void]]:
-        """Yield the unsorted pairs, `PAIRS` at a time."""
-        with self._unsorted.open("rb") as file:
-            while (block := np.fromfile(file, _PAIR, PAIRS)).size:
-                yield block
 
 
 def tag_hash(key: str) -> int:

@@ -59,8 +59,7 @@ def survey(
     """
     n_learned = tags.count(tags.learned)
     n_split = 0 if tags.learned == NO_SPLIT else tags.count(VALID)
-    width = max(1, shards.contents.width)
-    most = min(MOST_VALID, max(MIN_HELD_OUT, plan.window // (4 * width)))
+    most = min(MOST_VALID, max(MIN_HELD_OUT, plan.window // (4 * max(1, shards.contents.width))))
     n_valid = n_split or round(share * n_learned)
     chosen = draw_positions(shards, tags, VALID if n_split else tags.learned, min(n_valid, most), seed)
     if not n_split and chosen.size < MIN_HELD_OUT:
@@ -154,20 +153,15 @@ class ShardWindows:
         rooms = [np.empty((n_rows, self.n_features), np.float32) for _ in range(min(2, len(plan)))]
         yield from read_ahead(lambda number: self._read(plan[number], rooms[number % 2]), len(plan))
 
-    def kept(self, first: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which images of a range from position `first` on are kept, without those that are held out."""
-        start, stop = np.searchsorted(self._held_out, [first, first + kept.size])
-        kept = kept.copy()
-        kept[self._held_out[start:stop] - first] = False
-        return kept
-
     def _read(self, numbers: list[int], room: NDArray[np.float32]) -> tuple[Matrix, sp.csr_array]:
         """Return the rows and the tags of some shards; dense rows are written into `room`."""
         parts, tags = [], []
         filled = 0
         for number in numbers:
             first, last = self._shards.starts[number : number + 2].tolist()
-            kept = self.kept(first, self._tags.learned_among(first, last))
+            kept = self._tags.learned_among(first, last)
+            start, stop = np.searchsorted(self._held_out, [first, last])
+            kept[self._held_out[start:stop] - first] = False
             n = int(kept.sum())
             tags.append(self._tags.rows_at(first + np.flatnonzero(kept)))
             rows: Any = self._shards.rows(number) if self._copy is None else None
@@ -182,8 +176,7 @@ class ShardWindows:
                 if n < kept.size:
                     block[:n] = block[kept]
             filled += n
-        Y = sp.csr_array(sp.vstack(tags, format="csr"))
-        return stack_rows(parts) if parts else room[:filled], Y
+        return stack_rows(parts) if parts else room[:filled], sp.csr_array(sp.vstack(tags, format="csr"))
 
 
 class RowCopy:
