@@ -16,10 +16,11 @@ from PIL import Image
 
 from tiny_catalogues import COLOURS, ENCODER
 from visterm.connectors.connect import connect
-from visterm.connectors.contract import Page, Pair, Recent, Refused, RemotePhoto
+from visterm.connectors.contract import Page, Pair, Recent, Refused
 from visterm.connectors.sync import Settings
 from visterm.core.errors import DataError
 from visterm.library.catalogue import Catalogue
+from visterm.store.connected import RemotePhoto
 from visterm.tagging.fit_request import FitRequest
 
 N_PHOTOS, N_TAGGED = 160, 120

@@ -67,20 +67,20 @@ def connect(
     goes on. The exit code is 3 if photos were skipped, and 4 if --check finds that the server keeps no tags.
     """
     from visterm.connectors.connect import connect as make
+    from visterm.connectors.connect import try_server
     from visterm.connectors.contract import connector_class, open_library
     from visterm.connectors.keys import allow, read_key
     from visterm.connectors.sync import young_photos
-    from visterm.connectors.trial import try_server
     from visterm.tagging.fit_request import FitRequest
     from visterm.tagging.tagger import Tagger
 
     key = read_key(key_file, connector_class(program).key_variable)
     library = open_library(program, url, key, say)
     if check:
-        trial = try_server(library)
-        for line in trial.lines:
+        lines, works = try_server(library)
+        for line in lines:
             show(line)
-        raise typer.Exit(0 if trial.works else NOT_KEPT)
+        raise typer.Exit(0 if works else NOT_KEPT)
     if out is None:
         raise UserError("Missing catalogue folder: pass -o CATALOGUE (or --check to try the server first).")
     request = FitRequest(

@@ -105,9 +105,9 @@ def sync(
         undone = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
         shown.undone(undone, catalogue)
         raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
-    before = Settings.of(connection)
+    before = Settings(**connection.settings)
     settings = before.changed(connection.kind, parent=parent, precision=precision, k=k)
-    _say_settings(connection._replace(settings=settings.as_dict()), before, settings, dry_run=dry_run)
+    _say_settings(connection._replace(settings=settings._asdict()), before, settings, dry_run=dry_run)
     if seconds is not None:
         serve_rounds(lambda: one_round(opened, library_of(connection, say), settings, progress=SILENT), seconds, shown)
         return

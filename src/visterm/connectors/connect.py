@@ -1,4 +1,4 @@
-"""Making a catalogue of another program's library: read, fetched, learned from and indexed; a kill loses nothing."""
+"""Making a catalogue of another program's library, which survives a kill; and a trial of what its server keeps."""
 
 from __future__ import annotations
 
@@ -28,9 +28,21 @@ from visterm.tagging.tagger import Tagger
 if TYPE_CHECKING:
     from visterm.tagging.fit_request import FitRequest
 
+
+import time
+from itertools import islice
+
+from visterm.connectors.contract import Pair
+from visterm.connectors.passes import write
+from visterm.core.errors import ServiceError
+from visterm.store.connected import NOT_OURS, PARENT, RemotePhoto
+
 CATALOGUE, DATABASE, LOCK = "catalogue", "library.sqlite", "writer.lock"
 """In the folder for what is on its way, beside the catalogue: the catalogue to be, what was read, who works there."""
 SOME = 10_000  # Photos that are listed at once
+TAG = "check"
+MOST_FOLDERS = 5  # External libraries that are tried
+PAGES = 10  # Of photos that are looked at
 
 
 def connect(
@@ -54,15 +66,14 @@ def connect(
     if run is None and folder_kind(out) != "catalogue":
         check_request(Tagger.of(request), request)
     key = None if key_file is None else os.path.abspath(key_file)
-    connection = Connection(library.kind, library.address, key, Settings().changed(library.kind).as_dict())
+    connection = Connection(library.kind, library.address, key, Settings().changed(library.kind)._asdict())
     work = out.absolute().with_name(f".{out.absolute().name}.connect")
     if folder_kind(out) != "catalogue":
         _make(out, work, connection, library, run, request, say, progress)
     elif work.is_dir():
         shutil.rmtree(work)
     catalogue = Catalogue.load(out, n_jobs=request.n_jobs)
-    found = catalogue.stored.connected.get()
-    _check_same(out, found, connection)
+    _check_same(out, catalogue.stored.connected.get(), connection)
     with catalogue.stored.writing():
         catalogue.stored.connected.put(connection_of(catalogue)._replace(key_file=key))
         pulled = pull(catalogue, library, progress)
@@ -87,7 +98,13 @@ def _make(
         made = work / CATALOGUE
         if (work / PREVIEWS).is_dir() or folder_kind(made) != "catalogue":
             (work / PREVIEWS).mkdir(exist_ok=True)
-            database = _opened(work / DATABASE)
+            if not (work / DATABASE).exists():  # which is made in one step
+                new = work / f"new.{DATABASE}"
+                for left in work.glob(f"{new.name}*"):
+                    left.unlink()
+                Database(new, new=True).close()
+                os.rename(new, work / DATABASE)
+            database = Database(work / DATABASE)
             connected = Connected(database)
             known = connected.get()
             if known is None:
@@ -107,17 +124,6 @@ def _make(
     shutil.rmtree(work)
 
 
-def _opened(file: Path) -> Database:
-    """Open the tables of what was read, or make them, in one step."""
-    if not file.exists():
-        new = file.with_name(f"new.{file.name}")
-        for left in file.parent.glob(f"{new.name}*"):
-            left.unlink()
-        Database(new, new=True).close()
-        os.rename(new, file)
-    return Database(file)
-
-
 def _fitted(
     connected: Connected, work: Path, library: RemoteLibrary, request: FitRequest, say: Say, progress: Progress
 ) -> Tagger:
@@ -126,6 +132,7 @@ def _fitted(
     images: list[str] = []
     tags: list[list[str]] = []
     after = 0
+
     while photos := connected.fetched(SOME, after=after):
         after = photos[-1].id
         for photo in photos:
@@ -133,6 +140,7 @@ def _fitted(
             if given or request.words:
                 images.append(str(preview_file(work, photo.id)))
                 tags.append(given)
+
     if not images:
         raise DataError(
             f"{count_of(connected.count(), 'photo')} of {library.title} were read, and none has a tag to learn from. "
@@ -158,3 +166,56 @@ def _check_same(place: Path, known: Connection | None, connection: Connection) -
             f"{place} belongs to {known.kind} at {known.address}, not to {connection.kind} at {connection.address}. "
             "Name another catalogue: -o."
         )
+
+
+def try_server(library: RemoteLibrary) -> tuple[list[str], bool]:
+    """Write a tag of visterm's own to one photo of each part of a library, read it, and take it back.
+
+    Returns lines on what the server kept, and whether it works: tags are kept anywhere, and all of the trial's were
+    taken back. Nothing else is changed there. Raises ServiceError if the server goes away, or has no photo to try.
+    """
+    lines = [f"{library.check()} at {library.address}: the key has all permissions."]
+    photos = [photo for page in islice(library.changes(), PAGES) for photo in page.photos]
+    lines.append(f"Photos: {library.count():,}; looked at {len(photos):,} of them.")
+    counts = {
+        "without a preview": sum(not photo.version for photo in photos),
+        "of partners, which take no tags": sum(photo.folder == NOT_OURS for photo in photos),
+    }
+    lines += [f"{count_of(n, 'photo')} {what}." for what, n in counts.items() if n]
+    recent = library.recent().stamps if library.queued else {}
+    tried = {
+        photo.folder: photo for photo in reversed(photos) if photo.ready and photo.version and photo.id not in recent
+    }
+    if not tried:
+        raise ServiceError("No photo can be tried: all are without a preview, or changed in the last five minutes.")
+    tag = f"{PARENT}/{TAG}" if library.nested else f"{PARENT.capitalize()} {TAG}"
+    results = [_tried(library, photo, tag, lines) for _, photo in sorted(tried.items())[:MOST_FOLDERS]]
+    if library.queued:
+        lines.append(f"The empty tag {tag} stays until the server's nightly job, which deletes empty tags.")
+    return lines, any(kept for kept, _ in results) and all(gone for _, gone in results)
+
+
+def _tried(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list[str]) -> tuple[bool, bool]:
+    """Try one photo; return whether it kept the tag, and whether the tag is gone in the end."""
+    where = f"{photo.name} (external library {photo.folder[:8]})" if photo.folder else photo.name
+    pair = Pair(photo.id, tag)
+    began = time.monotonic()
+    outcome = write(library, [pair], [], touched={}, careful=False)
+    seconds, key = time.monotonic() - began, pair[:2]
+    kept = key in outcome.there and key not in outcome.unsettled
+    reasons = [each.reason for each in outcome.refused]
+
+    if kept:
+        lines.append(f"{where}: the tag {tag} is kept, which was sure after {seconds:.0f} s.")
+    elif key in outcome.unsettled:
+        lines.append(f"{where}: after {seconds:.0f} s the server still has not written the file. Is its queue paused?")
+    else:
+        lines.append(
+            f"{where}: the tag {tag} is not kept{f' ({reasons[0]})' if reasons else ''}. If the photo's file can't be "
+            "written, the server undoes tags; visterm leaves such libraries alone."
+        )
+
+    write(library, [], [pair], touched={}, careful=False)
+    gone = key not in library.there([pair])
+    lines.append(f"{where}: the tag was taken back." if gone else f"{where}: the tag {tag} can't be taken back.")
+    return kept, gone

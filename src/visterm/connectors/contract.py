@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar, NamedTuple, Protocol, cast
 
@@ -11,30 +10,11 @@ from visterm.core.errors import UserError
 from visterm.core.progress import Say, silent
 from visterm.core.web_client import Patience, Waiting
 from visterm.core.wording import one_of
+from visterm.store.connected import RemotePhoto
 
 KINDS = {"immich": "visterm.connectors.immich:Immich", "photoprism": "visterm.connectors.photoprism:PhotoPrism"}
 """The classes of connectors by the program's name. Each is made by ``Class(address, key)``, which asks nothing yet."""
 RETRIES = 6  # A minute in all: a server that starts again gives no answer for 35 seconds and more
-
-
-@dataclass(frozen=True, slots=True)
-class RemotePhoto:
-    """One photo of another program's library. All texts come from its server: nothing in them is to be trusted."""
-
-    id: str  # As the program names it; never used as a path here
-    name: str  # Its file's name, shown to people
-    version: str  # Of the picture: another one means that the preview is to be fetched again; "": it has no preview
-    tags: tuple[str, ...]  # As the program writes them, each once: those that visterm wrote, too
-    rejected: tuple[str, ...] = ()
-    """Of which the program remembers that they are not there; tags that visterm took back may be among them."""
-    guessed: tuple[str, ...] = ()
-    """Tags that the program's own models gave: they are not read as people's, and ours need not be beside them."""
-    ready: bool = True
-    """Whether it takes tags already. One that is too young, so that the program would lose them, comes again in
-    `RemoteLibrary.changes` until it is ready, though nothing of it changes."""
-    folder: str = ""
-    """The part of the library that keeps all of its tags or none (in Immich an external library), or `NOT_OURS`; "": it
-    has no parts."""
 
 
 class Page(NamedTuple):
@@ -76,21 +56,18 @@ class RemoteLibrary(Protocol):
     come as they are, but with a bound on their length and number; the caller checks them.
     """
 
-    kind: ClassVar[str]
-    """The program's name in commands: "immich"."""
-    title: ClassVar[str]
-    """The program's name for people: "Immich"."""
-    nested: ClassVar[bool]
-    """Whether a tag with slashes ("visterm/cat") lies under another one there."""
+    kind: ClassVar[str]  # The program's name in commands: "immich"
+    title: ClassVar[str]  # The program's name for people: "Immich"
+    nested: ClassVar[bool]  # Whether a tag with slashes ("visterm/cat") lies under another one there
     queued: ClassVar[bool]
     """Whether jobs of the program replace a photo's tags some time after a request, so that a second request to the
     same photo before that is undone. `passes` waits for them, by the stamps of `recent`."""
-    key_variable: ClassVar[str]
-    """The environment variable that may hold the key: "IMMICH_API_KEY"."""
-    address: str
-    """Of the server, without a slash at its end."""
-    pause: Callable[[float], object]
-    """Lets seconds pass: `time.sleep`."""
+    key_variable: ClassVar[str]  # The environment variable that may hold the key: "IMMICH_API_KEY"
+    address: str  # Of the server, without a slash at its end
+    pause: Callable[[float], object]  # Lets seconds pass: `time.sleep`
+
+    def __init__(self, address: str, key: str, patience: Patience = ..., /) -> None:
+        """Make one for a server."""
 
     def check(self) -> str:
         """Ask who is there, and that the key may do what is needed; return the program and its version."""
@@ -146,21 +123,9 @@ def open_library(kind: str, address: str, key: str, say: Say = silent) -> Remote
     return connector_class(kind)(address, key, Patience(retries=RETRIES, waiting=Waiting(say)))
 
 
-def connector_class(kind: str) -> Connector:
+def connector_class(kind: str) -> type[RemoteLibrary]:
     """Return the connector of a program. Raises UserError if there is none."""
     if kind not in KINDS:
         raise UserError(f"There is no connector to {kind!r}; expected {one_of(tuple(KINDS))}.")
     module, _, name = KINDS[kind].partition(":")
-    return cast("Connector", getattr(import_module(module), name))
-
-
-class Connector(Protocol):
-    """The class of a connector."""
-
-    title: ClassVar[str]
-    nested: ClassVar[bool]
-    queued: ClassVar[bool]
-    key_variable: ClassVar[str]
-
-    def __call__(self, address: str, key: str, patience: Patience = ..., /) -> RemoteLibrary:
-        """Make one for a server."""
+    return cast("type[RemoteLibrary]", getattr(import_module(module), name))

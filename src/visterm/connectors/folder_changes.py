@@ -103,8 +103,9 @@ class FolderChanges:
         """Return the paths that changed since the last call, after a moment at most."""
         found, self._found = self._found | self._reported(), set()
         if time.monotonic() >= self._next:
-            for folder in self._seen:
-                found |= self._looked_at(folder)
+            for folder, before in self._seen.items():
+                after = self._seen[folder] = self._states(folder)
+                found |= {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
             self._next = time.monotonic() + self._seconds
         return {path for path in found if self._counts(path)}
 
@@ -132,14 +133,7 @@ class FolderChanges:
         *folders, name = os.path.relpath(path, folder).split(os.sep)
         if any(map(is_set_aside, folders)) or is_set_aside(name):
             return False
-        is_other = suffix_of(name) not in self._suffixes
-        return not (is_other and os.path.isfile(path))
-
-    def _looked_at(self, folder: str) -> set[str]:
-        """Return what has changed in a folder since the last look."""
-        before, after = self._seen[folder], self._states(folder)
-        self._seen[folder] = after
-        return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+        return suffix_of(name) in self._suffixes or not os.path.isfile(path)
 
     def _states(self, folder: str) -> dict[str, tuple[int, int] | None]:
         """Return size and date of the files of a folder that count; those that cannot be listed are not there."""

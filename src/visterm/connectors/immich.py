@@ -9,28 +9,26 @@ from datetime import datetime, timedelta
 from typing import ClassVar, NamedTuple, TypeVar
 
 from visterm.connectors import json_answers
-from visterm.connectors.contract import Page, Pair, Recent, Refused, RemotePhoto
+from visterm.connectors.contract import Page, Pair, Recent, Refused
 from visterm.connectors.immich_search import START, Item, Mark, Place, Search, as_text, as_time, checked_id, pages
 from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Answer, Patience, server_address
-from visterm.store.connected import NOT_OURS, PROGRAMS
+from visterm.store.connected import NOT_OURS, PROGRAMS, RemotePhoto
 
 NEEDED = ("asset.read", "asset.view", "asset.statistics", "tag.create", "tag.read", "tag.asset", "user.read")
 OLDEST, NESTED = (3, 0), (3, 2)
 """The first version that is spoken with, and the first one whose searches are of the new shape."""
 YOUNG = timedelta(minutes=5)
 """Immich may still read the metadata of photos that came this lately, and replaces their tags as it does so."""
-LOOK_AT_ALL = timedelta(days=1)
-"""How late changes are found that move no time of a photo."""
+LOOK_AT_ALL = timedelta(days=1)  # How late changes are found that move no time of a photo
 SKEW = timedelta(minutes=1)  # By which the server's clock may go back without a reason to look at all photos
 AT_ONCE = 10  # Pages whose tags are asked for together
 MOST_PREVIEW = 2**25  # Bytes
 DEEPEST = 50  # Tags under each other, from where on photos are asked for themselves
 BATCH = 100  # Photos or tags of a request that writes: Immich takes 45 ms and more for each photo
 BRANCHES = 200  # Photos that are looked for by their ids at once
-OWN = "visterm"
-"""Our own tags are under this one."""
+OWN = "visterm"  # Our own tags are under this one
 
 T = TypeVar("T")
 
@@ -113,6 +111,7 @@ class Immich:
         search, start = Search(updated=mark.since), Place(mark.taken, mark.token)
         read: list[tuple[list[Item], Place]] = []
         whole = start == START
+
         for items, place in self._pages(search, start):
             read.append((items, place))
             end = place == START
@@ -138,6 +137,7 @@ class Immich:
         ids = {tag.value: tag.id for tag in tags}
         by_photo: dict[str, set[str]] = defaultdict(set)
         by_tag: dict[str, set[str]] = defaultdict(set)
+
         for pair in pairs:
             if pair.tag in ids:
                 by_photo[checked_id(pair.photo)].add(pair.tag)
@@ -145,6 +145,7 @@ class Immich:
         plain = [value for value in by_tag if ids[value] not in parents]
         unsure = {photo for photo, values in by_photo.items() if not values.issubset(plain)}
         found: set[tuple[str, str]] = set()
+
         if self._new() and len(by_photo) < BRANCHES * len(plain):
             sets = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in sorted(set(by_photo) - unsure)]
             unsure = set(by_photo)
@@ -194,8 +195,7 @@ class Immich:
             for batch in _batches(sorted(photos)):
                 body = {"tagIds": sorted(some), "assetIds": batch}
                 self._server.json("PUT", "/tags/assets", body, needs="tag.asset")
-        reason = "Immich takes no tag of this name"
-        return [Refused(pair, reason) for pair in pairs if pair.tag not in ids]
+        return [Refused(pair, "Immich takes no tag of this name") for pair in pairs if pair.tag not in ids]
 
     def take(self, pairs: Collection[Pair]) -> list[Refused]:
         """Take tags out, tag by tag: Immich has no other way."""
@@ -246,13 +246,6 @@ class Immich:
             )
         return now
 
-    def _me(self) -> str:
-        """Return the id of the key's user, asked for once."""
-        if not self._user:
-            answer = self._server.json("GET", "/users/me", needs="user.read")
-            self._user = checked_id(json_answers.field(answer, "id", str))
-        return self._user
-
     def _new(self) -> bool:
         return self._spoken() >= (*NESTED, 0)
 
@@ -281,9 +274,13 @@ class Immich:
         place = START
         if bounded and listed:
             search, place = search.before(listed[-1].taken), Place.at(listed[0].taken)
-        theirs = {item.id for item in listed if item.owner != self._me()}  # partners', which take no tags of ours
+        if listed and not self._user:
+            answer = self._server.json("GET", "/users/me", needs="user.read")
+            self._user = checked_id(json_answers.field(answer, "id", str))
+        theirs = {item.id for item in listed if item.owner != self._user}  # partners', which take no tags of ours
         held = self._held(search, place, {item.id for item in listed} - theirs, tags) | dict.fromkeys(theirs, ())
         old = as_time(mark.begun) - YOUNG
+
         for items, after in read:
             photos = [
                 RemotePhoto(item.id, item.name, item.version, held[item.id],
@@ -292,10 +289,9 @@ class Immich:
                 for item in items
                 if item.id in held
             ]  # fmt: skip
+            until = replace(mark, taken=after.taken, token=after.token)
             if after == START:
-                until = replace(mark, since=as_text(old), begun="", taken="", token="")
-            else:
-                until = replace(mark, taken=after.taken, token=after.token)
+                until = replace(until, since=as_text(old), begun="")
             yield Page(photos, until.text())
 
     def _held(self, search: Search, place: Place, photos: set[str], tags: Sequence[_Tag]) -> dict[str, tuple[str, ...]]:
@@ -315,11 +311,8 @@ class Immich:
                 rest -= set(held)
         if len(rest) > len(tags):
             held |= self._by_tags(search, place, rest, tags)
-        for photo in sorted(rest - set(held)):
-            values = self._tags_of(photo)
-            if values is not None:
-                held[photo] = values
-        return held
+        alone_tags = {photo: self._tags_of(photo) for photo in sorted(rest - set(held))}
+        return held | {photo: values for photo, values in alone_tags.items() if values is not None}
 
     def _having(self, search: Search, place: Place, photos: set[str]) -> set[str]:
         """Return those of some photos that a search finds."""

@@ -10,7 +10,7 @@ from visterm.connectors.contract import Pair, Refused, RemoteLibrary
 
 LIMIT = 120.0  # Seconds in which no photo gets ready, after which the others are left for the next round
 NO_JOB = 30.0  # The same where a request may have changed nothing, so that no job began
-AGAIN = 10.0  # Seconds after the last job, after which pairs are read once more
+
 PAUSES = (1.0, 1.0, 2.0, 2.0, 3.0)  # Seconds between two looks; then the last one again and again
 CHANGED = "the photo was changed in the last five minutes, or since it was read"
 BUSY = "the jobs of the server that write files do not end"
@@ -63,16 +63,6 @@ def write(
     )
 
 
-def read_again(library: RemoteLibrary, pairs: Collection[Pair]) -> set[Key]:
-    """Return those of some pairs that are there some seconds after the last job.
-
-    A job that began before ours may have ended after it, and have replaced the tags once more.
-    """
-    if library.queued and pairs:
-        library.pause(AGAIN)
-    return library.there(pairs)
-
-
 class _Work:
     """Requests that are sent pass after pass, and the photos that are waited for."""
 
@@ -97,26 +87,25 @@ class _Work:
             added[pair.photo].append((True, pair))
         for photo, pairs in added.items():
             queues[photo].append(pairs)
+
         sent = False
         while queues and not self.stalled:
             step = {photo: queue.popleft() for photo, queue in queues.items()}
             entries = [entry for pairs in step.values() for entry in pairs]
-            waiting, sent = self._send(entries), True
-            for photo in self._wait(waiting, [pair for is_added, pair in entries if is_added]):
+            taken = [pair for is_added, pair in entries if not is_added]
+            given = [pair for is_added, pair in entries if is_added]
+            refused = [*(self._library.take(taken) if taken else ()), *(self._library.add(given) if given else ())]
+            self.refused += refused
+            answered, sent = {each.pair[:2] for each in refused}, True
+
+            waiting = {pair.photo for _, pair in entries if pair[:2] not in answered}
+            for photo in self._wait(waiting, given):
                 self.unsettled.update(pair[:2] for _, pair in step[photo])
                 self.unsent.update(pair[:2] for pairs in queues.pop(photo, ()) for _, pair in pairs)
             queues = defaultdict(deque, {photo: queue for photo, queue in queues.items() if queue})
+
         self.unsent.update(pair[:2] for queue in queues.values() for pairs in queue for _, pair in pairs)
         return sent
-
-    def _send(self, entries: Collection[tuple[bool, Pair]]) -> set[str]:
-        """Send the requests of one pass; return the photos whose jobs are to be waited for."""
-        take = [pair for is_added, pair in entries if not is_added]
-        add = [pair for is_added, pair in entries if is_added]
-        refused = [*(self._library.take(take) if take else ()), *(self._library.add(add) if add else ())]
-        self.refused += refused
-        answered = {each.pair[:2] for each in refused}
-        return {pair.photo for _, pair in entries if pair[:2] not in answered}
 
     def _wait(self, photos: set[str], pairs: Collection[Pair]) -> set[str]:
         """Wait until the stamps of photos have moved; return the photos that are not ready in time.

@@ -88,10 +88,9 @@ class PhotoPrism:
 
     def check(self) -> str:
         """Ask for the version, for a photo, and to change one that is not there. Raises ServiceError if one fails."""
-        self._search(count=1)
+        self._records(self._answered(count=1), 1)
         config = self._config()
-        path = f"/photos/{NOBODY}/label/0"  # 404 comes after the key was checked
-        self._ask("PUT", path, {"Uncertainty": GONE}, needs=CHANGES)
+        self._ask("PUT", f"/photos/{NOBODY}/label/0", {"Uncertainty": GONE}, needs=CHANGES)  # 404: the key was checked
         return f"PhotoPrism {field(config, 'version', str)}"
 
     def count(self) -> int:
@@ -136,7 +135,10 @@ class PhotoPrism:
             name = "" if found is None or found.archived else found.hash
         if name:
             for _ in range(2):  # tokens change, and are asked for again
-                token = self._preview_token or self._new_token()
+                token = self._preview_token or field(self._config(), "previewToken", str)
+                if not _TOKEN.fullmatch(token):
+                    raise ServiceError("PhotoPrism answers with a preview token that no address can have.")
+                self._preview_token = token
                 path = f"/t/{name}/{token}/fit_1920"
                 answer = self._server.ask("GET", path, needs=SEES, most=MOST_PREVIEW, also=(403, 404), secret=token)
                 if answer.status != 403:
@@ -192,9 +194,9 @@ class PhotoPrism:
             by_photo.setdefault(pair.photo, []).append(pair)
         uids = list(by_photo)
         for start in range(0, len(uids), AT_ONCE):
-            photos = self._photos(uids[start : start + AT_ONCE])
-            for uid in uids[start : start + AT_ONCE]:
-                yield photos.get(uid), by_photo[uid]
+            some = uids[start : start + AT_ONCE]
+            photos = self._photos(some)
+            yield from ((photos.get(uid), by_photo[uid]) for uid in some)
 
     def _add(self, photo: Photo, pair: Pair) -> tuple[Photo, str]:
         """Write one label; return the photo as it is then, and why the label was not taken."""
@@ -208,7 +210,7 @@ class PhotoPrism:
         if near is not None:
             how = "somebody removed there" if near.uncertainty >= GONE else "the photo has"
             return photo, f"PhotoPrism takes it for {near.name!r}, which {how}"
-        if keywords := photo.keywords_within(pair.tag):
+        if keywords := sorted(word for word in photo.keywords if word in pair.tag.lower()):
             return photo, f"the photo has the keyword {keywords[0]!r}, which PhotoPrism removes together with the label"
         body = {"Name": pair.tag, "Uncertainty": uncertainty_of(pair.confidence), "Priority": 0}
         answer = self._ask("POST", f"/photos/{photo.id}/label", body, needs=CHANGES, also=(400, 404))
@@ -274,10 +276,6 @@ class PhotoPrism:
                 last, offset = uid_of(records[-1]), offset + LISTED - 1
         raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
 
-    def _search(self, *, count: int, **query: Any) -> list[Any]:
-        """Return the first photos of a search, one record for each."""
-        return self._records(self._answered(count=count, **query), count)
-
     def _answered(self, **query: Any) -> Answer:
         path = f"/photos?{urlencode({'primary': 'true', 'photo': 'true', **query})}"
         return self._server.ask("GET", path, needs=SEES)
@@ -292,8 +290,7 @@ class PhotoPrism:
         self, method: str, path: str, body: object = None, *, needs: str, also: tuple[int, ...] = (404,)
     ) -> Answer:
         """Return an answer; a status in `also` has to be PhotoPrism's own: a proxy's 404 says nothing of a photo."""
-        sent = {} if method == "DELETE" else body
-        answer = self._server.ask(method, path, sent, needs=needs, also=also)
+        answer = self._server.ask(method, path, {} if method == "DELETE" else body, needs=needs, also=also)
         if answer.status in also:
             try:
                 field(self._server.parsed(answer, f"{method} {path}"), "error", str)
@@ -309,14 +306,6 @@ class PhotoPrism:
                 f"PhotoPrism answers GET /config as if there was no key, which lacks a permission: {READS}."
             )
         return config
-
-    def _new_token(self) -> str:
-        """Return the token that addresses of previews have."""
-        token = field(self._config(), "previewToken", str)
-        if not _TOKEN.fullmatch(token):
-            raise ServiceError("PhotoPrism answers with a preview token that no address can have.")
-        self._preview_token = token
-        return token
 
 
 def uncertainty_of(confidence: float) -> int:

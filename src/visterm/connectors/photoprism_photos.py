@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from visterm.connectors.contract import RemotePhoto
 from visterm.connectors.json_answers import YEARS, field, optional
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.vocabulary import tag_key
+from visterm.store.connected import RemotePhoto
 
 PEOPLE = ("manual", "batch")
 """The sources of labels that a person gave, or that came by the API; the others are PhotoPrism's own guesses."""
@@ -99,11 +99,6 @@ class Photo(NamedTuple):
         label = self.label(tag)
         return (label is not None and label.given) or bool(self.written(tag))
 
-    def keywords_within(self, tag: str) -> list[str]:
-        """Return its keywords that are within a tag: PhotoPrism removes them together with a label of that name."""
-        name = tag.lower()
-        return sorted(word for word in self.keywords if word in name)
-
     def remote(self) -> RemotePhoto:
         """Return what of it a catalogue reads: labels that people gave, and those that somebody removed.
 
@@ -133,22 +128,19 @@ def read_photo(record: Any) -> Photo:
     primary = next((file for file in files if optional(file, "Primary", bool)), None)
     hashed = "" if primary is None else field(primary, "Hash", str)
     name = field(record, "Name", str) if primary is None else field(primary, "Name", str)
-    keywords = _keywords(record, primary, labels)
-    archived = bool(optional(record, "DeletedAt", str))
-    return Photo(uid_of(record), name, hashed if _HASH.fullmatch(hashed) else "", labels, keywords, archived)
 
-
-def _keywords(record: Any, primary: Any, labels: list[Label]) -> frozenset[str]:
-    """Return the keywords of a photo that people or its file gave.
-
-    PhotoPrism of 2024 adds the words of labels, and indexing adds those of the file's path and its colour again.
-    """
+    # keywords that people or its file gave: PhotoPrism of 2024 adds the words of labels, and indexing adds those of
+    # the file's path and its colour again
     details = optional(record, "Details", dict)
     keywords = "" if details is None else optional(details, "Keywords", str) or ""
-    own = [label.name for label in labels if label.uncertainty < GONE]
-    own += [optional(record, name, str) or "" for name in ("Path", "Name", "OriginalName")]
-    own.append("" if primary is None else optional(primary, "MainColor", str) or "")
-    return frozenset(_words(keywords)).difference(*map(_words, own))
+    added = [label.name for label in labels if label.uncertainty < GONE]
+    added += [optional(record, each, str) or "" for each in ("Path", "Name", "OriginalName")]
+    added.append("" if primary is None else optional(primary, "MainColor", str) or "")
+
+    hashed = hashed if _HASH.fullmatch(hashed) else ""
+    archived = bool(optional(record, "DeletedAt", str))
+    words = frozenset(_words(keywords)).difference(*map(_words, added))
+    return Photo(uid_of(record), name, hashed, labels, words, archived)
 
 
 def _words(text: str) -> list[str]:

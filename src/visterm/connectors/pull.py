@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visterm.connectors.contract import RemoteLibrary, RemotePhoto
+from visterm.connectors.contract import RemoteLibrary
 from visterm.core.errors import DataError, ServiceError, UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK, Skipped
@@ -21,18 +21,7 @@ from visterm.data.program_tags import of_people
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import Listed
-from visterm.store.connected import (
-    LOST,
-    MARKED,
-    OFF,
-    OURS,
-    TAKEN,
-    WRITTEN,
-    Connected,
-    ConnectedPhoto,
-    LoggedPair,
-    SeenPhoto,
-)
+from visterm.store.connected import LOST, MARKED, OFF, OURS, TAKEN, WRITTEN, Connected, ConnectedPhoto, LoggedPair
 from visterm.store.database import as_text
 
 if TYPE_CHECKING:
@@ -81,8 +70,10 @@ def read_changes(connected: Connected, library: RemoteLibrary, progress: Progres
     assert found is not None
     with reported(progress, "read the library"):
         for page in library.changes(found.mark):
-            connected.note(map(_seen, page.photos), page.mark)
-            progress.advance(len(page.photos))
+            names = [each.name.encode("utf-8", "replace").decode()[:LONGEST_NAME] or each.id for each in page.photos]
+            photos = [replace(photo, name=name) for photo, name in zip(page.photos, names, strict=True)]
+            connected.note(photos, page.mark)
+            progress.advance(len(photos))
 
 
 def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> int:
@@ -120,17 +111,14 @@ def fetch_previews(
     done: list[tuple[int, str | None]] = []
     in_a_row = 0
 
-    def fetch(number: int, photo: str) -> None:
-        file = preview_file(folder, number)
-        content = library.preview(photo)
+    def fetch(entry: tuple[int, str, str, str]) -> None:
+        file, content = preview_file(folder, entry[0]), library.preview(entry[1])
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, content)
 
     try:
         with reported(progress, "fetch previews", len(wanted)):
-            for (number, photo, version, name), result in _at_once(
-                DOWNLOADS, wanted, lambda entry: fetch(entry[0], entry[1])
-            ):
+            for (number, photo, version, name), result in _at_once(DOWNLOADS, wanted, fetch):
                 try:
                     result.result()
                 except (DataError, ServiceError) as error:
@@ -300,41 +288,28 @@ class PeoplesTags:
         """Return tags as the catalogue spells them, each once; count those that it does not take."""
         names: dict[str, None] = {}
         for tag in tags:
-            name = self._name(tag)
+            if tag not in self._spelled:
+                try:
+                    self._spelled[tag] = spelled(self._vocabulary, tag, self._stored)
+                except UserError:
+                    self._spelled[tag] = None
+            name = self._spelled[tag]
             if name is None or (len(names) == MOST_TAGS and name not in names):
                 self._unusable[tag] += 1
             else:
                 names[name] = None
         return list(names)
 
-    def _name(self, tag: str) -> str | None:
-        if tag not in self._spelled:
-            try:
-                self._spelled[tag] = spelled(self._vocabulary, tag, self._stored)
-            except UserError:
-                self._spelled[tag] = None
-        return self._spelled[tag]
-
-
-def _seen(photo: RemotePhoto) -> SeenPhoto:
-    name = photo.name.encode("utf-8", "replace").decode()[:LONGEST_NAME] or photo.id
-    return SeenPhoto(
-        photo.id, name, photo.version, photo.tags, photo.rejected, photo.guessed, photo.ready, photo.folder
-    )
-
 
 def _at_once(n: int, entries: Sequence[Any], work: Callable[[Any], None]) -> Iterator[tuple[Any, Future[None]]]:
     """Do some work for each entry in `n` threads, and yield each entry when it is done; few wait at a time."""
     waiting = iter(entries)
-    running: dict[Future[None], Any] = {}
     pool = ThreadPoolExecutor(n, thread_name_prefix="visterm-fetch")
     try:
-        for entry in islice(waiting, 2 * n):
-            running[pool.submit(work, entry)] = entry
+        running = {pool.submit(work, entry): entry for entry in islice(waiting, 2 * n)}
         while running:
             for result in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(result), result
-                for entry in islice(waiting, 1):
-                    running[pool.submit(work, entry)] = entry
+                running |= {pool.submit(work, entry): entry for entry in islice(waiting, 1)}
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

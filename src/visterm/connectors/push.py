@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.connectors.contract import Pair, RemoteLibrary, connector_class
-from visterm.connectors.passes import BUSY, CHANGED, Outcome, read_again, write
+from visterm.connectors.passes import BUSY, CHANGED, Outcome, write
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
 
 ASKED = 5000  # Pairs that are planned, written and read again at once
+AGAIN = 10.0  # Seconds after the last job, after which pairs are read once more
 MOST_UNDONE = 5  # Times that an undo takes what came back
 TRY_AGAIN = timedelta(days=1)  # After which one photo of a folder that kept no tags is tried again
 VANISHED = "the server accepted it, and lost it when it read the photo's file again; tried again in the next round"
@@ -52,8 +54,7 @@ class Pushed:
     wanted: int = 0  # Pairs that are to be there
     written: int = 0  # Pairs that are there now, read again
     taken: int = 0  # Pairs of ours that are not there any more
-    refused: int = 0
-    """Pairs that the server did not take, or did not keep; they are tried again the next time."""
+    refused: int = 0  # Pairs that the server did not take, or did not keep; they are tried again the next time
     waiting: int = 0  # Pairs that are left for the next round
     reasons: Counter[str] = field(default_factory=Counter)  # Why pairs were refused, or are left
     young: int = 0  # Photos that get tags in a later round, as they came just now
@@ -138,8 +139,12 @@ def push(
     wanted = {pair.key: pair for pair in _wanted(catalogue, parent, limits, pushed, progress)}
     pushed.wanted = len(wanted)
     leaving = [pair for key, pair in ours.items() if pair.state == WRITTEN and pair.here and key not in wanted]
-    if not has_cutoffs(catalogue):
-        leaving = _known_to_people(catalogue, leaving)
+    if not has_cutoffs(catalogue):  # only what people have said yes or no to themselves
+        images, tags = {pair.image_id for pair in leaving if pair.image_id is not None}, catalogue.stored.tags
+        judged = [*tags.held(images).items(), *tags.rejected(images).items()]
+        known = {(image_id, tag_key(tag)) for image_id, some in judged for tag in some}
+        leaving = [pair for pair in leaving if (pair.image_id, tag_key(pair.tag)) in known]
+
     folders = _Folders(connected, library)
     fresh = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
     fresh = folders.keeping(fresh, pushed)
@@ -147,6 +152,7 @@ def push(
         pushed.written, pushed.taken = len(fresh), len(leaving)
         pushed.changes = [*map(_taken, leaving), *map(_written, fresh)]
         return pushed
+
     with reported(progress, "write tags", len(leaving) + len(fresh)):
         _take(connected, library, leaving, pushed, progress)
         first = folders.first(fresh)
@@ -173,6 +179,7 @@ def take_all(
     if dry_run:
         return Pushed(taken=len(ours), changes=[*map(_taken, ours)])
     gone: dict[tuple[int, str], LoggedPair] = {}
+
     with reported(progress, "take tags back", len(ours)):
         for _ in range(MOST_UNDONE):
             if not ours or pushed.stalled:
@@ -182,7 +189,8 @@ def take_all(
             _take(connected, library, ours, pushed, progress, careful=False)
             _read_again(connected, library, pushed)
             ours = _still_ours(connected, library)
-    remaining = {(pair.photo_id, pair.text) for pair in [*ours, *connected.pairs(LEAVING)]}
+
+    remaining = set(_keys([*ours, *connected.pairs(LEAVING)]))
     pushed.changes = [_taken(pair) for key, pair in gone.items() if key not in remaining]
     pushed.taken = len(pushed.changes)
     if len(remaining) > pushed.refused + pushed.waiting:
@@ -199,9 +207,7 @@ def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair
     ]  # fmt: skip
     for some in _parts(maybe):
         there = library.there([_pair(pair) for pair in some])
-        connected.set_state(
-            WRITTEN, [(pair.photo_id, pair.text) for pair in some if (pair.remote_id, pair.text) in there]
-        )
+        connected.set_state(WRITTEN, _keys(pair for pair in some if _pair(pair)[:2] in there))
     return connected.pairs(WRITTEN)
 
 
@@ -217,16 +223,6 @@ def has_cutoffs(catalogue: Catalogue) -> bool:
     """Return whether the current run knows how precise its predictions are; without that nothing is written."""
     calibration = catalogue.tagger.calibration
     return calibration is not None and calibration.held_out is not None
-
-
-def _known_to_people(catalogue: Catalogue, pairs: Sequence[LoggedPair]) -> list[LoggedPair]:
-    """Return pairs of which people have said yes or no themselves."""
-    images = {pair.image_id for pair in pairs if pair.image_id is not None}
-    tags = catalogue.stored.tags
-    said = [(image_id, tag) for found in (tags.held(images), tags.rejected(images)) for image_id in found
-            for tag in found[image_id]]  # fmt: skip
-    known = {(image_id, tag_key(tag)) for image_id, tag in said}
-    return [pair for pair in pairs if (pair.image_id, tag_key(pair.tag)) in known]
 
 
 class _Folders:
@@ -277,16 +273,12 @@ def _wanted(
 ) -> Iterator[_Wanted]:
     """Yield the pairs that are to be there, those of ours that are there already, too; count photos that are young."""
     stored = catalogue.stored
-    spellings = {} if parent is not None else _spellings(stored.connected)
-    texts = _Texts(catalogue, spellings)
+    texts = _Texts(catalogue, spelled=parent is None)
     ids = {path: state.id for path, state in stored.images.files().items()}
     for some in _parts(_items(catalogue, limits, progress), CHUNK):
         of_image = {ids[str(item.path)]: item for item in some if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(of_image)
-        ours = {
-            (pair.photo_id, pair.text)
-            for pair in stored.connected.pairs(*OURS, photo_ids=[photo.id for photo in photos.values()])
-        }
+        ours = set(_keys(stored.connected.pairs(*OURS, photo_ids=[photo.id for photo in photos.values()])))
         for image_id, photo in photos.items():
             there = set(map(tag_key, [*photo.tags, *photo.guessed]))
             given = set(map(tag_key, photo.given or ()))
@@ -304,16 +296,23 @@ def _wanted(
 
 
 class _Texts:
-    """Tags as a program writes them: where tags lie under others there, those of a tree by their paths."""
+    """Tags as a program writes them: where tags lie under others there, those of a tree by their paths.
 
-    def __init__(self, catalogue: Catalogue, spellings: Mapping[str, str]) -> None:
-        tagger, connection = catalogue.tagger, catalogue.stored.connected.get()
+    If `spelled`, they are written as most people spell them there, so that no second tag is made.
+    """
+
+    def __init__(self, catalogue: Catalogue, *, spelled: bool) -> None:
+        tagger, connected = catalogue.tagger, catalogue.stored.connected
+        connection = connected.get()
         nested = connection is not None and connector_class(connection.kind).nested
         self._tree = tagger.tree.words if nested and tagger.tree is not None else None
-        self._vocabulary, self._spellings = tagger.vocabulary, spellings
+        self._vocabulary = tagger.vocabulary
+        self._spellings: dict[str, str] = {}
+        for text, _ in connected.spellings() if spelled else ():
+            self._spellings.setdefault(tag_key(clean_tag(text)), text)
 
     def of(self, tag: str) -> str:
-        """Return a tag as it is written there, as people spell it where they have it."""
+        """Return a tag as it is written there."""
         if self._tree is not None and (tag in self._vocabulary or self._tree.parents(tag)):
             tag = path_text(own_names(self._tree.path(tag)))
         return self._spellings.get(tag_key(tag), tag)
@@ -332,14 +331,6 @@ def _items(catalogue: Catalogue, limits: Limits, progress: Progress) -> Iterator
     held, rejected = stored.tags.held(), stored.tags.rejected()
     for path, image in stored.images.files().items():
         yield ExportItem(Path(path), tuple(held.get(image.id, ())), (), tuple(rejected.get(image.id, ())))
-
-
-def _spellings(connected: Connected) -> dict[str, str]:
-    """Return tags as people write them there, the most frequent spelling of each, so that no second one is made."""
-    found: dict[str, str] = {}
-    for text, _ in connected.spellings():
-        found.setdefault(tag_key(clean_tag(text)), text)
-    return found
 
 
 def _write(
@@ -372,6 +363,7 @@ def _write(
     open_keys = outcome.unsent | outcome.unsettled
     kept = [pair for key, pair in by_key.items() if key in outcome.there - open_keys]
     lost = [pair for key, pair in by_key.items() if key not in outcome.there | open_keys | set(refused)]
+
     with stored.database.transaction():
         connected.set_touched(outcome.stamps)
         connected.set_state(WRITTEN, [pair.key for pair in kept])
@@ -380,6 +372,7 @@ def _write(
         never = {pair.key for pair in lost} - {pair.key for pair in lost_again}
         connected.set_state(LOST, [pair.key for pair in lost if pair.key not in never])
         connected.forget([*never, *(by_key[key].key for key in outcome.unsent | set(refused))])
+
     pushed.written += len(kept)
     pushed.changes += map(_written, kept)
     pushed.refuse([*refused.values(), *(VANISHED for _ in lost_again)])
@@ -401,19 +394,16 @@ def _take(
         if pushed.stalled:
             pushed.leave(BUSY, len(some))
             continue
-        connected.set_state(LEAVING, [(pair.photo_id, pair.text) for pair in some])
+        connected.set_state(LEAVING, _keys(some))
         touched = connected.touched(pair.photo_id for pair in some)
         outcome = write(library, [], [_pair(pair) for pair in some], touched=touched, careful=careful)
         connected.set_touched(outcome.stamps)
-        _settle(
-            connected,
-            [pair._replace(state=LEAVING) for pair in some if (pair.remote_id, pair.text) not in outcome.unsettled],
-            outcome.there | outcome.unsent,
-        )
+        settled = [pair for pair in some if _pair(pair)[:2] not in outcome.unsettled]
+        _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.there | outcome.unsent)
+
         reasons = {each.pair[:2]: each.reason for each in outcome.refused}
         still = outcome.there - outcome.unsettled - outcome.unsent
-        gone = [pair for pair in some
-                if (pair.remote_id, pair.text) not in outcome.there | outcome.unsettled | outcome.unsent]  # fmt: skip
+        gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.there | outcome.unsent]
         pushed.taken += len(gone)
         pushed.changes += map(_taken, gone)
         pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in still)
@@ -432,15 +422,19 @@ def _read_again(connected: Connected, library: RemoteLibrary, pushed: Pushed) ->
     unsure = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
     if not unsure:
         return
-    there = set(read_again(library, [_pair(pair) for pair in unsure])) if library.queued else set()
+    there: set[tuple[str, str]] = set()
+    if library.queued:  # a job that began before ours may have ended after it, and have replaced the tags once more
+        library.pause(AGAIN)
+        there = library.there([_pair(pair) for pair in unsure])
     states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
     for pair in unsure:
-        is_there = (pair.remote_id, pair.text) in there if library.queued else pair.state == WRITTEN
+        is_there = _pair(pair)[:2] in there if library.queued else pair.state == WRITTEN
         states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
-    connected.set_sure([(pair.photo_id, pair.text) for pair in states.pop(None)])
+
+    connected.set_sure(_keys(states.pop(None)))
     for state, pairs in states.items():
-        connected.set_state(str(state), [(pair.photo_id, pair.text) for pair in pairs])
-    undone = {(pair.remote_id, pair.text) for pairs in states.values() for pair in pairs}
+        connected.set_state(str(state), _keys(pairs))
+    undone = {_pair(pair)[:2] for pairs in states.values() for pair in pairs}
     pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in undone]
     pushed.taken = sum(change.confidence is None for change in pushed.changes)
     pushed.written = len(pushed.changes) - pushed.taken
@@ -451,24 +445,18 @@ def _pair(pair: LoggedPair) -> Pair:
     return Pair(pair.remote_id, pair.text)
 
 
+def _keys(pairs: Iterable[LoggedPair]) -> list[tuple[int, str]]:
+    return [(pair.photo_id, pair.text) for pair in pairs]
+
+
 def _settle(connected: Connected, pairs: Sequence[LoggedPair], there: set[tuple[str, str]]) -> None:
     """Put pairs into the state that they were read in."""
-    by_state: dict[str, list[tuple[int, str]]] = {WRITTEN: [], TAKEN: [], PLANNED: []}
-    for pair in pairs:
-        is_there = (pair.remote_id, pair.text) in there
-        state = WRITTEN if is_there else TAKEN if pair.state == LEAVING else PLANNED
-        by_state[state].append((pair.photo_id, pair.text))
-    connected.forget(by_state.pop(PLANNED))  # it never was there
-    for state, keys in by_state.items():
-        connected.set_state(state, keys)
+    gone = [pair for pair in pairs if _pair(pair)[:2] not in there]
+    connected.forget(_keys(pair for pair in gone if pair.state != LEAVING))  # they never were there
+    connected.set_state(WRITTEN, _keys(pair for pair in pairs if _pair(pair)[:2] in there))
+    connected.set_state(TAKEN, _keys(pair for pair in gone if pair.state == LEAVING))
 
 
 def _parts(entries: Iterable[Any], n: int = ASKED) -> Iterator[list[Any]]:
-    part: list[Any] = []
-    for entry in entries:
-        part.append(entry)
-        if len(part) == n:
-            yield part
-            part = []
-    if part:
-        yield part
+    entries = iter(entries)
+    return iter(lambda: list(islice(entries, n)), [])

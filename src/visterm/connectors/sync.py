@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.connectors.contract import RemoteLibrary, connector_class, open_library
 from visterm.connectors.keys import check_allowed, read_key
@@ -31,18 +29,12 @@ MAKE_ONE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """How predictions are written; kept with the catalogue, so that a later round goes on the same way."""
 
     parent: str | None = PARENT  # The tag above ours; None: as the user's own tags
     precision: float = PRECISION  # Share of the written tags that are expected to be right
     k: int = 0  # Most predictions of a photo; 0: all that are sure enough
-
-    @classmethod
-    def of(cls, connection: Connection) -> Settings:
-        """Return those of a catalogue."""
-        return cls(**connection.settings)
 
     def changed(
         self, kind: str, *, parent: str | None = None, precision: float | None = None, k: int | None = None
@@ -65,10 +57,6 @@ class Settings:
             self.precision if precision is None else precision,
             self.k if k is None else k,
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return them as they are stored."""
-        return asdict(self)
 
 
 @dataclass(slots=True)
@@ -131,23 +119,31 @@ def sync(
     nothing, and the next round goes on. Raises ServiceError if the server goes away.
     """
     stored = catalogue.stored
-    with _alone(catalogue):
+    connection_of(catalogue)
+    with stored.writing():  # no two rounds write tags at once
         recover(stored.connected, library)
         done = Round(pull(catalogue, library, progress))
         _learn(catalogue, done, progress)
         if not dry_run:
-            stored.connected.put(connection_of(catalogue)._replace(settings=settings.as_dict()))
+            stored.connected.put(connection_of(catalogue)._replace(settings=settings._asdict()))
         if not has_cutoffs(catalogue):
             done.remarks.append(
                 "No predictions are written: the run knows no confidences yet. Tag at least 100 photos, or review some."
             )
-        done.pushed = push(catalogue, library, **settings.as_dict(), dry_run=dry_run, progress=progress)
+        done.pushed = push(catalogue, library, **settings._asdict(), dry_run=dry_run, progress=progress)
         if has_cutoffs(catalogue) and not done.pushed.wanted and not done.pushed.young:
             done.remarks.append(
                 f"No prediction is sure enough to be written: of each tag, {settings.precision:.0%} are to be right. "
                 f"A lower --precision writes more. visterm info {stored.folder} says how many tags it may give a photo."
             )
-        done.remarks += _what_is_left(library, done.pushed)
+        if done.pushed.young:
+            done.remarks.append(young_photos(library.title, done.pushed.young))
+        if done.pushed.keepless:
+            done.remarks.append(
+                f"{library.title} keeps no tags on {count_of(done.pushed.keepless, 'photo')} (their files can't be "
+                f"written): left alone, and {count_of(done.pushed.left_alone, 'tag')} with them. One photo is tried "
+                "again each day."
+            )
         if not dry_run:
             stored.connected.put(connection_of(catalogue)._replace(synced=now()))
             stored.history.note("sync", **{name: n for name, n in done.as_dict().items() if isinstance(n, int) and n})
@@ -161,23 +157,13 @@ def young_photos(title: str, n: int) -> str:
     )
 
 
-def _what_is_left(library: RemoteLibrary, pushed: Pushed) -> list[str]:
-    """Return a line for each kind of photo that got no tags in this round and should have some."""
-    lines = [young_photos(library.title, pushed.young)] if pushed.young else []
-    if pushed.keepless:
-        lines.append(
-            f"{library.title} keeps no tags on {count_of(pushed.keepless, 'photo')} (their files can't be written): "
-            f"left alone, and {count_of(pushed.left_alone, 'tag')} with them. One photo is tried again each day."
-        )
-    return lines
-
-
 def undo(catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT) -> Pushed:
     """Take back exactly the pairs that the catalogue's log holds, until nothing of them is left or the server keeps it.
 
     What is left is counted as refused or waiting, with reasons.
     """
-    with _alone(catalogue):
+    connection_of(catalogue)
+    with catalogue.stored.writing():
         recover(catalogue.stored.connected, library)
         found = take_all(catalogue, library, dry_run=dry_run, progress=progress)
         if not dry_run:
@@ -189,10 +175,22 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     """Bring the catalogue to what the library has. What people tagged before the first round was learned from."""
     stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
     catalogue.refresh()
-    _follow_the_folder(catalogue)
+    folder = folder_of(catalogue)
+    places = [
+        (str(preview_file(folder, number)), path, image_id)
+        for image_id, number, path in stored.database.rows(
+            "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
+            "WHERE images.state = 'here' ORDER BY images.id"
+        )
+    ]
+    stored.database.write_many(  # where previews lie now, if the catalogue's folder was moved
+        "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?",
+        [(as_text(file), as_text(os.path.dirname(file)), image_id) for file, path, image_id in places if file != path],
+    )
+
     read_changes(stored.connected, library, progress)
     deleted = find_deleted(catalogue, library, progress)
-    skipped = fetch_previews(stored.connected, library, folder_of(catalogue), progress)
+    skipped = fetch_previews(stored.connected, library, folder, progress)
     found = take_in(catalogue, progress, learn=learn)
     found.deleted, found.skipped = deleted, [*skipped, *found.skipped]
     return found
@@ -213,26 +211,3 @@ def _learn(catalogue: Catalogue, done: Round, progress: Progress) -> None:
         assert catalogue.stored.folder is not None
         done.learned = in_words(learned, catalogue.stored.folder)
     connected.has_learned()
-
-
-def _follow_the_folder(catalogue: Catalogue) -> None:
-    """Write down where previews lie now, where the catalogue's folder was moved."""
-    stored, folder = catalogue.stored, folder_of(catalogue)
-    found = stored.database.rows(
-        "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
-        "WHERE images.state = 'here' ORDER BY images.id"
-    )
-    places = [(preview_file(folder, number), path, image_id) for image_id, number, path in found]
-    moved = [(file, image_id) for file, path, image_id in places if str(file) != path]
-    stored.database.write_many(
-        "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?",
-        [(as_text(file), as_text(os.path.dirname(file)), image_id) for file, image_id in moved],
-    )
-
-
-@contextmanager
-def _alone(catalogue: Catalogue) -> Iterator[None]:
-    """Hold the catalogue for writing, so that no two rounds write tags at once."""
-    connection_of(catalogue)
-    with catalogue.stored.writing():
-        yield

@@ -131,7 +131,11 @@ class Watching:
         """Yield what was done each time, until it is stopped: first each folder as a whole."""
         while not self._stop.is_set():
             places, until = self._places(), time.monotonic() + AGAIN
-            with closing(self._changes()) as changes:
+            there, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
+            polled = [folder for folder in there if not self._reports or is_on_network(folder, mounted)]
+            reported = [folder for folder in there if folder not in polled]
+            changed = FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)
+            with closing(changed) as changes:
                 yield from self.compare_folders()
                 while not self._stop.is_set() and self._places() == places and time.monotonic() < until:
                     self._settling.touch(changes.wait())
@@ -152,18 +156,21 @@ class Watching:
         of_tags = file_state(self._tags) if self._tags not in (None, KEYWORDS, "auto") else None
         return [_identity(folder) for folder in self._folders], inside, of_tags
 
-    def _changes(self) -> FolderChanges:
-        there, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
-        polled = [folder for folder in there if not self._reports or is_on_network(folder, mounted)]
-        reported = [folder for folder in there if folder not in polled]
-        return FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)
-
     def compare_folders(self) -> Iterator[Round]:
         """Compare each folder as a whole with the catalogue."""
         for folder in self._folders:
-            self._tell(folder, self._why_away(folder))
-            done = None if folder in self._away else self._index(partial(self._all_of, folder))
-            if done is not None:
+            why, before = self._why_away(folder), self._away.pop(folder, "")
+            if why and why != before:
+                self._say(
+                    f"{folder} {why}: waiting for it, its photos stay in the catalogue. If you removed them yourself, "
+                    f"run: visterm index {self._stored.folder} {folder}"
+                )
+            elif before and not why:
+                self._say(f"{folder} is back.")
+
+            if why:
+                self._away[folder] = why
+            elif (done := self._index(partial(self._all_of, folder))) is not None:
                 yield Round(folder, done)
 
     def take_up(self, settled: Sequence[str]) -> Iterator[Round]:
@@ -172,13 +179,18 @@ class Watching:
         gone: set[str] = set()
         for path in settled:
             if os.path.isdir(path):
-                self._settling.touch(self._photos_in(path))
+                try:
+                    inside = find_images(path, unsearched=Unsearched(), videos=True)
+                    self._settling.touch([*map(str, inside)])
+                except DataError as error:
+                    self._say(str(error))
             elif suffix_of(path) == XMP:
                 photos += _photos_beside(path, self._photos)
             elif os.path.isfile(path):
                 photos.append(path)
             else:
                 gone.add(path)
+
         known = self._stored.images.files() if gone else {}
         lost = [path for path in known if _is_among(path, gone)]
         if not photos and not lost:
@@ -204,18 +216,6 @@ class Watching:
         known = [path for path in self._stored.images.files() if is_inside(path, folder)]
         n_known = len(known) - sum(any(is_inside(path, item.image) for item in unsearched.closed) for path in known)
         return f"has {n_photos:,} of {count_of(n_known, 'photo')}" if _is_doubtful(n_photos, n_known) else ""
-
-    def _tell(self, folder: str, why: str) -> None:
-        """Note why a folder is away, or that it isn't, and say so if that is new."""
-        if why and self._away.get(folder) != why:
-            self._say(
-                f"{folder} {why}: waiting for it, its photos stay in the catalogue. If you removed them yourself, run: "
-                f"visterm index {self._stored.folder} {folder}"
-            )
-        elif not why and folder in self._away:
-            self._say(f"{folder} is back.")
-        self._away = {other: reason for other, reason in self._away.items() if other != folder}
-        self._away |= {folder: why} if why else {}
 
     def _index(self, listed: Callable[[], Listed]) -> Indexed | None:
         """Index what is listed once no other process writes; None if it was stopped before."""
@@ -273,13 +273,6 @@ class Watching:
         """Return whether a photo lies in a folder that is away, or on a drive that was mounted and is not now."""
         away = [*self._away, *(self._mounted - mounts().keys())] if self._away or self._mounted else []
         return any(is_inside(path, place) for place in away)
-
-    def _photos_in(self, folder: str) -> list[str]:
-        try:
-            return [str(path) for path in find_images(folder, unsearched=Unsearched(), videos=True)]
-        except DataError as error:
-            self._say(str(error))
-            return []
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

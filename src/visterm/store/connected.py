@@ -15,7 +15,7 @@ from visterm.store.images import as_list
 
 PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Their names for people, by kind
 MARKED = {"photoprism"}
-"""Programs that tell tags that visterm wrote from people's: ours come as `SeenPhoto.guessed`, and one of `tags` is a
+"""Programs that tell tags that visterm wrote from people's: ours come as `RemotePhoto.guessed`, and one of `tags` is a
 person's, who gave or confirmed it."""
 NOT_OURS = "not ours"  # The folder of photos that are seen and take no tags, as a partner's in Immich
 PARENT = "visterm"  # The tag under which ours lie, unless said otherwise
@@ -54,17 +54,24 @@ class Connection(NamedTuple):
         return f"predictions {how}, with precision {self.settings.get('precision')}{most}"
 
 
-class SeenPhoto(NamedTuple):
-    """A photo as its server described it, before it has a number here."""
+@dataclass(frozen=True, slots=True)
+class RemotePhoto:
+    """One photo of another program's library. All texts come from its server: nothing in them is to be trusted."""
 
-    remote_id: str
-    name: str
-    version: str  # Of the picture
-    tags: Sequence[str]
-    rejected: Sequence[str]
-    guessed: Sequence[str]
-    ready: bool
+    id: str  # As the program names it; never used as a path here
+    name: str  # Its file's name, shown to people
+    version: str  # Of the picture: another one means that the preview is to be fetched again; "": it has no preview
+    tags: tuple[str, ...]  # As the program writes them, each once: those that visterm wrote, too
+    rejected: tuple[str, ...] = ()
+    """Of which the program remembers that they are not there; tags that visterm took back may be among them."""
+    guessed: tuple[str, ...] = ()
+    """Tags that the program's own models gave: they are not read as people's, and ours need not be beside them."""
+    ready: bool = True
+    """Whether it takes tags already. One that is too young, so that the program would lose them, comes again in
+    `RemoteLibrary.changes` until it is ready, though nothing of it changes."""
     folder: str = ""
+    """The part of the library that keeps all of its tags or none (in Immich an external library), or `NOT_OURS`; "": it
+    has no parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +160,7 @@ class Connected(Table):
         """Note that there is nothing to learn any more."""
         self._database.write("UPDATE connection SET learn_from = NULL")
 
-    def note(self, photos: Iterable[SeenPhoto], mark: str) -> None:
+    def note(self, photos: Iterable[RemotePhoto], mark: str) -> None:
         """Take in a page of what has changed, and how far that brings reading."""
         with self._database.transaction() as connection:
             connection.executemany(
@@ -166,7 +173,7 @@ class Connected(Table):
                 "folder = excluded.folder",
                 (
                     (
-                        photo.remote_id, as_text(photo.name), photo.version, _texts(photo.tags), _texts(photo.rejected),
+                        photo.id, as_text(photo.name), photo.version, _texts(photo.tags), _texts(photo.rejected),
                         _texts(photo.guessed), photo.ready, photo.folder,
                     )
                     for photo in photos
