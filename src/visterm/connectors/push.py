@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.connectors.contract import Pair, RemoteLibrary, connector_class
 from visterm.connectors.passes import BUSY, CHANGED, Outcome, write
 from visterm.core.progress import SILENT, Progress, reported
-from visterm.core.types import CHUNK, Skipped
+from visterm.core.types import CHUNK
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.tag_tree import own_names, path_text
 from visterm.library.export.items import ExportItem, Parents
@@ -41,10 +41,10 @@ class Change(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in JSON."""
-        told = {"photo": self.photo, "name": self.name, "tag": self.tag}
+        facts = {"photo": self.photo, "name": self.name, "tag": self.tag}
         if self.confidence is None:
-            return told | {"change": "taken"}
-        return told | {"change": "written", "confidence": round(self.confidence, 4)}
+            return facts | {"change": "taken"}
+        return facts | {"change": "written", "confidence": round(self.confidence, 4)}
 
 
 @dataclass(slots=True)
@@ -75,9 +75,8 @@ class Pushed:
 
     def leave(self, reason: str, n: int) -> None:
         """Count pairs that are left for the next round."""
-        if n:
-            self.waiting += n
-            self.reasons[reason] += n
+        self.waiting += n
+        self.reasons += Counter({reason: n})
 
 
 class _Wanted(NamedTuple):
@@ -96,11 +95,6 @@ class _Wanted(NamedTuple):
         """The pair in the log."""
         return self.photo_id, self.text
 
-    @property
-    def pair(self) -> Pair:
-        """The pair as connectors take it."""
-        return Pair(self.remote_id, self.text, self.confidence)
-
 
 def recover(connected: Connected, library: RemoteLibrary) -> None:
     """Find out what became of the pairs that a kill, or a server that went away, left in the middle.
@@ -109,11 +103,10 @@ def recover(connected: Connected, library: RemoteLibrary) -> None:
     """
     open_pairs = connected.pairs(PLANNED, LEAVING)
     if open_pairs and library.queued:
-        photos = {pair.remote_id for pair in open_pairs}
-        stamps = library.recent().stamps
+        photos, stamps = {pair.remote_id for pair in open_pairs}, library.recent().stamps
         connected.set_touched({photo: stamps[photo] for photo in photos.intersection(stamps)})
     for some in _parts(open_pairs):
-        _settle(connected, some, library.there([_pair(pair) for pair in some]))
+        _settle(connected, some, library.there([*map(_pair, some)]))
 
 
 def push(
@@ -155,8 +148,7 @@ def push(
 
     with reported(progress, "write tags", len(leaving) + len(fresh)):
         _take(connected, library, leaving, pushed, progress)
-        first = folders.first(fresh)
-        if first:
+        if first := folders.first(fresh):
             _write(catalogue, library, first, folders, pushed, progress, check=parent is None)
             tried = {pair.key for pair in first}
             fresh = folders.keeping([pair for pair in fresh if pair.key not in tried], pushed)
@@ -193,8 +185,7 @@ def take_all(
     remaining = set(_keys([*ours, *connected.pairs(LEAVING)]))
     pushed.changes = [_taken(pair) for key, pair in gone.items() if key not in remaining]
     pushed.taken = len(pushed.changes)
-    if len(remaining) > pushed.refused + pushed.waiting:
-        pushed.leave("it came back after each try", len(remaining) - pushed.refused - pushed.waiting)
+    pushed.leave("it came back after each try", max(0, len(remaining) - pushed.refused - pushed.waiting))
     return pushed
 
 
@@ -206,7 +197,7 @@ def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair
         if pair.is_ours_if_there(ours_alone) or (not library.queued and pair.state != OFF)
     ]  # fmt: skip
     for some in _parts(maybe):
-        there = library.there([_pair(pair) for pair in some])
+        there = library.there([*map(_pair, some)])
         connected.set_state(WRITTEN, _keys(pair for pair in some if _pair(pair)[:2] in there))
     return connected.pairs(WRITTEN)
 
@@ -234,8 +225,7 @@ class _Folders:
     def __init__(self, connected: Connected, library: RemoteLibrary) -> None:
         self._connected, self._queued = connected, library.queued
         connection = connected.get()
-        assert connection is not None
-        self._connection, self._known = connection, dict(connection.folders)
+        self._known = {} if connection is None else dict(connection.folders)
 
     def keeping(self, pairs: Sequence[_Wanted], pushed: Pushed) -> list[_Wanted]:
         """Return the pairs of folders that keep tags, or are to be tried; count the photos of the others."""
@@ -274,9 +264,18 @@ def _wanted(
     """Yield the pairs that are to be there, those of ours that are there already, too; count photos that are young."""
     stored = catalogue.stored
     texts = _Texts(catalogue, spelled=parent is None)
-    ids = {path: state.id for path, state in stored.images.files().items()}
-    for some in _parts(_items(catalogue, limits, progress), CHUNK):
-        of_image = {ids[str(item.path)]: item for item in some if isinstance(item, ExportItem)}
+    files = stored.images.files()
+    if has_cutoffs(catalogue):
+        items = CatalogueSource(catalogue).items(limits, progress)
+    else:  # no predictions, as nobody knows how precise they are
+        held, rejected = stored.tags.held(), stored.tags.rejected()
+        items = (
+            ExportItem(Path(path), tuple(held.get(image.id, ())), (), tuple(rejected.get(image.id, ())))
+            for path, image in files.items()
+        )
+
+    for some in _parts(items, CHUNK):
+        of_image = {files[str(item.path)].id: item for item in some if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(of_image)
         ours = set(_keys(stored.connected.pairs(*OURS, photo_ids=[photo.id for photo in photos.values()])))
         for image_id, photo in photos.items():
@@ -322,17 +321,6 @@ class _Texts:
         return set() if self._tree is None else {tag_key(each) for tag in tags for each in self._tree.above(tag)}
 
 
-def _items(catalogue: Catalogue, limits: Limits, progress: Progress) -> Iterator[ExportItem | Skipped]:
-    """Yield the tags of each image; predictions only where the run knows how precise they are."""
-    if has_cutoffs(catalogue):
-        yield from CatalogueSource(catalogue).items(limits, progress)
-        return
-    stored = catalogue.stored
-    held, rejected = stored.tags.held(), stored.tags.rejected()
-    for path, image in stored.images.files().items():
-        yield ExportItem(Path(path), tuple(held.get(image.id, ())), (), tuple(rejected.get(image.id, ())))
-
-
 def _write(
     catalogue: Catalogue,
     library: RemoteLibrary,
@@ -349,7 +337,7 @@ def _write(
         pushed.leave(BUSY, len(pairs))
         return
     if check:
-        there = library.there([pair.pair for pair in pairs])
+        there = library.there([*map(_pair, pairs)])
         pairs = [pair for pair in pairs if (pair.remote_id, pair.text) not in there]
     if not pairs:
         return
@@ -358,7 +346,7 @@ def _write(
         connected.plan((*pair.key, tags[pair.tag], pair.confidence) for pair in pairs)
     by_key = {(pair.remote_id, pair.text): pair for pair in pairs}
     touched = connected.touched(pair.photo_id for pair in pairs)
-    outcome = write(library, [pair.pair for pair in pairs], [], touched=touched)
+    outcome = write(library, [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs], [], touched=touched)
     refused = {each.pair[:2]: each.reason for each in outcome.refused}
     open_keys = outcome.unsent | outcome.unsettled
     kept = [pair for key, pair in by_key.items() if key in outcome.there - open_keys]
@@ -396,7 +384,7 @@ def _take(
             continue
         connected.set_state(LEAVING, _keys(some))
         touched = connected.touched(pair.photo_id for pair in some)
-        outcome = write(library, [], [_pair(pair) for pair in some], touched=touched, careful=careful)
+        outcome = write(library, [], [*map(_pair, some)], touched=touched, careful=careful)
         connected.set_touched(outcome.stamps)
         settled = [pair for pair in some if _pair(pair)[:2] not in outcome.unsettled]
         _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.there | outcome.unsent)
@@ -425,7 +413,7 @@ def _read_again(connected: Connected, library: RemoteLibrary, pushed: Pushed) ->
     there: set[tuple[str, str]] = set()
     if library.queued:  # a job that began before ours may have ended after it, and have replaced the tags once more
         library.pause(AGAIN)
-        there = library.there([_pair(pair) for pair in unsure])
+        there = library.there([*map(_pair, unsure)])
     states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
     for pair in unsure:
         is_there = _pair(pair)[:2] in there if library.queued else pair.state == WRITTEN
@@ -441,7 +429,7 @@ def _read_again(connected: Connected, library: RemoteLibrary, pushed: Pushed) ->
     pushed.refuse(VANISHED for _ in states[LOST])
 
 
-def _pair(pair: LoggedPair) -> Pair:
+def _pair(pair: LoggedPair | _Wanted) -> Pair:
     return Pair(pair.remote_id, pair.text)
 
 
