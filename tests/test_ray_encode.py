@@ -13,8 +13,7 @@ from PIL import Image
 
 from command_line import run_command
 from remote_photos import content, picture
-from visterm.cluster import RayExecutor, ordered
-from visterm.cluster.ordered import in_order
+from visterm.cluster import RayExecutor, pickled_error, results_of
 from visterm.core.errors import CorruptFileError, StorageError, UserError
 from visterm.core.executor import LocalExecutor
 from visterm.core.progress import SILENT
@@ -136,8 +135,8 @@ def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, e
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again_but_not_for_ever(reached, tmp_path):
-    made = in_order(Failing(tmp_path / "died", {3: die_once, 6: die}), range(8), reached, tries=2)
-    assert [next(made) for _ in range(6)] == [0, 1, 4, 9, 16, 25]
+    made = results_of(Failing(tmp_path / "died", {3: die_once, 6: die}), range(8), reached, tries=2)
+    assert [next(made) for _ in range(6)] == [(number, number * number) for number in range(6)]
     assert (tmp_path / "died").exists()
     with pytest.raises(StorageError, match="Workers died 2 times while they were at number 6"):
         next(made)
@@ -145,13 +144,13 @@ def test_a_worker_that_dies_is_replaced_and_its_pieces_are_done_again_but_not_fo
 
 def test_an_error_of_a_worker_is_raised_here_with_what_it_was_doing(reached, tmp_path):
     with pytest.raises(CorruptFileError, match=r"x was changed") as told:
-        list(in_order(Failing(tmp_path / "x", {3: fail}), range(8), reached))
+        list(results_of(Failing(tmp_path / "x", {3: fail}), range(8), reached))
     assert "in fail" in told.value.__notes__[0]
 
 
 def test_an_error_that_cannot_be_sent_is_sent_as_what_it_says():
-    arrived = ray.cloudpickle.loads(ordered._sent(ordered._Failed(UnpicklableError("one", "two")), ray.cloudpickle))
-    assert str(arrived.error) == "UnpicklableError: one and two"
+    _, arrived, _ = ray.cloudpickle.loads(pickled_error(UnpicklableError("one", "two")))
+    assert str(arrived) == "UnpicklableError: one and two"
 
 
 def test_a_worker_that_does_not_find_the_photos_says_so_instead_of_skipping_them_all(encode, photos, tmp_path):
@@ -165,9 +164,9 @@ def test_a_worker_that_does_not_find_the_photos_says_so_instead_of_skipping_them
 def test_images_that_a_worker_left_out_are_an_error(encode, tmp_path, monkeypatch):
     def forgetful(job, parts, engine):
         work = job.begin(Team(1), SILENT)
-        yield from (work(names[:-1]) for names in parts)
+        yield from ((number, work(names[:-1])) for number, names in enumerate(parts))
 
-    monkeypatch.setattr("visterm.cluster.in_order", forgetful)
+    monkeypatch.setattr("visterm.cluster.results_of", forgetful)
     with pytest.raises(StorageError, match=r"returned \d images? of the \d from '00.png'"):
         encode(tmp_path / "F")
     assert not (tmp_path / "F" / "manifest.json").exists()

@@ -20,7 +20,7 @@ from lab.pages import table, told, volume, written
 from lab.played import Setting, ends, play
 from lab.stages import Rates, crowd, limits, rate_rows, rates, stages
 
-from visterm.cluster.ordered import MOST_BLOCKS
+from visterm.cluster import MOST_BLOCKS
 from visterm.features.job import SHARD_SIZE
 
 SIZES = {"100 million": 10**8, "a billion": 10**9}

@@ -1,20 +1,31 @@
-"""Jobs on several machines, by Ray: the same work as on one, handed out part by part. The only room that knows Ray."""
+"""Jobs on several machines: the work of one, handed out in parts by Ray Data. The only room that knows Ray."""
 
 from __future__ import annotations
 
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from visterm.cluster.engine import missing_ray, running_engine
-from visterm.cluster.ordered import in_order
-from visterm.cluster.unordered import as_done
+import numpy as np
+
+from visterm.cluster.engine import load_ray, load_ray_data, missing_ray, running_engine
+from visterm.core.errors import StorageError
 from visterm.core.executor import Job
-from visterm.core.progress import Progress
+from visterm.core.progress import SILENT, Progress
+from visterm.core.threads import Team
+from visterm.core.wording import count_of
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+MOST_BLOCKS = 20_000
+"""Tasks that a job is split into, at most: of more parts several go together, as each takes Ray a moment."""
+
+AHEAD = 2  # Tasks that wait for or are with an actor: it never waits for the next, and few are bound to one that dies
+TRIES = 5  # How often a part is begun: one that kills its workers would otherwise be tried for ever
 
 
 @dataclass(frozen=True)
@@ -36,13 +47,114 @@ class RayExecutor:
             raise missing_ray()
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
-        """Do all parts of a job by Ray Data, and yield the results in the order of the parts."""
+        """Do all parts of a job, and yield the results in the order of the parts."""
         with running_engine(self.address, self.n_jobs) as n_workers:
-            for part, result in zip(parts, in_order(job, parts, n_workers), strict=True):
+            for part, (_, result) in zip(parts, results_of(job, parts, n_workers), strict=True):
                 progress.advance(job.size_of(part))
                 yield result
 
     def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
-        """Do all parts of a job by Ray Tune, and call `finished` as each ends."""
+        """Do all parts of a job, and call `finished` as each ends."""
         with running_engine(self.address, self.n_jobs) as n_workers:
-            as_done(job, parts, n_workers, finished)
+            for number, result in results_of(job, parts, n_workers, ordered=False):
+                finished(number, result)
+
+
+def results_of(
+    job: Job[P, R], parts: Sequence[P], n_workers: int, *, ordered: bool = True, tries: int = TRIES
+) -> Iterator[tuple[int, R]]:
+    """Do parts of a job on the workers of the connected engine, and yield each part's number and result, once.
+
+    They come in the order of the parts if `ordered`, else as each ends. At most `n_workers` actors are started, each of
+    one thread. One that dies with its worker or its machine is started elsewhere as often as it takes, and its parts
+    are done again: Ray Data's own rule for actors. Where there is no room for it, it waits for another to be through;
+    so the pool may shrink to one. A part is begun at most `tries` times. The first error that a part raises is raised
+    here, and the others are stopped. Raises StorageError if a part kills its workers; or if results are missing or come
+    twice, which would be Ray's fault.
+    """
+    ray, data = load_ray(), load_ray_data()
+    counting = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Begun)
+    n_actors = min(n_workers, len(parts))
+    rows = [{"number": number, "part": ray.cloudpickle.dumps(part)} for number, part in enumerate(parts)]
+    done = data.from_items(rows, override_num_blocks=min(len(rows), MOST_BLOCKS)).map_batches(
+        _Worker,
+        fn_constructor_args=([ray.put(job)], counting.remote(), tries),
+        batch_size=1,
+        batch_format="numpy",
+        compute=data.ActorPoolStrategy(
+            min_size=1, max_size=n_actors, initial_size=n_actors, max_tasks_in_flight_per_actor=AHEAD
+        ),
+        num_cpus=1,
+    )
+    done.context.execution_options.preserve_order = ordered
+    waited_for = dict.fromkeys(range(len(parts)))
+    for batch in done.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0):
+        for number, sent in zip(batch["number"].tolist(), batch["result"], strict=True):
+            if number not in waited_for or (ordered and number != next(iter(waited_for))):
+                raise StorageError(f"Part {number} of the job came twice or out of turn. Run the same command again.")
+            del waited_for[number]
+            result, error, trace = ray.cloudpickle.loads(sent)
+            if error is not None:
+                error.add_note(f"In a worker:\n{trace}")
+                raise error
+            yield number, result
+    if waited_for:
+        raise StorageError(
+            f"Of {count_of(len(parts), 'part')} of the job, {len(waited_for):,} were not done. Run the same command "
+            "again."
+        )
+
+
+class _Worker:
+    """What an actor runs. It begins with its first part, so that errors of that come back as those of parts do."""
+
+    def __init__(self, job: list[Any], begun: Any, tries: int) -> None:
+        self._ref, self._begun, self._tries = job, begun, tries
+        self._job: Any = None
+        self._work: Callable[[Any], Any] | None = None
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        results = np.empty(len(batch["part"]), object)
+        for place, (number, part) in enumerate(zip(batch["number"].tolist(), batch["part"], strict=True)):
+            try:
+                results[place] = load_ray().cloudpickle.dumps((self._result(number, part), None, ""))
+            except Exception as error:
+                results[place] = pickled_error(error)
+        return {"number": batch["number"], "result": results}
+
+    def _result(self, number: int, pickled: bytes) -> Any:
+        ray = load_ray()
+        if self._job is None:
+            self._job = ray.get(self._ref[0])
+        part = ray.cloudpickle.loads(pickled)
+        if ray.get(self._begun.begin.remote(number)) > self._tries:
+            raise StorageError(
+                f"Workers died {self._tries} times while they were at {self._job.name_of(part)}. They may have "
+                "run out of memory, or a file breaks the program: leave out --ray to see."
+            )
+        if self._work is None:
+            self._work = self._job.begin(Team(1), SILENT)
+        return self._work(part)
+
+
+class _Begun:
+    """How often each part was begun; forgotten with its machine, which only allows some more tries."""
+
+    def __init__(self) -> None:
+        self._times: Counter[int] = Counter()
+
+    def begin(self, number: int) -> int:
+        """Count one more time."""
+        self._times[number] += 1
+        return self._times[number]
+
+
+def pickled_error(error: Exception) -> bytes:
+    """Pickle an error in place of a result, with its traceback; of one that cannot be pickled, only its text."""
+    pickler, trace = load_ray().cloudpickle, "".join(traceback.format_exception(error))
+    try:
+        sent: bytes = pickler.dumps((None, error, trace))
+        pickler.loads(sent)
+    except Exception:
+        sent = pickler.dumps((None, RuntimeError(f"{type(error).__name__}: {error}"), trace))
+    return sent

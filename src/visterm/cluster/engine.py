@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +28,13 @@ def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
     """
     ray = load_ray()
     connects = not ray.is_initialized()
-    _keep_standard_output(ray)
+
+    def logged(data: dict[str, Any], **_: Any) -> None:
+        logging.getLogger(__name__).info("%s", "\n".join(data["lines"]))
+
+    # What Ray itself prints when a worker or a machine is lost goes to the log: standard output is for results.
+    # `log_to_driver` does not do that: it is about what workers print.
+    ray._private.worker.print_to_stdstream = logged
     if connects:
         _connect(ray, address, n_jobs)
     try:
@@ -59,16 +66,16 @@ def missing_ray() -> MissingExtraError:
     )
 
 
-def _keep_standard_output(ray: Any) -> None:
-    """Send what Ray prints when a worker or a machine is lost to the log: standard output is for results.
+def load_ray_data() -> Any:
+    """Import Ray Data, set to draw nothing and to log errors only."""
+    import ray.data
 
-    `log_to_driver` does not: it is of what workers print, and these are messages of the engine itself.
-    """
-
-    def logged(data: dict[str, Any], **_: Any) -> None:
-        logging.getLogger(__name__).info("%s", "\n".join(data["lines"]))
-
-    ray._private.worker.print_to_stdstream = logged
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which it uses itself
+        context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    return ray.data
 
 
 def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
@@ -79,8 +86,10 @@ def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
         with _unheard():
             ray.init("local", **limits, **shared)
         return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        _knock(address)
+        if host and port.isdigit():  # where nothing listens, Ray itself would go on trying for many minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
         with _unheard():
             ray.init(address, **shared)
     except (OSError, ValueError, RuntimeError) as error:
@@ -101,10 +110,3 @@ def _unheard() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def _knock(address: str) -> None:
-    """Refuse at once an address where nothing listens: Ray itself would go on trying for many minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
