@@ -16,7 +16,7 @@ from visterm.cli.evaluation_tables import show_bands
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.evaluation.evaluate_run import EvaluateRequest
-from visterm.evaluation.report.tables import band_summary
+from visterm.evaluation.summaries import band_summary
 from visterm.metrics import measure
 from visterm.metrics.bands import band_values, bands_from, frequency_bands, thirds_of
 

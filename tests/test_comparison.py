@@ -11,8 +11,8 @@ from scipy.stats import wilcoxon
 from visterm.core.errors import DataError
 from visterm.core.queries import LEAST
 from visterm.metrics import compare_pairs, rank_queries
-from visterm.metrics.comparison import difference_of, holm, interval_of
 from visterm.metrics.queries import best_images
+from visterm.metrics.significance import difference_of, holm, interval_of
 
 
 def test_holms_p_values_are_those_worked_out_by_hand():

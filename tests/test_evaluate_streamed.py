@@ -18,7 +18,7 @@ from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.streamed import evaluate_streamed
 from visterm.features.training_rows import as_corpus
 from visterm.metrics import evaluate
-from visterm.metrics.in_parts import PartMeasures
+from visterm.metrics.report import PartMeasures
 from visterm.metrics.significance import Moments, bootstrap_mean
 
 METRICS = [*DEFAULT_METRICS, "mrr", "ndcg@3", "f1@2", "word_p@4", "tag_p@1", "n_plus@2"]

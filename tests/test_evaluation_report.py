@@ -16,14 +16,13 @@ from visterm import Tagger
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.data.corpus import Corpus
 from visterm.data.images import data_uri
+from visterm.evaluation.charts import Series, bar_chart, line_chart
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.evaluate_run import write_report
 from visterm.evaluation.html_report import SMALL_THUMBNAIL, Report
+from visterm.evaluation.pages import N_FOUND, N_PICTURES, N_ROWS, annotation_page, best_and_worst, query_page
 from visterm.evaluation.query_evaluation import evaluate_queries
-from visterm.evaluation.report.annotation import N_PICTURES, annotation_page
-from visterm.evaluation.report.charts import Series, bar_chart, line_chart
-from visterm.evaluation.report.queries import N_FOUND, N_ROWS, best_and_worst, query_page
-from visterm.evaluation.report.results import (
+from visterm.evaluation.summaries import (
     PAGE_METRICS,
     annotation_results,
     annotation_summary,

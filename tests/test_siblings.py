@@ -9,11 +9,16 @@ import scipy.sparse as sp
 from visterm.core.errors import ShapeError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.relations import sibling_sets
-from visterm.metrics import check_metrics, evaluate, measure, sibling_precisions
+from visterm.metrics import check_metrics, evaluate, measure
 
 TAGS = Vocabulary(["tuna", "salmon", "motorcar", "lorry", "sky"])
 IS_A = [("tuna", "fish"), ("salmon", "fish"), ("motorcar", "vehicle"), ("lorry", "vehicle")]
 SIBLINGS = sibling_sets(IS_A, TAGS)
+
+
+def sibling_precisions(scores, Y, siblings, k, **excluded):
+    return measure(scores, Y, f"psib@{k}", siblings=siblings, **excluded)[f"psib@{k}"]
+
 
 SCORES = np.array([[5, 4, 3, 2, 1], [1, 2, 5, 4, 3]], np.float32)
 """Ranked: tuna, salmon, motorcar, lorry, sky; and motorcar, lorry, sky, salmon, tuna."""
@@ -64,5 +69,5 @@ def test_siblings_of_another_number_of_tags_and_a_k_of_none_are_refused():
     with pytest.raises(ShapeError, match=r"siblings has the shape \(4, 4\); expected \(5, 5\)"):
         evaluate(SCORES, np.eye(2, 5), ["psib@5"], siblings=np.eye(4))
     for k in (0, 1.5, True):
-        with pytest.raises(UserError, match="expected a whole number of 1 or more"):
+        with pytest.raises(UserError, match="needs a k, a whole number of 1 or more"):
             sibling_precisions(SCORES, np.eye(2, 5), SIBLINGS, k)

@@ -13,7 +13,7 @@ from planted import plant_corpus
 from visterm.cli.command_line import app
 from visterm.core.errors import UserError
 from visterm.evaluation.evaluate import evaluate_taggers
-from visterm.evaluation.report.tables import precision_summary
+from visterm.evaluation.summaries import precision_summary
 from visterm.features.training_rows import read_corpus
 from visterm.metrics.significance import share_of_right
 from visterm.models.confidence.cutoffs import cutoff_for_precision, cutoff_of_best_f1

@@ -9,9 +9,9 @@ import pytest
 from visterm.core.errors import StorageError
 from visterm.core.types import Tag
 from visterm.core.vocabulary import Vocabulary
-from visterm.evaluation.html_report import Report
+from visterm.evaluation import Report, Shown
 from visterm.tagging.tagger import Tagger
-from visterm_research.demo import FEWEST, HEADER, Search, meaning_of, run_demo, shown_searches, shown_tags
+from visterm_research.demo import FEWEST, HEADER, Search, marked, meaning_of, run_demo, shown_searches, shown_tags
 from visterm_research.scenes import queries_of
 
 
@@ -61,13 +61,14 @@ def test_a_second_demo_replaces_an_earlier_one_only(demo, tmp_path):
 
 def test_the_best_of_each_column_is_marked_ties_included():
     report = Report("", "")
-    report.table(("model", "a", "b"), [["one", "0.5", "9"], ["two", "0.4", "10"], ["three", "0.5", "2"]])
+    report.cells(("model", "a", "b"), marked([["one", "0.5", "9"], ["two", "0.4", "10"], ["three", "0.5", "2"]]))
     assert bold(report.parts[0]) == {"one": [0.5], "two": [10.0], "three": [0.5]}
 
 
 def test_tags_are_escaped_and_the_right_ones_are_marked():
     report = Report("", "")
-    report.annotated([(np.zeros((4, 4, 3), np.uint8), [Tag("<b>", 1.0), Tag("sea", 0.5)], {1}, ["Meer"])])
+    tags = [Tag("<b>", 1.0), Tag("sea", 0.5)]
+    report.tagged([(Shown(np.zeros((4, 4, 3), np.uint8)), "", tags, {1}, ["Meer"])])
     assert 'class="tag" title="score 1.00">&lt;b&gt;<' in report.parts[0]
     assert 'class="tag right" title="score 0.50">sea<' in report.parts[0]
     assert "people said: Meer" in report.parts[0]

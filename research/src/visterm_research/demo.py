@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +18,9 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Tag
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.writing import whole_file
-from visterm.data import Corpus, ImageLike
+from visterm.data import Corpus
 from visterm.encoders import DEFAULT_ENCODER
-from visterm.evaluation import Report
+from visterm.evaluation import Cell, Report, Shown
 from visterm.features.training_rows import encode_corpus, training_rows
 from visterm.metrics import average_precisions, evaluate
 from visterm.models import MODELS
@@ -139,10 +140,10 @@ def _report(tagger: Tagger, catalogue: Catalogue, test: _Test, table: list[list[
         "least once, and MAP of the pictures put under one word. Against what is truly drawn: MAP of the pictures put "
         "under one to three words. The best of each column is marked.",
     )
-    report.table(HEADER, table)
+    report.cells(HEADER, marked(table))
     report.section("Tags on new pictures", f"The {N_CHIPS} best tags of every {_step(test)}th picture.")
     report.legend("drawn in the picture, however it is spelt", "not drawn there")
-    report.annotated(_annotated(tagger, test))
+    report.tagged(_annotated(tagger, test))
     report.section(
         "Searching by words",
         f"The {N_FOUND} best pictures under a few words. Outlined in green: it shows all of them, and none that the "
@@ -152,11 +153,8 @@ def _report(tagger: Tagger, catalogue: Catalogue, test: _Test, table: list[list[
     for search in shown_searches(test.queries, test.seen):
         found = [pictures[hit.image] for hit in catalogue.search(search.words, N_FOUND).hits]
         n_right = sum(map(search.suits, test.seen))
-        report.search(
-            search.text,
-            f"{n_right} of {len(test.corpus)} pictures are right",
-            [(image, search.suits(seen)) for image, seen in found],
-        )
+        report.query(search.text, f"{n_right} of {len(test.corpus)} pictures are right")
+        report.found("", [Shown(image, search.suits(seen)) for image, seen in found])
     report.section(
         "Tags that the model puts close together",
         "The nearest tags by their vectors, learned from pictures alone: other spellings, synonyms and languages, and "
@@ -164,27 +162,41 @@ def _report(tagger: Tagger, catalogue: Catalogue, test: _Test, table: list[list[
     )
     report.legend("means the same", "something else")
     tags = shown_tags(tagger.vocabulary, tagger.facts["images"], N_TAGS)
-    beside = {tag: tagger.neighbours(tag, N_BESIDE) for tag in tags}
-    report.neighbours(
-        [
-            (tag, [(near.tag, near.score, meaning_of(near.tag) == tag) for near in found])
-            for tag, found in beside.items()
-        ]
-    )
+    report.parts.append(f"<dl>{''.join(_neighbours(tag, tagger.neighbours(tag, N_BESIDE)) for tag in tags)}</dl>")
     return report
+
+
+def marked(table: list[list[str]]) -> list[list[Cell]]:
+    """Return rows of names and numbers as cells; the largest number of each column is marked, ties all of them."""
+    best = [max(map(float, column)) for column in list(zip(*table, strict=True))[1:]]
+    return [
+        [Cell(name), *(Cell(text, mark="best" * (float(text) == most)) for text, most in zip(row, best, strict=True))]
+        for name, *row in table
+    ]
+
+
+def _neighbours(tag: str, near: Sequence[Tag]) -> str:
+    """Return a tag and those beside it as HTML; those that mean the same are marked."""
+    chips = "".join(
+        f'<span class="tag{" right" * (meaning_of(other.tag) == tag)}" title="score {other.score:.2f}">'
+        f"{escape(other.tag)}</span>"
+        for other in near
+    )
+    return f"<dt>{escape(tag)}</dt><dd>{chips}</dd>"
 
 
 def _step(test: _Test) -> int:
     return max(1, len(test.corpus) // N_PICTURES)
 
 
-def _annotated(tagger: Tagger, test: _Test) -> list[tuple[ImageLike, Sequence[Tag], set[int], Sequence[str]]]:
+def _annotated(tagger: Tagger, test: _Test) -> list[tuple[Shown, str, Sequence[Tag], set[int], Sequence[str]]]:
     """Put tags on pictures spread over the test images, and say which are true of anything that is seen there."""
     chosen = range(0, len(test.corpus), _step(test))[:N_PICTURES]
     annotated = tagger.annotate([test.corpus.images[i] for i in chosen], k=N_CHIPS).images
     return [
         (
-            test.corpus.images[i],
+            Shown(test.corpus.images[i]),
+            "",
             item.tags,
             {n for n, tag in enumerate(item.tags) if meaning_of(tag.tag) in test.seen[i]},
             test.corpus.tags[i],

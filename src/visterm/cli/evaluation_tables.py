@@ -41,7 +41,7 @@ def show_annotation(results: dict[str, Any], compared: Sequence[str]) -> None:
 
 def show_bands(bands: Sequence[dict[str, Any]]) -> None:
     """Print a table for each run, with a row for each band of tags, as `band_summary` returns them."""
-    from visterm.evaluation.report.tables import band_figure, band_metrics
+    from visterm.evaluation.summaries import band_figure, band_metrics
 
     metrics = band_metrics(bands)
     several = len(bands[0]["runs"]) > 1
@@ -61,7 +61,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
 
 def show_precision(found: dict[str, Any]) -> None:
     """Print a table for each run of requested and achieved precision, as `precision_summary` gives them."""
-    from visterm.evaluation.report.tables import HEADER, precision_cells
+    from visterm.evaluation.summaries import PRECISION_HEADER, precision_cells
 
     for run in found["runs"]:
         if len(found["runs"]) > 1:
@@ -70,7 +70,7 @@ def show_precision(found: dict[str, Any]) -> None:
         for row in run["bands"]:
             cells = precision_cells(row, found["wanted"])
             rows.append([*(text for text, _ in cells), cells[2][1] or "-"])
-        table(rows, [*HEADER, "achieved, 95 % interval"])
+        table(rows, [*PRECISION_HEADER, "achieved, 95 % interval"])
 
 
 def show_queries(results: dict[str, Any]) -> None:

@@ -21,9 +21,8 @@ from visterm.evaluation.compared_runs import encode_for_all, known_to_any, share
 from visterm.kernels.topk import top_k
 from visterm.metrics import check_metrics, measure
 from visterm.metrics.blocks import Judgements
-from visterm.metrics.comparison import Compared, compare_pairs, interval_of
 from visterm.metrics.report import means
-from visterm.metrics.significance import Interval
+from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
 from visterm.tagging.tagger import Tagger
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")

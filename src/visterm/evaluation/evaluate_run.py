@@ -24,14 +24,16 @@ from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_ME
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
-from visterm.evaluation.report.results import (
+from visterm.evaluation.summaries import (
+    BAND_METRICS,
     PAGE_METRICS,
     annotation_results,
     annotation_summary,
+    band_summary,
+    precision_summary,
     query_results,
     query_summary,
 )
-from visterm.evaluation.report.tables import BAND_METRICS, band_summary, precision_summary
 from visterm.features.training_rows import Photos, read_corpus
 from visterm.metrics import check_metrics
 from visterm.tagging.annotating import cutoff_of
@@ -275,7 +277,7 @@ def _measure_annotation(
     say: Say,
     progress: Progress,
 ) -> Measured:
-    from visterm.evaluation.report.annotation import annotation_page
+    from visterm.evaluation.pages import annotation_page
 
     names, report = _names(taggers, request), request.report
     metrics = _metrics(request, tree=any(tagger.tree is not None for tagger in taggers))
@@ -312,7 +314,7 @@ def _measure_queries(
     say: Say,
     progress: Progress,
 ) -> Measured:
-    from visterm.evaluation.report.queries import query_page
+    from visterm.evaluation.pages import query_page
 
     names, report = _names(taggers, request), request.report
     found = evaluate_queries(

@@ -74,73 +74,42 @@ class Report:
         """Describe what the two colours of tags mean."""
         self.parts.append(f"<p class=legend>{_chip(right, True)} {_chip(wrong, False)}</p>")
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Add a table of names and numbers; the largest number of each column is marked, ties all of them."""
-        best = [max(float(row[column]) for row in rows) for column in range(1, len(header))]
-        self.cells(
-            header,
-            [
-                [
-                    Cell(row[0]),
-                    *(
-                        Cell(text, mark="best" * (float(text) == most))
-                        for text, most in zip(row[1:], best, strict=True)
-                    ),
-                ]
-                for row in rows
-            ],
-        )
-
     def cells(self, header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str = "") -> None:
         """Add a table; the first cell of a row names it. On a narrow screen it is moved sideways in its frame."""
         self.parts.append(_table(header, rows, caption))
 
     def columns(self, charts: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Cell]]]]) -> None:
         """Add drawings side by side: (SVG, header and rows of its numbers), the numbers folded away below."""
-        self.parts.append(f"<div class=charts>{''.join(_chart(*chart) for chart in charts)}</div>")
-
-    def annotated(self, images: Sequence[tuple[ImageLike, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
-        """Add pictures with (image, predicted tags, positions of the right ones, tags that people gave)."""
-        self.tagged([(Shown(image), "", tags, right, given) for image, tags, right, given in images])
+        drawn = []
+        for svg, header, rows in charts:
+            numbers = f"<details><summary>The numbers</summary>{_table(header, rows, '')}</details>" if rows else ""
+            drawn.append(f"<div class=chart>{svg}{numbers}</div>")
+        self.parts.append(f"<div class=charts>{''.join(drawn)}</div>")
 
     def tagged(self, images: Sequence[tuple[Shown, str, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
-        """Add pictures as `annotated` does, each with a note above its tags."""
+        """Add pictures with (picture, note, predicted tags, positions of the right ones, tags that people gave)."""
         cards = []
         for shown, note, tags, right, given in images:
-            said = f"<span class=note>{escape(note)}</span>" if note else ""
+            above = f"<span class=note>{escape(note)}</span>" if note else ""
             chips = "".join(_chip(tag.tag, i in right, tag.score) for i, tag in enumerate(tags))
             people = f"<span class=given>people said: {escape(', '.join(given))}</span>" if given else ""
             picture = self._picture(shown, ", ".join(given) or "photo")
-            cards.append(f"<figure>{picture}<figcaption>{said}{chips}{people}</figcaption></figure>")
+            cards.append(f"<figure>{picture}<figcaption>{above}{chips}{people}</figcaption></figure>")
         self.parts.append(f"<div class=grid>{''.join(cards)}</div>")
-
-    def search(self, query: str, note: str, images: Sequence[tuple[ImageLike, bool] | Shown]) -> None:
-        """Add one query with its best images, the relevant ones marked."""
-        self.query(query, note)
-        self.found("", images)
 
     def query(self, query: str, note: str, level: int = 3) -> None:
         """Name a query in a heading of some level, with a note; what was found for it follows."""
         self.parts.append(f"<h{level}>{escape(query)} <small>{escape(note)}</small></h{level}>")
 
-    def found(self, label: str, images: Sequence[tuple[ImageLike, bool] | Shown]) -> None:
+    def found(self, label: str, images: Sequence[Shown]) -> None:
         """Add a row of images that a search found, best first, under a label of its own."""
-        shown = [Shown(*image) for image in images]
         cards = "".join(
             f'<figure class="{"right" * item.right}">'
             f"{self._picture(item, 'relevant' if item.right else 'not relevant')}</figure>"
-            for item in shown
+            for item in images
         )
         named = f"<p class=label>{escape(label)}</p>" if label else ""
         self.parts.append(f"{named}<div class=row>{cards}</div>")
-
-    def neighbours(self, items: Sequence[tuple[str, Sequence[tuple[str, float, bool]]]]) -> None:
-        """Add tags with those beside them: (tag, cosine, whether it means the same)."""
-        rows = (
-            f"<dt>{escape(term)}</dt><dd>{''.join(_chip(tag, same, cosine) for tag, cosine, same in beside)}</dd>"
-            for term, beside in items
-        )
-        self.parts.append(f"<dl>{''.join(rows)}</dl>")
 
     def html(self) -> str:
         """Return the page."""
@@ -175,11 +144,6 @@ def _chip(text: str, right: bool, score: float | None = None) -> str:
     return f'<span class="tag{" right" * right}"{title}>{escape(text)}</span>'
 
 
-def _chart(svg: str, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    numbers = f"<details><summary>The numbers</summary>{_table(header, rows, '')}</details>" if rows else ""
-    return f"<div class=chart>{svg}{numbers}</div>"
-
-
 def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) -> str:
     head = "".join(f"<th scope=col>{escape(cell)}</th>" for cell in header)
     body = "".join(
@@ -188,9 +152,9 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) 
         + "</tr>"
         for row in rows
     )
-    said = f"<caption>{escape(caption)}</caption>" if caption else ""
+    named = f"<caption>{escape(caption)}</caption>" if caption else ""
     label = escape(caption or " by ".join((", ".join(header[1:]), header[0])))
-    table = f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class=scroll role=region tabindex=0 aria-label="{label}">{table}</div>'
 
 

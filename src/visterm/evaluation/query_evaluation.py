@@ -23,9 +23,8 @@ from visterm.data.tag_queries import relevant_images
 from visterm.evaluation.compared_runs import encode_for_all, queries_from_file, queries_from_tags
 from visterm.features.training_rows import HELD_OUT, LEARNED
 from visterm.metrics.blocks import Scores
-from visterm.metrics.comparison import Compared, compare_pairs, interval_of
 from visterm.metrics.queries import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
-from visterm.metrics.significance import Interval
+from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
 from visterm.tagging.part_settings import check_combination
 from visterm.tagging.tagger import Tagger
 

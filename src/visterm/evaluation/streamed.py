@@ -22,7 +22,7 @@ from visterm.data.tag_files import check_in_file
 from visterm.evaluation.evaluate import is_mean
 from visterm.evaluation.judged_tags import JudgedTags
 from visterm.features.streaming.shards import Shards, check_encoder, read_ahead
-from visterm.metrics.in_parts import Part, PartMeasures
+from visterm.metrics.report import Part, PartMeasures
 from visterm.metrics.significance import Interval
 from visterm.models.base import Annotator
 from visterm.tagging.tagger import Tagger
@@ -46,7 +46,7 @@ class StreamedEvaluation:
     """Metrics that were left out because they have nothing to average, and why."""
 
     def summary(self, run: str, n_tags: int) -> dict[str, Any]:
-        """Return the metrics as `visterm.evaluation.report.results.annotation_summary` gives those of one run."""
+        """Return the metrics as `visterm.evaluation.summaries.annotation_summary` gives those of one run."""
         figures = {
             name: found._asdict() if is_mean(name) else {"mean": found.mean} for name, found in self.values.items()
         }

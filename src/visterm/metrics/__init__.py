@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING
 from visterm.core.registry import lazy_names
 
 if TYPE_CHECKING:
-    from visterm.metrics.comparison import compare_pairs
     from visterm.metrics.queries import kinds_of_queries, measure_queries, rank_queries
     from visterm.metrics.ranking import Ranks, average_precisions, ratio
     from visterm.metrics.report import evaluate, measure
     from visterm.metrics.retrieval import rank_images
-    from visterm.metrics.siblings import sibling_precisions
-    from visterm.metrics.significance import Difference, SignedRanks, bootstrap_mean, paired_bootstrap, signed_ranks
+    from visterm.metrics.significance import (
+        Difference,
+        SignedRanks,
+        bootstrap_mean,
+        compare_pairs,
+        paired_bootstrap,
+        signed_ranks,
+    )
     from visterm.metrics.table import METRICS, check_metrics
 
 _NAMES = {
-    "comparison": "compare_pairs",
     "queries": "kinds_of_queries measure_queries rank_queries",
     "ranking": "Ranks average_precisions ratio",
     "report": "evaluate measure",
     "retrieval": "rank_images",
-    "siblings": "sibling_precisions",
-    "significance": "Difference SignedRanks bootstrap_mean paired_bootstrap signed_ranks",
+    "significance": "Difference SignedRanks bootstrap_mean compare_pairs paired_bootstrap signed_ranks",
     "table": "METRICS check_metrics",
 }
 """What plug-ins may use, by module: docs/add_a_model.md."""

@@ -1,23 +1,25 @@
-"""All the metrics that a user names, in one pass over the scores (two where words are queries)."""
+"""All the metrics that a user names, in one pass over the scores (two where words are queries), whole or in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
-from visterm.metrics.annotation import GivenTags
-from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
-from visterm.metrics.hierarchy import TreeTags
-from visterm.metrics.ranking import Ranks, TagRanker, TagRanks
-from visterm.metrics.retrieval import ImageRanker
-from visterm.metrics.siblings import SiblingTags
+from visterm.metrics.annotation import GivenTags, SiblingTags, TreeTags
+from visterm.metrics.blocks import Block, Judgements, ScoreBlocks, Scores
+from visterm.metrics.ranking import TagRanker
+from visterm.metrics.retrieval import ImageRanker, StoredImageRanker
+from visterm.metrics.significance import Interval, Moments, interval_of
 from visterm.metrics.table import Wanted, check_metrics
 
-Evidence: TypeAlias = TagRanks | GivenTags | Ranks | SiblingTags | TreeTags
+Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"
+"""Tags of some images, and what gives the blocks of their scores, which are float32."""
 
 
 def evaluate(
@@ -73,7 +75,7 @@ def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dic
         defined = array[~np.isnan(array)]
         if defined.size == 0:
             shape = judgements.n_images, judgements.n_tags
-            raise nothing_to_average(name, shape, judgements.tags.size, excluded=judgements.excluded is not None)
+            raise _nothing_to_average(name, shape, judgements.tags.size, excluded=judgements.excluded is not None)
         found[name] = float(defined.mean())
     return found
 
@@ -82,43 +84,40 @@ def _measure(
     scores: Scores, judgements: Judgements, metrics: str | Sequence[str], siblings: Any, tree: Any
 ) -> dict[str, NDArray[np.float64]]:
     wanted = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
-    evidence = _collect(scores, judgements, list(wanted.values()), siblings, tree)
+    rankers = _rankers(list(wanted.values()), judgements, siblings, tree)
+    words, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
+    for rows, block in blocks.once() if words is None else blocks.first_time():
+        for ranker in rankers.values():
+            ranker.add(rows, block)
+    if words is not None:
+        for rows, block in blocks.go_again():
+            words.count(rows, block)
+    return _values(wanted, rankers)
+
+
+def _rankers(wanted: Iterable[Wanted], judgements: Judgements, siblings: Any, tree: Any) -> dict[str, Any]:
+    """Return what gathers the evidence of some metrics, block by block, by its kind."""
+    ks: dict[str, list[int]] = {}
+    for metric, k in wanted:
+        ks.setdefault(metric.of, []).append(k)
+    kinds: dict[str, Callable[[list[int]], Any]] = {
+        "image": lambda _: TagRanker(judgements),
+        "tag": lambda ks: GivenTags(judgements, ks),
+        "sibling": lambda ks: SiblingTags(judgements, siblings, ks),
+        "tree": lambda ks: TreeTags(judgements, tree, ks),
+        "word": lambda _: ImageRanker(judgements),
+    }
+    return {kind: kinds[kind](of_kind) for kind, of_kind in ks.items()}
+
+
+def _values(wanted: dict[str, Wanted], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
+    """Return the values of metrics, once every block has been added."""
+    ranks = {kind: ranker.result() for kind, ranker in rankers.items() if kind in ("image", "word")}
+    evidence = rankers | ranks
     return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in wanted.items()}
 
 
-def _collect(
-    scores: Scores, judgements: Judgements, wanted: list[Wanted], siblings: Any, tree: Any
-) -> dict[str, Evidence]:
-    """Go through the scores once, or twice for words, and gather only what these metrics need."""
-    kinds = {metric.of for metric, _ in wanted}
-    ks = {kind: {k for metric, k in wanted if metric.of == kind} for kind in kinds}
-    tags = TagRanker(judgements) if "image" in kinds else None
-    given = GivenTags(judgements, ks["tag"]) if "tag" in kinds else None
-    near = SiblingTags(judgements, siblings, ks["sibling"]) if "sibling" in kinds else None
-    above = TreeTags(judgements, tree, ks["tree"]) if "tree" in kinds else None
-    images = ImageRanker(judgements) if "word" in kinds else None
-    blocks = ScoreBlocks(scores, judgements)
-    for rows, block in blocks.once() if images is None else blocks.first_time():
-        for ranker in (tags, given, near, above):
-            if ranker is not None:
-                ranker.add(rows, block)
-        if images is not None:
-            images.gather(rows, block)
-    evidence: dict[str, Evidence] = {} if tags is None else {"image": tags.result()}
-    if given is not None:
-        evidence["tag"] = given
-    if near is not None:
-        evidence["sibling"] = near
-    if above is not None:
-        evidence["tree"] = above
-    if images is not None:
-        for rows, block in blocks.go_again():
-            images.count(rows, block)
-        evidence["word"] = images.result()
-    return evidence
-
-
-def nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:
+def _nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:
     """Return the error of a metric that is not defined for any of the images or tags."""
     lacks = "no image has a relevant tag" if n_relevant == 0 else "no image has a relevant and another tag"
     left_out = " once the excluded entries are left out" if excluded else ""
@@ -126,3 +125,86 @@ def nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, ex
         f"{name} has nothing to average: of {shape[0]} images and {shape[1]} tags, {lacks}{left_out}. "
         "Evaluate on images that people have tagged, with the tags that the model knows."
     )
+
+
+class PartMeasures:
+    """Measures images that come in parts, in memory that does not grow with their number.
+
+    Means over images, and counts of the tags given to them, add up part by part. Where tags are queries that rank all
+    images, the relevant entries lie in files, and the images come twice.
+
+    `metrics` and `siblings` are those of `visterm.metrics.evaluate`. `shape` counts images and tags over all parts;
+    `n_relevant`, int64 of shape (n_tags,), the images that have each tag, over all parts. The folder is for the files
+    of metrics of words.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        shape: tuple[int, int],
+        n_relevant: NDArray[np.int64],
+        folder: Path,
+        siblings: Any = None,
+    ) -> None:
+        self._wanted = check_metrics(metrics, siblings=siblings is not None, tree=False)
+        self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings
+        kinds = {metric.of for metric, _ in self._wanted.values()}
+        self._given: GivenTags | None = None
+        self._words = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
+        self._of_images = {
+            name: Moments() for name, (metric, _) in self._wanted.items() if metric.of in ("image", "sibling")
+        }
+        self._n_seen = 0
+
+    @property
+    def twice(self) -> bool:
+        """Whether `add_again` must go through the images a second time before the measures are known."""
+        return self._words is not None
+
+    def add(self, part: Part) -> None:
+        """Measure the next images."""
+        Y, blocks = part
+        judgements = Judgements.of(Y)
+        in_memory = [wanted for wanted in self._wanted.values() if wanted.metric.of != "word"]
+        rankers = _rankers(in_memory, judgements, self._siblings, None)
+        for rows, block in ScoreBlocks(blocks, judgements).once():
+            for ranker in rankers.values():
+                ranker.add(rows, block)
+            if self._words is not None:
+                self._words.gather(self._n_seen + rows.start, block, judgements.relevant(rows))
+        if self._given is None:
+            self._given = rankers.get("tag")
+        else:
+            self._given.add_counts(rankers["tag"])
+        for name, values in _values({name: self._wanted[name] for name in self._of_images}, rankers).items():
+            self._of_images[name].add(values)
+        self._n_seen += judgements.n_images
+
+    def add_again(self, parts: Iterable[Part]) -> None:
+        """Go through all images a second time, in the same order, if metrics of words are measured."""
+        if self._words is None:
+            return
+        self._words.sort()
+        first = 0
+        for Y, blocks in parts:
+            for rows, block in ScoreBlocks(blocks, Judgements.of(Y)).once():
+                self._words.count(first + rows.start, block)
+            first += Y.shape[0]
+
+    def of_tags(self, name: str) -> NDArray[np.float64]:
+        """Return the values of the tags (shape (1,) where a metric is no mean), of a metric that is not of images."""
+        metric, k = self._wanted[name]
+        return metric.values(self._given if metric.of == "tag" else self._words, k)
+
+    def interval(self, name: str) -> Interval:
+        """Return the value of a metric and its 95 % interval: bootstrapped over tags, over images as in `Moments`.
+
+        Raises DataError if there is nothing to average.
+        """
+        moments = self._of_images.get(name)
+        if moments is not None and moments.n:
+            return moments.interval()
+        values = self.of_tags(name) if moments is None else np.empty(0)
+        if np.isnan(values).all():
+            raise _nothing_to_average(name, self._shape, int(self._n_relevant.sum()))
+        return interval_of(values)

@@ -23,7 +23,7 @@ _SIGN = np.uint32(2**31)
 class ImageRanker:
     """Ranks the relevant images of each tag in two passes over blocks of rows, without ever holding a column.
 
-    The first pass (`gather`) takes the scores of the relevant entries; the second (`count`) counts, between
+    The first pass (`add`) takes the scores of the relevant entries; the second (`count`) counts, between
     them, the scores of all the other images. Memory grows with the relevant entries only.
     """
 
@@ -36,13 +36,13 @@ class ImageRanker:
         self._order: NDArray[np.int64] | None = None
         self._images = judgements.images
 
-    def gather(self, rows: slice, block: NDArray[Any]) -> None:
+    def add(self, rows: slice, block: NDArray[Any]) -> None:
         """Take the scores of the relevant entries of some images."""
         span = self._judgements.span(rows)
         self._scores[span] = block[self._images[span] - rows.start, self._judgements.tags[span]]
 
     def count(self, rows: slice, block: NDArray[Any]) -> None:
-        """Count the irrelevant ones of some images above each relevant entry, once every block is gathered."""
+        """Count the irrelevant ones of some images above each relevant entry, once every block is added."""
         if self._order is None:
             self._order = np.lexsort((self._images, -self._scores, self._judgements.tags))
             self._scores, self._images = self._scores[self._order], self._images[self._order]
@@ -66,7 +66,7 @@ def rank_images(scores: Scores, Y: Any, *, exclude: Any = None) -> Ranks:
     judgements = Judgements.of(Y, exclude)
     blocks, ranker = ScoreBlocks(scores, judgements), ImageRanker(judgements)
     for rows, block in blocks.first_time():
-        ranker.gather(rows, block)
+        ranker.add(rows, block)
     for rows, block in blocks.go_again():
         ranker.count(rows, block)
     return ranker.result()

@@ -1,0 +1,327 @@
+"""The pages of `visterm evaluate --report`: measures with intervals, curves, runs against runs, the best and worst."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.types import Tag
+from visterm.core.wording import count_of
+from visterm.evaluation.charts import Series, bar_chart, line_chart
+from visterm.evaluation.evaluate import AnnotationEvaluation, is_mean
+from visterm.evaluation.html_report import SMALL_THUMBNAIL, Cell, Report, Shown
+from visterm.evaluation.query_evaluation import CURVE_RANKS, RECALLS, QueryEvaluation
+from visterm.evaluation.summaries import (
+    CURVE_KS,
+    OF_A_TAG,
+    PRECISION_HEADER,
+    TAG_K,
+    band_figure,
+    band_metrics,
+    between,
+    precision_cells,
+)
+from visterm.metrics import check_metrics
+from visterm.metrics.queries import EASY_FROM
+
+N_PICTURES = 12  # Of the best images, and of the worst
+N_CHIPS = 5
+N_TAGS = 15
+MAIN = ("map", "p@5", "word_map")  # Metrics by which runs are compared on the page; all are in the figures
+ENOUGH = 5  # Images that a tag must have to be among the worst: of fewer, its figures are chance
+
+N_ROWS = 20
+"""Rows of pictures, half of them for the best queries: each query has one of each run. Keeps the page below 3 MB."""
+
+N_FOUND = 5
+MOST_RUNS = 4  # Runs whose pictures are shown; the figures are of all
+
+VERDICTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no sure difference", "")}
+"""How a difference between two runs is put, and marked."""
+
+
+def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
+    """Make the page of runs of which the `PAGE_METRICS` were measured; `results` are those of `annotation_results`."""
+    left_out = f", of which {found.unknown:,} are not in the vocabulary and not counted" if found.unknown else ""
+    report = Report(
+        f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} put tags on images",
+        f"Measured on {count_of(len(found.corpus), 'image')} and {count_of(len(found.vocabulary), 'tag')}, against the "
+        f"tags that people gave: {found.given:,}{left_out}.",
+        thumbnail=SMALL_THUMBNAIL,
+    )
+    _add_metrics(report, names, results)
+    _add_precision_curves(report, names, results)
+    _add_bands(report, names, results["bands"])
+    if "wanted_precision" in results:
+        _add_precision(report, results["wanted_precision"])
+    _add_tags(report, found, names, results)
+    metrics = [metric for metric in results["runs"][0]["metrics"] if is_mean(metric)]
+    compared = [metric for metric in MAIN if metric in metrics] or metrics[: len(MAIN)]
+    _add_differences(report, results, compared, "images (for measures of tags and words: tags)")
+    if len(names) > 1 and len(compared) < len(metrics):
+        report.note(
+            f"Of {', '.join(metric for metric in metrics if metric not in compared)} the same is in results.json."
+        )
+    _add_pictures(report, found, names)
+    return report
+
+
+def query_page(found: QueryEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
+    """Make the page of some runs, by their names; `results` are those of `query_results`."""
+    report = Report(
+        f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
+        f"Measured by {count_of(len(found.texts), 'query')} on {count_of(len(found.corpus), 'image')}.",
+        thumbnail=SMALL_THUMBNAIL,
+    )
+    measures = list(found.values[0])
+    _add_kinds(report, results, measures)
+    _add_query_curves(report, found, names)
+    _add_differences(report, results, measures, "queries")
+    _add_queries(report, found, names)
+    return report
+
+
+def _add_metrics(report: Report, names: Sequence[str], results: dict[str, Any]) -> None:
+    report.section(
+        "Measures",
+        "Below each, the interval in which it lies at 95 % when images are drawn anew (for measures of tags and words: "
+        f"tags).{' The largest of a row is marked.' * (len(names) > 1)}",
+    )
+    rows = []
+    for name in results["runs"][0]["metrics"]:
+        figures = [run["metrics"][name] for run in results["runs"]]
+        most = max(figure["mean"] for figure in figures)
+        [(metric, _)] = check_metrics(name).values()
+        cells = [Cell(name, metric.summary)]
+        for figure in figures:
+            mark = "best" if len(figures) > 1 and figure["mean"] == most else ""
+            shown = f"{figure['mean']:.3f}" if metric.name != "n_plus" else f"{figure['mean']:.0f}"
+            cells.append(Cell(shown, between(figure), mark))
+        rows.append(cells)
+    report.cells(["measure", *names], rows)
+
+
+def _add_precision_curves(report: Report, names: Sequence[str], results: dict[str, Any]) -> None:
+    runs = results["runs"]
+    report.section(
+        "Precision as more tags are given",
+        "Precision at k is the share of right tags among the first k, recall at k the share of the tags that people "
+        "gave that are among them; both averaged over images.",
+    )
+    precisions = [Series(name, run["precision_at_k"]) for name, run in zip(names, runs, strict=True)]
+    recalls = [run["recall_at_k"] for run in runs]
+    rows = [
+        [Cell(str(k)), *(Cell(f"{run[kind][k - 1]:.3f}") for kind in ("precision_at_k", "recall_at_k") for run in runs)]
+        for k in CURVE_KS
+    ]
+    header = ["k", *(f"{kind}{f', {name}' * (len(names) > 1)}" for kind in ("precision", "recall") for name in names)]
+    by_k = line_chart("Precision at k", "k", "precision", [list(CURVE_KS)] * len(runs), precisions)
+    by_recall = line_chart("Precision by recall", "recall", "precision", recalls, precisions)
+    report.columns([(by_k, header, rows), (by_recall, (), ())])
+
+
+def _add_bands(report: Report, names: Sequence[str], bands: Sequence[dict[str, Any]]) -> None:
+    """Add a table for each run, with a row for each of the bands of `band_summary`."""
+    report.section(
+        "Rare and frequent tags",
+        "Tags in bands by how many training images they have. Every image was given its five best of all tags; the "
+        "means are over the tags of the band that a measured image has.",
+    )
+    metrics = band_metrics(bands)
+    for number, name in enumerate(names):
+        rows = []
+        for band in bands:
+            figures = band["runs"][number]["metrics"]
+            cells = [Cell(band_figure(figures, metric), between(figures.get(metric))) for metric in metrics]
+            counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
+            rows.append([Cell(band["band"]), *counts, *cells])
+        caption = name if len(names) > 1 else ""
+        report.cells(["training photos of a tag", "tags", "photos", *metrics], rows, caption)
+
+
+def _add_precision(report: Report, precision: dict[str, Any]) -> None:
+    """Add a table for each run of what `precision_summary` gave."""
+    wanted, runs = precision["wanted"], precision["runs"]
+    report.section(
+        "Requested and achieved precision",
+        f"Every image was given the tags above a cut-off chosen for a precision of {wanted:.0%}, by images that the "
+        f"run held out (visterm annotate --precision {wanted:g}). Below each share of right tags the interval in which "
+        "it lies at 95 %.",
+    )
+    for run in runs:
+        rows = [[Cell(text, note) for text, note in precision_cells(row, wanted)] for row in run["bands"]]
+        report.cells(PRECISION_HEADER, rows, run["run"] if len(runs) > 1 else "")
+
+
+def _add_tags(report: Report, found: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> None:
+    counts = np.array(results["tag_images"])
+    precision = found.values[0][OF_A_TAG["average precision"]]
+    frequent = np.lexsort((np.arange(counts.size), -counts))
+    frequent = frequent[counts[frequent] > 0][:N_TAGS]
+    enough = min(ENOUGH, int(counts.max(initial=0)))
+    judged = np.flatnonzero((counts >= enough) & ~np.isnan(precision))
+    worst = judged[np.lexsort((-counts[judged], precision[judged]))][:N_TAGS]
+    report.section(
+        "Tag by tag",
+        f"Average precision: of all images, ranked by how well the tag fits. Recall at {TAG_K}: the share of the tag's "
+        f"images that get it among their {TAG_K} tags. After each tag, how many of the images have it.",
+    )
+    for heading, chosen in (
+        (f"The {len(frequent)} most frequent tags", frequent),
+        (f"The {len(worst)} tags found worst, of those that at least {enough} images have", worst),
+    ):
+        report.subsection(heading)
+        labels = [(found.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in chosen]
+        charts = []
+        for measure in ("average precision", f"recall@{TAG_K}"):
+            values = [of_run[OF_A_TAG[measure]][chosen].tolist() for of_run in found.values]
+            bars = [Series(name, of_tags) for name, of_tags in zip(names, values, strict=True)]
+            charts.append((bar_chart(f"{heading}: {measure}", measure, labels, bars), (), ()))
+        report.columns(charts)
+
+
+def _add_differences(report: Report, results: dict[str, Any], measures: Sequence[str], what: str) -> None:
+    """Add a section with a table of all runs for each measure, if there are several runs.
+
+    `results` have the ``runs`` and ``pairs`` of a summary; `what` is what the runs were compared on: "images".
+    """
+    names = [run["run"] for run in results["runs"]]
+    if len(names) < 2:
+        return
+    n_pairs = len(names) * (len(names) - 1) // 2
+    corrected = f", p-values corrected for the {n_pairs} pairs (Holm)" if n_pairs > 1 else ""
+    report.section(
+        "Which differs significantly from which",
+        f"Each row against each column: mean difference, and whether it is sure at 95 % by Wilcoxon's signed ranks of "
+        f"the differences over {what}{corrected}.",
+    )
+    for measure in measures:
+        rows = [[Cell(name), *[Cell("")] * len(names)] for name in names]
+        for (first, second), pair in zip(combinations(range(len(names)), 2), results["pairs"], strict=True):
+            difference = pair[measure]
+            for row, column, sign in ((first, second, 1), (second, first, -1)):
+                verdict, mark = VERDICTS[sign * difference["better"]]
+                note = f"{verdict}, p = {difference['holm_p']:.2g}"
+                rows[row][column + 1] = Cell(f"{sign * difference['mean']:+.3f}", note, mark)
+        report.cells(["", *names], rows, caption=measure)
+
+
+def _add_pictures(report: Report, found: AnnotationEvaluation, names: Sequence[str]) -> None:
+    precision = found.values[0]["map"]
+    order = np.flatnonzero(~np.isnan(precision))
+    order = order[np.argsort(-precision[order], kind="stable")]
+    best = order[: min(N_PICTURES, (order.size + 1) // 2)]
+    worst = order[best.size :][::-1][:N_PICTURES]
+    of = f" of {names[0]}" if len(names) > 1 else ""
+    report.section(
+        f"The images with the best tags{of}, and with the worst",
+        "By the average precision of all tags, ranked for the image; shown are the first few.",
+    )
+    report.note_on_pictures(found.corpus)
+    report.legend("people gave it too", "people did not")
+    corpus, tags = found.corpus, found.vocabulary.tags
+    for heading, chosen in (("Best", best), ("Worst", worst)):
+        if not chosen.size:
+            continue
+        report.subsection(heading)
+        cards = []
+        for image, ranking in zip(chosen.tolist(), found.best_tags(chosen.tolist(), N_CHIPS), strict=True):
+            shown = Shown(corpus.images[image], name=corpus.names[image])
+            relevant = found.Y[[image]].toarray()[0] > 0
+            chips = [Tag(tags[tag], float(score)) for tag, score in zip(*ranking, strict=True)]
+            right = np.flatnonzero(relevant[ranking.ids]).tolist()
+            cards.append((shown, f"average precision {precision[image]:.2f}", chips, right, corpus.tags[image]))
+        report.tagged(cards)
+
+
+def _add_kinds(report: Report, results: dict[str, Any], measures: Sequence[str]) -> None:
+    """Add one table of kinds by measures for a run alone, and one of kinds by runs a measure for several."""
+    report.section(
+        "Measures by kind of query",
+        "AvgP: average precision. BEP: precision among as many images as are relevant (break-even point). P10: "
+        "precision among the first ten. nDCG10, where some images are more relevant than others: the discounted gain "
+        "of the first ten as a share of the largest possible. Below each, the interval in which it lies at 95 % when "
+        f"queries are drawn anew. Easy queries have {EASY_FROM} or more relevant images, difficult ones fewer. Seen "
+        "ones have a relevant image among those learned from, test-only ones have none.",
+    )
+    runs = results["runs"]
+    kinds = runs[0]["kinds"]
+    numbers = {kind: [Cell(kind), Cell(f"{figures['queries']:,}")] for kind, figures in kinds.items()}
+    if len(runs) == 1:
+        rows = [[*numbers[kind], *(_cell(figures[name]) for name in measures)] for kind, figures in kinds.items()]
+        report.cells(["queries", "number", *measures], rows)
+        return
+    for measure in measures:
+        rows = []
+        for kind in kinds:
+            figures = [run["kinds"][kind][measure] for run in runs]
+            most = max(figure["mean"] for figure in figures)
+            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == most)) for figure in figures)])
+        report.cells(["queries", "number", *(run["run"] for run in runs)], rows, caption=measure)
+
+
+def _cell(figure: dict[str, float], mark: str = "") -> Cell:
+    return Cell(f"{figure['mean']:.3f}", between(figure), mark)
+
+
+def _add_query_curves(report: Report, found: QueryEvaluation, names: Sequence[str]) -> None:
+    report.section(
+        "Precision curves",
+        "Averaged over all queries. By recall, precision is interpolated: the best that comes with as much or more.",
+    )
+    ranks = range(1, CURVE_RANKS + 1)
+    charts = []
+    for title, across, unit, x, curves in (
+        ("Precision by recall", "recall", "recall", RECALLS, [curves.at_recall for curves in found.curves]),
+        ("Precision by rank", "images looked at", "images", ranks, [curves.at_rank for curves in found.curves]),
+    ):
+        lines = [Series(name, curve.tolist()) for name, curve in zip(names, curves, strict=True)]
+        rows = [[Cell(f"{at:g}"), *(Cell(f"{line.values[i]:.3f}") for line in lines)] for i, at in enumerate(x)]
+        charts.append((line_chart(title, across, "precision", [list(x)] * len(lines), lines), [unit, *names], rows))
+    report.columns(charts)
+
+
+def _add_queries(report: Report, found: QueryEvaluation, names: Sequence[str]) -> None:
+    shown = names[:MOST_RUNS]
+    best, worst = best_and_worst(found.values[0]["AvgP"], found.n_relevant, N_ROWS // (2 * len(shown)))
+    of = f" of {names[0]}" if len(names) > 1 else ""
+    report.section(
+        f"The best queries{of}, and the worst",
+        f"By average precision; of equals, those with more relevant images. Below each, the first {N_FOUND} images, "
+        "best first; outlined and ticked are the relevant ones.",
+    )
+    report.note_on_pictures(found.corpus)
+    for heading, chosen in (("Best", best), ("Worst", worst)):
+        if not chosen:
+            continue
+        report.subsection(heading)
+        rankings = [found.best_images(chosen, N_FOUND, number) for number in range(len(shown))]
+        for row, query in enumerate(chosen):
+            note = f"{count_of(int(found.n_relevant[query]), 'relevant image')}, average precision "
+            note += " · ".join(f"{values['AvgP'][query]:.2f}" for values in found.values[: len(shown)])
+            report.query(found.texts[query], note, level=4)
+            relevant = set(found.relevant.indices[slice(*found.relevant.indptr[query : query + 2])].tolist())
+            for name, of_run in zip(shown, rankings, strict=True):
+                images = [
+                    Shown(found.corpus.images[image], image in relevant, found.corpus.names[image])
+                    for image in of_run[row].ids.tolist()
+                ]
+                report.found(name if len(names) > 1 else "", images)
+
+
+def best_and_worst(
+    values: NDArray[np.float64], n_relevant: NDArray[np.int64], most: int
+) -> tuple[list[int], list[int]]:
+    """Return the numbers of the best queries and of the worst, none of them in both.
+
+    Of equal values those with more relevant images come first in both lists: they say more.
+    """
+    defined = np.flatnonzero(~np.isnan(values))
+    down = defined[np.lexsort((defined, -n_relevant[defined], -values[defined]))]
+    up = defined[np.lexsort((defined, -n_relevant[defined], values[defined]))]
+    best = down[: min(most, (defined.size + 1) // 2)].tolist()
+    return best, [query for query in up.tolist() if query not in best][:most]

@@ -1,1 +1,0 @@
-"""The folder that `visterm evaluate --report` writes: a page to look at, and all its figures as JSON."""
