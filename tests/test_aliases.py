@@ -13,7 +13,8 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.tag_rules import Alias, TagRules, write_draft
-from visterm.evaluation.compared_runs import queries_from_tags, shared_vocabulary
+from visterm.evaluation.evaluate import shared_vocabulary
+from visterm.evaluation.query_evaluation import queries_from_tags
 from visterm.tagging.relations import WordRelations
 
 LISTS = [["Segull", "sea"], ["gull"], ["gull", "seagull"], ["Sea", "meer"], ["Meer"]]

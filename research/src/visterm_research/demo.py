@@ -175,7 +175,7 @@ def marked(table: list[list[str]]) -> list[list[Cell]]:
     ]
 
 
-def _neighbours(tag: str, near: Sequence[Tag]) -> str:
+def _neighbours(tag: str, near: Sequence[Any]) -> str:
     """Return a tag and those beside it as HTML; those that mean the same are marked."""
     chips = "".join(
         f'<span class="tag{" right" * (meaning_of(other.tag) == tag)}" title="score {other.score:.2f}">'

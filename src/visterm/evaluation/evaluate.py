@@ -17,12 +17,14 @@ from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.relations import read_relations, sibling_sets
-from visterm.evaluation.compared_runs import encode_for_all, known_to_any, shared_vocabulary, tree_of
+from visterm.data.tag_tree import TreeColumns
+from visterm.features.training_rows import source_of_rows
 from visterm.kernels.topk import top_k
 from visterm.metrics import check_metrics, measure
 from visterm.metrics.blocks import Judgements
 from visterm.metrics.report import means
 from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
+from visterm.tagging.run import Run
 from visterm.tagging.tagger import Tagger
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
@@ -123,7 +125,8 @@ def evaluate_taggers(
     vocabulary = shared_vocabulary(taggers)
     if only is not None:
         vocabulary = vocabulary.subset(column for column, tag in enumerate(vocabulary) if tag in only)
-    tree = tree_of(taggers, vocabulary)
+    words = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
+    tree = None if words is None else TreeColumns(words, vocabulary)
     check_metrics(metrics, siblings=isa is not None, tree=tree is not None)
     if len(vocabulary) == 0:
         raise DataError(
@@ -140,7 +143,7 @@ def evaluate_taggers(
         tags, negatives = tree.words.completed(read.tags, read.negatives)
         read = replace(read, tags=tags, negatives=negatives)
     Y = vocabulary.encode(read.tags, read.negatives)
-    hidden = known_to_any(taggers, rows, vocabulary)
+    hidden = _known_to_any(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
     rankers = [Ranker(tagger, X, _columns(tagger, vocabulary)) for tagger, X in zip(taggers, rows, strict=True)]
     values: list[dict[str, NDArray[np.float64]]] = []
@@ -167,6 +170,54 @@ def evaluate_taggers(
         with_siblings=None if siblings is None else int((np.diff(siblings.indptr) > 1).sum()),
         undefined=undefined,
     )  # fmt: skip
+
+
+def encode_for_all(
+    taggers: Sequence[Run], corpus: Corpus, progress: Progress = SILENT
+) -> tuple[list[Matrix], Corpus, list[Skipped]]:
+    """Encode the images for each tagger, once for those whose encoders are the same.
+
+    Returns the rows, (n_images, n_features), for each tagger; the images that all could read, with what is known of
+    them; and those that one of them could not read, or whose names one does not know. Raises DataError if an encoder
+    reads names, and knows none of the images.
+    """
+    encoded: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
+    skipped = {item.image: item for item in corpus.skipped}
+    common = np.arange(len(corpus))
+    for tagger in taggers:
+        encoder = tagger.encoder
+        if encoder.fingerprint not in encoded:
+            if corpus.encoded is None:
+                encoder.refuse_unknown(corpus.images, only_if_all=True)
+            X, kept, unread = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
+            encoded[encoder.fingerprint] = X, np.asarray(kept)
+            skipped.update({item.image: item for item in unread})
+            common = np.intersect1d(common, kept)
+    rows = {
+        name: X if kept.size == common.size else X[np.searchsorted(kept, common)] for name, (X, kept) in encoded.items()
+    }
+    return [rows[tagger.encoder.fingerprint] for tagger in taggers], corpus.subset(common), list(skipped.values())
+
+
+def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:
+    """Return the tags that all taggers know, in the order of the first."""
+    first = taggers[0].vocabulary
+    known = [column for column, tag in enumerate(first) if all(tag in other.vocabulary for other in taggers[1:])]
+    return first.subset(known)
+
+
+def _known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
+    """Return the tags that any tagger learned of images known by number, in the columns of a vocabulary of all.
+
+    The matrix, (n_images, n_tags), is not 0 where a tagger learned the tag of the image; None where none of them knows
+    images by number.
+    """
+    learned = [
+        sp.csr_array(abs(known_tags)[:, [tagger.vocabulary.index(tag) for tag in vocabulary]])
+        for tagger, X in zip(taggers, rows, strict=True)
+        if (known_tags := tagger.known_tags(X)) is not None
+    ]
+    return sp.csr_array(sum(learned[1:], start=learned[0])) if learned else None
 
 
 def _columns(tagger: Tagger, vocabulary: Vocabulary) -> NDArray[np.int64] | None:

@@ -276,8 +276,8 @@ def _add_query_curves(report: Report, found: QueryEvaluation, names: Sequence[st
     ranks = range(1, CURVE_RANKS + 1)
     charts = []
     for title, across, unit, x, curves in (
-        ("Precision by recall", "recall", "recall", RECALLS, [curves.at_recall for curves in found.curves]),
-        ("Precision by rank", "images looked at", "images", ranks, [curves.at_rank for curves in found.curves]),
+        ("Precision by recall", "recall", "recall", RECALLS, found.precision_at_recall),
+        ("Precision by rank", "images looked at", "images", ranks, found.precision_at_rank),
     ):
         lines = [Series(name, curve.tolist()) for name, curve in zip(names, curves, strict=True)]
         rows = [[Cell(f"{at:g}"), *(Cell(f"{line.values[i]:.3f}") for line in lines)] for i, at in enumerate(x)]

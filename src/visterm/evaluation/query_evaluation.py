@@ -13,14 +13,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import CONFIDENCE, weigh_words
 from visterm.core.types import Matrix, Ranking, Skipped
+from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.query_files import QueryRow
-from visterm.data.tag_queries import relevant_images
-from visterm.evaluation.compared_runs import encode_for_all, queries_from_file, queries_from_tags
+from visterm.data.query_files import QueryRow, judge_images, read_query_file
+from visterm.data.tag_queries import queries_of_tags, relevant_images
+from visterm.evaluation.evaluate import encode_for_all
 from visterm.features.training_rows import HELD_OUT, LEARNED
 from visterm.metrics.blocks import Scores
 from visterm.metrics.queries import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
@@ -50,7 +52,10 @@ class QueryEvaluation:
     left_out: int  # Queries of a file that have no word that every tagger knows, or no relevant image here
     corpus: Corpus  # The images that all taggers could read
     relevant: sp.csr_array  # shape (n_queries, n_images): above 0 where an image is relevant
-    curves: list[Curves]  # For each tagger
+    precision_at_recall: list[NDArray[np.float64]]
+    """Interpolated, at the recalls 0, 0.1, ..., 1, averaged over the queries: of each tagger, shape (11,)."""
+    precision_at_rank: list[NDArray[np.float64]]
+    """Among the first 1, 2, ..., 20 images, averaged over the queries: of each tagger, shape (20,)."""
     searches: list[Searches] = field(repr=False)  # For each tagger, to look at single queries
 
     def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
@@ -65,23 +70,18 @@ class QueryEvaluation:
         """
         return interval_of(self._of_kind(measure, kind, tagger))
 
-    def compare_all(self, measure: str, kind: str = "all") -> list[Compared]:
-        """Compare every two taggers, with p-values corrected for the number of pairs."""
-        return compare_pairs([self._of_kind(measure, kind, tagger) for tagger in range(len(self.values))])
+    def compare(self, measure: str) -> list[Compared]:
+        """Compare every two taggers over all queries, with p-values corrected for the number of pairs."""
+        return compare_pairs([values[measure] for values in self.values])
 
     def best_images(self, queries: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
         """Return the best images of a few queries, as numbers in `corpus`."""
-        return self.searches[tagger].best(np.asarray(queries, np.int64), k)
+        scores, weights, hidden, combine = self.searches[tagger]
+        rows = np.asarray(queries, np.int64)
+        return best_images(scores, weights[rows], k, exclude=None if hidden is None else hidden[rows], combine=combine)
 
     def _of_kind(self, measure: str, kind: str, tagger: int) -> NDArray[np.float64]:
         return self.values[tagger][measure][self.kinds[kind]]
-
-
-class Curves(NamedTuple):
-    """Precision, averaged over the queries."""
-
-    at_recall: NDArray[np.float64]  # shape (11,): interpolated, at the recalls 0, 0.1, ..., 1
-    at_rank: NDArray[np.float64]  # shape (20,): among the first 1, 2, ..., 20 images
 
 
 class Searches(NamedTuple):
@@ -91,11 +91,6 @@ class Searches(NamedTuple):
     weights: sp.csr_array  # shape (n_queries, n_tags)
     hidden: sp.csr_array | None  # shape (n_queries, n_images): not 0 where an image is left out of a ranking
     combine: Combine  # "sum", "product" or callable, as `visterm.metrics.queries.rank_queries` takes it
-
-    def best(self, queries: NDArray[np.int64], k: int) -> list[Ranking]:
-        """Return the best images of a few queries."""
-        hidden = None if self.hidden is None else self.hidden[queries]
-        return best_images(self.scores, self.weights[queries], k, exclude=hidden, combine=self.combine)
 
 
 def evaluate_queries(
@@ -132,7 +127,7 @@ def evaluate_queries(
             read = replace(read, tags=[tree.with_parents(tags) for tags in read.tags])
         requested = queries_from_tags(taggers, read.tags, max_words, min_count)
     else:
-        requested = queries_from_file(taggers, read.names, queries)
+        requested = _queries_from_file(taggers, read.names, queries)
     if len(requested.texts) == 0:
         raise DataError(
             "No query has a relevant photo among those measured. "
@@ -142,8 +137,13 @@ def evaluate_queries(
                 else "Check that the query file names photos as the tag file does, with words that are tags of the run."
             )
         )
-    hidden = _hidden(taggers, rows, requested.words)
-    values, curves, searches = [], [], []
+    learned_to_have = [
+        relevant_images(words, known_tags)
+        for tagger, X, words in zip(taggers, rows, requested.words, strict=True)
+        if (known_tags := tagger.known_tags(X)) is not None
+    ]
+    hidden = sum(learned_to_have[1:], start=learned_to_have[0]) if learned_to_have else None
+    values, at_recall, at_rank, searches = [], [], [], []
     for tagger, X, words, way in zip(taggers, rows, requested.words, ways, strict=True):
         weights = weigh_words(words, tagger.idf)
         scores = partial(_scores, tagger, X, combine)
@@ -153,8 +153,8 @@ def evaluate_queries(
                 "Nothing is left to find: the run learned the tags of every relevant photo. Measure on held-out tags."
             )
         values.append(measure_queries(ranks, requested.relevant))
-        at_rank = [float(np.nanmean(ranks.precision(k))) for k in range(1, CURVE_RANKS + 1)]
-        curves.append(Curves(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0), np.array(at_rank)))
+        at_recall.append(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0))
+        at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, CURVE_RANKS + 1)]))
         searches.append(Searches(scores, weights, hidden, way))
     seen = None
     if learned is not None and queries is None:
@@ -163,19 +163,56 @@ def evaluate_queries(
         seen = np.diff(relevant_images(requested.words[0], known).indptr) > 0
     n_words = np.diff(requested.words[0].indptr).astype(np.int64)
     n_relevant = np.diff(requested.relevant.indptr).astype(np.int64)
-    kinds = kinds_of_queries(n_words, n_relevant, seen)
     return QueryEvaluation(
-        requested.texts,
-        n_relevant,
-        kinds,
-        values,
-        skipped,
-        requested.left_out,
-        read,
-        requested.relevant,
-        curves,
-        searches,
+        requested.texts, n_relevant, kinds_of_queries(n_words, n_relevant, seen), values, skipped, requested.left_out,
+        read, requested.relevant, at_recall, at_rank, searches,
     )  # fmt: skip
+
+
+class SharedQueries(NamedTuple):
+    """Queries as texts, as words in the columns of each tagger, and what is relevant."""
+
+    texts: list[str]
+    words: list[sp.csr_array]
+    """One of shape (n_queries, n_tags) for each tagger: above 0 for a word, below 0 for a `-word`."""
+    relevant: sp.csr_array  # shape (n_queries, n_images)
+    left_out: int  # Queries of a file that have no word that every tagger knows, or no relevant image here
+
+
+def queries_from_tags(
+    taggers: Sequence[Tagger], tags: list[list[str]], max_words: int | None, min_count: int
+) -> SharedQueries:
+    """Make queries of the tags that all taggers know, each tagger with its own columns."""
+    given = Vocabulary.from_lists(tags, min_count=min_count, aliases=taggers[0].vocabulary.aliases)
+    known = (column for column, tag in enumerate(given) if all(tag in tagger.vocabulary for tagger in taggers))
+    shared = given.subset(known)
+    if len(shared) == 0:
+        return SharedQueries([], [], sp.csr_array((0, len(tags))), 0)
+    made = queries_of_tags(shared.encode(tags), max_words=max_words)
+    words = [as_csr(made.words @ tagger.vocabulary.encode([[tag] for tag in shared])) for tagger in taggers]
+    return SharedQueries(made.texts(shared.tags), words, made.relevant, 0)
+
+
+def _queries_from_file(
+    taggers: Sequence[Tagger], names: list[str], queries: Path | Sequence[QueryRow]
+) -> SharedQueries:
+    """Take the queries of a file that have a relevant image here and, for each tagger, a word that it knows."""
+    rows = read_query_file(queries) if isinstance(queries, Path) else queries
+    judged = judge_images(rows, names)
+    words: list[list[Any]] = [[] for _ in taggers]
+    kept: list[int] = []
+    for number, text in enumerate(judged.texts):
+        try:
+            weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
+        except UserError:
+            continue
+        if all(of_tagger.nnz for of_tagger in weights):
+            kept.append(number)
+            for queries_of_tagger, of_query in zip(words, weights, strict=True):
+                queries_of_tagger.append(of_query)
+    stacked = [as_csr(sp.vstack(of_tagger, format="csr")) if kept else sp.csr_array((0, 1)) for of_tagger in words]
+    n_texts = len({row.query for row in rows})
+    return SharedQueries([judged.texts[i] for i in kept], stacked, judged.relevant[kept], n_texts - len(kept))
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:
@@ -207,13 +244,3 @@ def _scores(tagger: Tagger, X: Matrix, combine: str) -> Iterator[tuple[slice, ND
             yield rows, tagger.tree.raised(tagger.calibration.odds(block))
         else:
             yield rows, block
-
-
-def _hidden(taggers: Sequence[Tagger], rows: Sequence[Matrix], words: Sequence[sp.csr_array]) -> sp.csr_array | None:
-    """Return the images that any tagger learned to have all the words of a query, shape (n_queries, n_images)."""
-    learned = [
-        relevant_images(words_of_tagger, known_tags)
-        for tagger, X, words_of_tagger in zip(taggers, rows, words, strict=True)
-        if (known_tags := tagger.known_tags(X)) is not None
-    ]
-    return sum(learned[1:], start=learned[0]) if learned else None

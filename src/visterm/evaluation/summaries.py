@@ -85,7 +85,7 @@ def query_summary(found: QueryEvaluation, names: Sequence[str]) -> dict[str, Any
             }
             for number, name in enumerate(names)
         ],
-        "pairs": _pairs({measure: found.compare_all(measure) for measure in found.values[0]}, names),
+        "pairs": _pairs({measure: found.compare(measure) for measure in found.values[0]}, names),
     }
 
 
@@ -98,8 +98,8 @@ def query_results(found: QueryEvaluation, summary: dict[str, Any]) -> dict[str, 
     results["query_kinds"] = {kind: mask.tolist() for kind, mask in found.kinds.items() if kind != "all"}
     results["recall_levels"] = list(RECALLS)
     for number, run in enumerate(results["runs"]):
-        run["interpolated_precision_at_recall"] = _numbers(found.curves[number].at_recall)
-        run["precision_at_rank"] = _numbers(found.curves[number].at_rank)
+        run["interpolated_precision_at_recall"] = _numbers(found.precision_at_recall[number])
+        run["precision_at_rank"] = _numbers(found.precision_at_rank[number])
         run["of_queries"] = {measure: _numbers(values) for measure, values in found.values[number].items()}
     return results
 
