@@ -17,7 +17,7 @@ from command_line import visterm
 from tiny_catalogue import save_catalogue
 from visterm.cli import main
 from visterm.core.errors import UserError
-from visterm.core.object_stores import only_named_stores
+from visterm.core.remote import only_named_stores
 from visterm.data.contents import exif_of
 from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
 from visterm.library.duplicates import find_duplicates

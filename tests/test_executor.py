@@ -1,6 +1,6 @@
 """The executor of this process: what every part of the program that works in parts relies on."""
 
-from visterm.core.executor import LOCAL, LocalExecutor, for_parts
+from visterm.core.executor import LOCAL, Executor, for_parts
 
 
 class Squares:
@@ -35,13 +35,13 @@ class Counting:
 
 def test_results_come_in_the_order_of_the_parts_and_steps_are_counted():
     progress = Counting()
-    assert list(LocalExecutor(1).run(Squares(), [3, 1, 2], progress)) == [9, 1, 4]
+    assert list(Executor(1).run(Squares(), [3, 1, 2], progress)) == [9, 1, 4]
     assert progress.steps == 3
 
 
 def test_a_part_is_done_when_its_result_is_requested():
     progress = Counting()
-    results = LocalExecutor(2).run(Squares(), [3, 1], progress)
+    results = Executor(2).run(Squares(), [3, 1], progress)
     assert (next(results), progress.steps) == (9, 1)
 
 
@@ -52,9 +52,9 @@ def test_results_can_be_taken_as_they_end():
 
 
 def test_a_single_part_is_never_worth_other_machines():
-    elsewhere = LocalExecutor(2)
-
-    object.__setattr__(elsewhere, "remote", True)
+    elsewhere = Executor(2)
+    elsewhere.remote = True
     assert for_parts(elsewhere, [1, 2]) is elsewhere
-    assert for_parts(elsewhere, [1]) == LocalExecutor(2)
+    alone = for_parts(elsewhere, [1])
+    assert (alone.remote, alone.n_jobs) == (False, 2)
     assert not for_parts(LOCAL, [1, 2]).remote

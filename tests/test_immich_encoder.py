@@ -15,8 +15,8 @@ from command_line import run_command
 from fakes.immich_ml import cut_off, drip, hang, image_vector, immich_ml, json_answer, reset, status, text_vector
 from visterm.core import web_client
 from visterm.core.errors import CorruptFileError, ServiceError, ShapeError, UserError
-from visterm.core.object_stores import only_named_stores
 from visterm.core.persist import load_estimator, save_estimator
+from visterm.core.remote import only_named_stores
 from visterm.core.tables import ENCODERS
 from visterm.encoders.chain import Chain
 from visterm.encoders.immich import Immich

@@ -8,8 +8,7 @@ import pytest
 
 from command_line import run_command
 from visterm.core.errors import ImageError, UserError
-from visterm.core.object_stores import NAMED, only_named_stores
-from visterm.core.remote import RemotePath
+from visterm.core.remote import NAMED, RemotePath, only_named_stores
 from visterm.data import fetching
 from visterm.data.fetching import fetch
 from visterm.data.image_folders import find_images
@@ -24,7 +23,7 @@ def reached(monkeypatch):
         asked.append(address)
         raise OSError("no network in tests")
 
-    monkeypatch.setattr("visterm.core.object_stores._store_of", store_of)
+    monkeypatch.setattr("visterm.core.remote._store_of", store_of)
     return asked
 
 

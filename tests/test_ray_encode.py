@@ -15,7 +15,7 @@ from command_line import run_command
 from remote_photos import content, picture
 from visterm.cluster import RayExecutor, pickled_error, results_of
 from visterm.core.errors import CorruptFileError, StorageError, UserError
-from visterm.core.executor import LocalExecutor
+from visterm.core.executor import Executor
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
 from visterm.features.contents import UNFINISHED
@@ -100,7 +100,7 @@ def fail_oddly(place):
 
 @pytest.mark.slow  # workers that encode from a store into a store ask the same of the same code
 def test_the_folder_has_the_same_bytes_as_without_ray(reached, encode, tmp_path):
-    alone = encode(tmp_path / "alone", executor=LocalExecutor(2))
+    alone = encode(tmp_path / "alone", executor=Executor(2))
     shared = encode(tmp_path / "shared")
     assert (alone.shared, shared.shared) == (False, True)
     assert (shared.images, shared.rows, shared.skipped) == (N + 1, N, 1)
@@ -113,7 +113,7 @@ def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, e
     words = {
         "encoder": "visterms",
         "encoder_params": {"codebook": 20, "colours": 8, "sample_blocks": 1000},
-        "executor": LocalExecutor(2),
+        "executor": Executor(2),
     }
     encode(tmp_path / "F", **words)
     shutil.copytree(tmp_path / "F", tmp_path / "undisturbed")
@@ -154,7 +154,7 @@ def test_an_error_that_cannot_be_sent_is_sent_as_what_it_says():
 
 
 def test_a_worker_that_does_not_find_the_photos_says_so_instead_of_skipping_them_all(encode, photos, tmp_path):
-    encode(tmp_path / "F", executor=LocalExecutor(2))
+    encode(tmp_path / "F", executor=Executor(2))
     job = EncodeJob(FeatureFolder(tmp_path / "F"), None, {}, photos, KnownRows(FeatureFolder(tmp_path / "F"), None))
     assert job.begin(Team(1), SILENT)
     with pytest.raises(StorageError, match=r"finds nothing at /nowhere/photos.*share"):

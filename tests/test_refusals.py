@@ -14,7 +14,7 @@ from visterm.cli import main
 from visterm.cli.command_line import words_last
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
-from visterm.core.progress import track
+from visterm.core.progress import reported
 from visterm.tagging.tagger import Tagger
 
 
@@ -171,15 +171,9 @@ def test_the_line_of_a_trial_ends_with_the_figure_of_the_table(command, photos):
 
 def test_a_task_that_an_error_ends_before_its_first_step_leaves_no_line(capsys):
     bars = Bars()
-    with pytest.raises(UserError):
-        for _ in track(broken(), bars, "encode", 5):
-            pass
+    with pytest.raises(UserError), reported(bars, "encode", 5):
+        raise UserError("no")
     assert capsys.readouterr().err == ""
-
-
-def broken():
-    raise UserError("no")
-    yield
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tiny_catalogue import make_tiny_catalogue
-from visterm.core.object_stores import only_named_stores
-from visterm.core.remote import RemotePath
+from visterm.core.remote import RemotePath, only_named_stores
 from visterm.web.app import create_app
 from visterm.web.security import Access
 

@@ -26,7 +26,7 @@ def main() -> None:
 
     from visterm.cli.command_line import app
     from visterm.core.errors import VistermError
-    from visterm.core.object_stores import only_named_stores
+    from visterm.core.remote import only_named_stores
 
     usage_error: Any = typer.BadParameter.__base__  # click's UsageError, whichever click typer brings
     try:

@@ -238,10 +238,10 @@ def bytes_of(memory: str | None) -> int | None:
 
 def executor_of(ray: str | None) -> Executor:
     """Return what runs the parts of a job: this process, or the machines behind ``--ray``."""
-    from visterm.core.executor import LocalExecutor
+    from visterm.core.executor import Executor
 
     if ray is None:
-        return LocalExecutor(None)
+        return Executor(None)
     from visterm.cluster import RayExecutor
 
     return RayExecutor(ray, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from visterm.cluster.engine import load_ray, load_ray_data, missing_ray, running_engine
 from visterm.core.errors import StorageError
-from visterm.core.executor import Job
+from visterm.core.executor import Executor, Job
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team
 from visterm.core.wording import count_of
@@ -28,8 +27,7 @@ AHEAD = 2  # Tasks that wait for or are with an actor: it never waits for the ne
 TRIES = 5  # How often a part is begun: one that kills its workers would otherwise be tried for ever
 
 
-@dataclass(frozen=True)
-class RayExecutor:
+class RayExecutor(Executor):
     """Runs parts on the workers of a Ray engine; see `visterm.core.executor.Executor`.
 
     The engine is reached, or started, when there is work, and Ray is imported no earlier. The address "local" starts an
@@ -38,11 +36,11 @@ class RayExecutor:
     installed, UserError if there is no engine at the address.
     """
 
-    address: str
-    n_jobs: int | None = None
-    remote: bool = field(default=True, init=False)
+    remote = True
 
-    def __post_init__(self) -> None:
+    def __init__(self, address: str, n_jobs: int | None = None) -> None:
+        super().__init__(n_jobs)
+        self.address = address
         if find_spec("ray") is None:
             raise missing_ray()
 

@@ -18,9 +18,17 @@ BLOCK_ROWS = 2**16  # Rows that are looked at together where all are
 
 
 def as_csr(matrix: Any) -> sp.csr_array:
-    """Return a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input stays as it was."""
-    if sp.issparse(matrix):
-        check_sparse(matrix)
+    """Return a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input stays as it was.
+
+    Raises DataError if indices or pointers of a sparse matrix are out of range.
+    """
+    if hasattr(matrix, "check_format"):  # of CSR, CSC and BSR; compiled code follows their pointers without looking
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise DataError(
+                f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Make it anew from its values."
+            ) from error
     csr = sp.csr_array(matrix, dtype=np.float32)
     canonical = csr.has_canonical_format and (csr.nnz == 0 or bool(csr.data.all()))
     if not canonical:
@@ -72,22 +80,6 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
         raise DataError(f"The ids to search among are of {found.dtype}; expected whole numbers.")
     found = found.astype(np.int64, copy=False).ravel()
     return found if (np.diff(found) > 0).all() else np.unique(found)
-
-
-def check_sparse(matrix: Any) -> None:
-    """Refuse a sparse matrix whose indices or pointers are out of range: compiled code follows them without looking.
-
-    Raises DataError if so.
-    """
-    check = getattr(matrix, "check_format", None)  # of CSR, CSC and BSR; the others have no pointers
-    if check is None:
-        return
-    try:
-        check(full_check=True)
-    except ValueError as error:
-        raise DataError(
-            f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Make it anew from its values."
-        ) from error
 
 
 def checked_csr(

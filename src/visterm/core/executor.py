@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from visterm.core.errors import StorageError
@@ -51,56 +50,37 @@ def must_see(path: str | os.PathLike[str]) -> None:
         )
 
 
-class Executor(Protocol):
-    """Runs the parts of jobs.
+class Executor:
+    """Runs the parts of jobs: this one in this process, with `n_jobs` threads (None is all cores).
 
-    `LocalExecutor` runs them in this process. An executor of several machines has the same methods, so that whoever
-    has work in parts never asks where it is done.
+    An executor of several machines has the same methods, so that whoever has work in parts never asks where it is done.
     """
 
-    @property
-    def n_jobs(self) -> int | None:
-        """Threads, or workers at most; None is all there are."""
+    remote = False
+    """Whether other processes do the work, which takes a while to start: not worth it for a single part."""
 
-    @property
-    def remote(self) -> bool:
-        """Whether other processes do the work, which takes a while to start: not worth it for a single part."""
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = n_jobs
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Do all parts of a job, and yield the results in the order of the parts.
 
         Raises StorageError if workers do not find the files of the job, or are lost again and again.
         """
-
-    def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
-        """Do all parts of a job, and call `finished` with the number and the result of each as it ends."""
-
-
-@dataclass(frozen=True)
-class LocalExecutor:
-    """Runs everything in this process, with `n_jobs` threads; None is all cores."""
-
-    n_jobs: int | None = None
-    remote: bool = field(default=False, init=False)
-
-    def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
-        """Do one part after the other."""
         with Team(resolve_jobs(self.n_jobs)) as team:
             work = job.begin(team, Steps(progress))
             for part in parts:
                 yield work(part)
 
     def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
-        """Do one part after the other."""
-        with Team(resolve_jobs(self.n_jobs)) as team:
-            work = job.begin(team, SILENT)
-            for number, part in enumerate(parts):
-                finished(number, work(part))
+        """Do all parts of a job, and call `finished` with the number and the result of each as it ends."""
+        for number, result in enumerate(self.run(job, parts, SILENT)):
+            finished(number, result)
 
 
-LOCAL = LocalExecutor()
+LOCAL = Executor()
 
 
 def for_parts(executor: Executor, parts: Sequence[Any]) -> Executor:
     """Return the executor for some parts: this process where there is a single one, as starting others takes longer."""
-    return executor if executor.remote and len(parts) > 1 else LocalExecutor(executor.n_jobs)
+    return executor if executor.remote and len(parts) > 1 else Executor(executor.n_jobs)

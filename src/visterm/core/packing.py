@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import json
@@ -253,20 +254,12 @@ def _is_estimator(value: Any) -> bool:
 
 def without_times(description: dict[str, Any]) -> tuple[dict[str, Any], Times]:
     """Return a description of an estimator (`visterm.core.packing.pack`) without seconds, and the seconds."""
-    times: Times = {}
-
-    def strip(part: dict[str, Any], prefix: str) -> dict[str, Any]:
-        values = dict(part["values"])
-        for name, box in values.items():
-            if "estimators" in box:
-                inner = [strip(one, f"{prefix}{name}.{i}.") for i, one in enumerate(box["estimators"])]
-                values[name] = {"estimators": inner}
-            elif _has_times(box.get("value")):
-                times[prefix + name] = [record.get(SECONDS) for record in box["value"]]
-                values[name] = {"value": [{**record, SECONDS: None} for record in box["value"]]}
-        return {**part, "values": values}
-
-    return strip(description, ""), times
+    plain, times = copy.deepcopy(description), {}
+    for name, records in _records(plain, ""):
+        times[name] = [record.get(SECONDS) for record in records]
+        for record in records:
+            record[SECONDS] = None
+    return plain, times
 
 
 def put_times(description: Any, times: Any) -> None:
@@ -296,18 +289,12 @@ def _records(part: Any, prefix: str) -> Iterator[tuple[str, list[dict[str, Any]]
             if kind == "estimators" and isinstance(found, list):
                 for i, one in enumerate(found):
                     yield from _records(one, f"{prefix}{name}.{i}.")
-            elif _has_times(found):
+            elif (
+                isinstance(found, list)
+                and all(isinstance(record, dict) for record in found)
+                and any(SECONDS in record for record in found)
+            ):
                 yield prefix + name, found
-
-
-def _has_times(value: Any) -> bool:
-    """Return whether a value is a list of records with seconds."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(record, dict) for record in value)
-        and any(SECONDS in record for record in value)
-    )
 
 
 def key_of(*parts: Any) -> str:

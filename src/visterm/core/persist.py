@@ -44,6 +44,12 @@ FORMAT_KEY = "visterm_format"
 
 MOST_JSON = GB  # Bytes of a JSON file of a run or of another folder: the vocabulary of millions of tags is the largest
 HOW_TO_MEND = "Restore it from a backup or make it anew."
+HOW_TO_MAKE = {
+    "run": "Make one with: visterm fit IMAGES --tags FILE -o RUN",
+    "catalogue": "Make one with: visterm index RUN IMAGES -o CATALOGUE",
+    "union": "Make one with: visterm union CATALOGUE CATALOGUE -o UNION",
+    "features folder": "Make one with: visterm encode IMAGES -o FEATURES",
+}
 
 TIMES = ".times.json"  # The end of files that say how long things took: the manifest has no checksums of them
 MALFORMED = (
@@ -99,13 +105,18 @@ def whole_folder(target: Path) -> Iterator[Path]:
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
-    temporary = temporary_beside(target)
+    temporary, backup = temporary_beside(target), _backup(target)
     try:
         with writing(target):
             temporary.mkdir()
             yield temporary
-            _put_in_place(temporary, target)
+            if target.exists():  # it goes aside, and `open_folder` brings it back if a kill falls in between
+                os.replace(target, backup)
+            os.replace(temporary, target)
+            sync(target.parent)
+            shutil.rmtree(backup, ignore_errors=True)
     except BaseException:
+        _bring_back(target)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
@@ -160,16 +171,16 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     if not target.exists() and not is_remote(target):
         _bring_back(target)
     if not target.exists():
-        raise StorageError(f"There is no {kind} at {target}. {_how_to_make(kind)}")
+        raise StorageError(f"There is no {kind} at {target}. {HOW_TO_MAKE.get(kind, '')}")
     found = folder_kind(target)
     if found != kind:
         what = f"a {found}" if found else "not a folder written by visterm"
-        raise StorageError(f"{target} is {what}; expected a {kind}. {_how_to_make(kind)}")
+        raise StorageError(f"{target} is {what}; expected a {kind}. {HOW_TO_MAKE.get(kind, '')}")
     manifest = read_json(target / MANIFEST)
     if FORMAT_KEY not in manifest and "format" in manifest:
         raise StorageError(
             f"{target} is a {kind} from before visterm's first release, which is not read; expected format {FORMAT}. "
-            f"{_how_to_make(kind) or 'Make it anew in another folder.'}"
+            f"{HOW_TO_MAKE.get(kind, 'Make it anew in another folder.')}"
         )
     if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
         raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {HOW_TO_MEND}")
@@ -319,31 +330,6 @@ def folder_kind(path: str | os.PathLike[str]) -> str | None:
         return None
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     return kind if isinstance(kind, str) else None
-
-
-def _how_to_make(kind: str) -> str:
-    """Return the command that makes a folder of a kind."""
-    commands = {
-        "run": "visterm fit IMAGES --tags FILE -o RUN",
-        "catalogue": "visterm index RUN IMAGES -o CATALOGUE",
-        "union": "visterm union CATALOGUE CATALOGUE -o UNION",
-        "features folder": "visterm encode IMAGES -o FEATURES",
-    }
-    return f"Make one with: {commands[kind]}" if kind in commands else ""
-
-
-def _put_in_place(temporary: Path, target: Path) -> None:
-    """Rename; an old folder goes aside first, and `open_folder` brings it back if a kill falls in between."""
-    backup = _backup(target)
-    if target.exists():
-        os.replace(target, backup)
-    try:
-        os.replace(temporary, target)
-    except OSError:
-        _bring_back(target)
-        raise
-    sync(target.parent)
-    shutil.rmtree(backup, ignore_errors=True)
 
 
 def _backup(target: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, Self, TypeAlias, TypeVar
 
@@ -46,14 +46,6 @@ def reported(progress: Progress, task: str, total: int | None = None) -> Iterato
         yield
     finally:
         progress.finish()
-
-
-def track(items: Iterable[T], progress: Progress, task: str, total: int | None = None) -> Iterator[T]:
-    """Yield `items`, reporting each to `progress`; the task is finished however the loop ends."""
-    with reported(progress, task, total):
-        for item in items:
-            yield item
-            progress.advance()
 
 
 class PassedOn:

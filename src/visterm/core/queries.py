@@ -65,8 +65,7 @@ class Query:
 
 def quoted(tag: str) -> str:
     """Return a tag as it is typed in a search so that nothing in it is read as something else."""
-    doubled = tag.replace('"', '""')
-    return f'"{doubled}"'
+    return '"' + tag.replace('"', '""') + '"'
 
 
 def split_query(text: str) -> list[list[Word]]:

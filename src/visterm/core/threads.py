@@ -155,10 +155,10 @@ if hasattr(os, "register_at_fork"):
 
 def end_with_standard_input() -> None:
     """End this process at once, whatever it does, when its standard input ends: a pipe of the process above it."""
-    threading.Thread(target=_wait_and_end, daemon=True).start()
 
+    def wait_and_end() -> None:
+        while os.read(0, 1024):  # not sys.stdin, whose lock this thread would hold at the end
+            pass
+        os._exit(1)
 
-def _wait_and_end() -> None:
-    while os.read(0, 1024):  # not sys.stdin, whose lock this thread would hold at the end
-        pass
-    os._exit(1)
+    threading.Thread(target=wait_and_end, daemon=True).start()

@@ -144,7 +144,7 @@ def ask(
     Connections that break or, unless `patience` says no, are refused, timeouts and the statuses `PASSING` are tried
     again, after as long as the server asks for, at most `LONGEST_WAIT`; a request that must not be done twice wants no
     `retries`. Redirections are not followed, and no proxy is used. The caller knows that somebody named the server
-    (`visterm.core.object_stores.is_named`). No message shows `secrets`. Raises ServiceError if it cannot be reached, or
+    (`visterm.core.remote.is_named`). No message shows `secrets`. Raises ServiceError if it cannot be reached, or
     its answer is larger than `most` bytes.
     """
     began, address = time.monotonic(), masked(url, secrets)
@@ -206,8 +206,9 @@ def _try_once(
             raise TimeoutError(f"timed out after {timeout:g} s") from error
         if response.length:
             raise http.client.IncompleteRead(bytes(content), response.length)
-        wait, date = _seconds(response.getheader("Retry-After", "")), response.getheader("Date", "")
-        return Answer(response.status, bytes(content), wait, date)
+        after = response.getheader("Retry-After", "").strip()
+        wait = float(after) if re.fullmatch("[0-9]{1,6}", after) else 0.0  # of a date too, as clocks differ
+        return Answer(response.status, bytes(content), wait, response.getheader("Date", ""))
 
 
 def _connected(parts: SplitResult, until: float) -> tuple[http.client.HTTPConnection, socket.socket]:
@@ -282,8 +283,3 @@ class _Bounded(io.RawIOBase):
 
     def close(self) -> None:
         """Leave the socket open: http.client closes it before the answer is read."""
-
-
-def _seconds(retry_after: str) -> float:
-    """Return the seconds of a Retry-After; 0 for a date, as clocks differ, and where there is none."""
-    return float(retry_after) if re.fullmatch("[0-9]{1,6}", retry_after.strip()) else 0.0

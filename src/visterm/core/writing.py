@@ -1,4 +1,4 @@
-"""Writing to a disk that may refuse: files that are whole or as they were, and one error of ours that says what to do.
+"""Writing to a disk that may refuse: files that are whole or as they were, locks, and one error that says what to do.
 
 A full disk reaches us as an `OSError`, as text of a library in Rust or C++, or, of a memory map, as a signal that ends
 the process; `storage_error` reads the first two, `new_map` prevents the third.
@@ -7,13 +7,16 @@ the process; `storage_error` reads the first two, `new_map` prevents the third.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
+import socket
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike, NDArray
 
-from visterm.core.errors import DiskError, OutOfSpaceError, VistermError
+from visterm.core.errors import DiskError, OutOfSpaceError, StorageError, VistermError
 from visterm.core.remote import is_remote
 from visterm.core.system import limit_of
 
@@ -50,14 +53,19 @@ def storage_error(error: BaseException, path: Place | None = None) -> DiskError 
     if isinstance(error, VistermError):
         return None
     named = getattr(error, "filename", None)
-    return disk_error(_code_of(error), named if path is None or _elsewhere(named, path) else path)
+    elsewhere = isinstance(named, str) and (
+        path is None or not Path(named).absolute().is_relative_to(Path(path).absolute().parent)
+    )
+    return disk_error(_code_of(error), named if path is None or elsewhere else path)
 
 
 def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     """Return the error of ours that an error number of the system means; None for those that mean something else."""
     where = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if code == errno.ENOSPC:
-        return OutOfSpaceError(f"{_disk_of(where)} is full{_left(where)}. Make space there and try again.")
+        free = None if where is None else _free(where)
+        remaining = "" if free is None else f" ({in_bytes(free)} free)"
+        return OutOfSpaceError(f"{_disk_of(where)} is full{remaining}. Make space there and try again.")
     if code == errno.EDQUOT:
         return OutOfSpaceError(
             f"The quota of {_disk_of(where).lower()} is used up. Make space there or get a larger quota, and try again."
@@ -189,6 +197,38 @@ def sync(path: Place) -> None:
         os.close(descriptor)
 
 
+@contextmanager
+def locked(path: Path, refusal: Callable[[str], StorageError]) -> Iterator[None]:
+    """Hold the lock of a file, which is made; raise what `refusal` makes of the name of its holder if another has it.
+
+    Who holds it stands in a file beside it: on Windows nobody else can read one that is locked.
+    """
+    from filelock import FileLock, Timeout  # which loads asyncio
+
+    lock, note = FileLock(path, thread_local=False), holder_note(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        holder = "another process"
+        with suppress(OSError, ValueError, KeyError, TypeError):  # it has just taken the lock and not written its name
+            facts = json.loads(note.read_text("utf-8"))
+            holder = f"process {facts['pid']} on {facts['host']} since {facts['since']}"
+        raise refusal(holder) from error
+    try:
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        note.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}), "utf-8")
+        yield
+    finally:
+        with suppress(OSError):  # whom it refuses just now may be reading it
+            note.unlink()
+        lock.release()
+
+
+def holder_note(path: Path) -> Path:
+    """Return the file that says who holds a lock."""
+    return path.with_name(f"{path.name}.json")
+
+
 def in_bytes(n: int) -> str:
     """Return a size as people read it: ``3.4 MB``."""
     for unit, size in _UNITS:
@@ -210,11 +250,6 @@ def _code_of(error: BaseException) -> int | None:
     return _CODES[in_c[0]] if in_c else None
 
 
-def _elsewhere(named: Any, path: Place) -> bool:
-    """Return whether the file that an error names is in another folder than `path`."""
-    return isinstance(named, str) and not Path(named).absolute().is_relative_to(Path(path).absolute().parent)
-
-
 def _disk_of(where: str | None) -> str:
     """Name a disk by a path that its reader knows: not by that of one of our temporary files."""
     if not where:
@@ -222,12 +257,6 @@ def _disk_of(where: str | None) -> str:
     path = Path(where)
     hidden = [folder for folder in (path, *path.parents) if _OURS.match(folder.name)]
     return f"The disk of {hidden[-1].parent if hidden else path}"
-
-
-def _left(where: str | None) -> str:
-    """Return how much space is left, for messages."""
-    free = None if where is None else _free(where)
-    return "" if free is None else f" ({in_bytes(free)} free)"
 
 
 def _free(where: str) -> int | None:

@@ -19,8 +19,8 @@ from PIL import Image
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import ServiceError, ShapeError, UserError
 from visterm.core.learned import Kind, Text, Whole
-from visterm.core.object_stores import is_named
 from visterm.core.progress import Progress
+from visterm.core.remote import is_named
 from visterm.core.threads import Team
 from visterm.core.web_client import Answer, Patience, ask, server_address
 from visterm.encoders.base import Encoder, Images, Pixels

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
-from visterm.core.executor import Executor, LocalExecutor, for_parts, must_see
+from visterm.core.executor import Executor, for_parts, must_see
 from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
 from visterm.core.progress import SILENT, Progress, Say, Steps, reported, silent
@@ -95,7 +95,7 @@ def encode_folder(
         check_count(shard_size, "shard_size")
     folder = feature_folder(out)
     folder.check_place()
-    executor = LocalExecutor(n_jobs) if executor is None else executor
+    executor = Executor(n_jobs) if executor is None else executor
     n_jobs = executor.n_jobs
     requested = _requested_encoder(folder, encoder, encoder_params or {}, run, seed, n_jobs)
     root = in_full(images)

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from visterm.core.errors import UserError
-from visterm.core.object_stores import check_named
 from visterm.core.progress import SILENT, Progress, reported
-from visterm.core.remote import is_remote, start_of_paths
+from visterm.core.remote import check_named, is_remote, start_of_paths
 from visterm.core.types import Skipped
 from visterm.data.file_kinds import is_video
 from visterm.data.images import decode_images

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
-from visterm.core.object_stores import check_named
-from visterm.core.remote import in_full, is_remote
+from visterm.core.remote import check_named, in_full, is_remote
 from visterm.core.writing import storage_error
 
 AT_ONCE = 2**15  # Rows that are read or written at a time

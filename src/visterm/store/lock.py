@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.core.errors import InUseError
-from visterm.core.locks import locked
+from visterm.core.writing import locked
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ from PIL import Image
 from visterm.core.checks import check_count, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import whole_folder
-from visterm.core.progress import SILENT, Progress, track
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import resolve_jobs
 from visterm_research.scenes.people import GROUPS, NoiseSettings, person_behind
 from visterm_research.scenes.scene import Box, DrawnObject, Part, draw_scene
@@ -136,7 +136,10 @@ def in_threads(draw: Callable[[int], T], n_scenes: int, n_jobs: int | None, prog
     """Yield ``draw(0)`` .. ``draw(n_scenes - 1)`` in order, drawn in a few threads."""
     with ThreadPoolExecutor(resolve_jobs(n_jobs)) as pool:
         try:
-            yield from track(pool.map(draw, range(n_scenes)), progress, "drawing", n_scenes)
+            with reported(progress, "drawing", n_scenes):
+                for drawn in pool.map(draw, range(n_scenes)):
+                    yield drawn
+                    progress.advance()
         finally:
             pool.shutdown(cancel_futures=True)
 

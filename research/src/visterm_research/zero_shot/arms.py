@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
-from visterm.core.progress import SILENT, Progress, track
+from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import Matrix
 from visterm.models import MODELS
 from visterm_research.comparison.problem import Problem, Rows
@@ -120,23 +120,25 @@ def zero_shot(
     if missing:
         raise UserError(f"There are no word vectors '{min(missing)}'; there are: {', '.join(sources)}.")
     found = []
-    for seed in track(seeds, progress, "Draws of held-out tags", len(seeds)):
-        split = split_tags(len(problem.tags), share=share, seed=seed)
-        train = seen_rows(problem.train, split)
-        fitted: list[tuple[tuple[Any, ...], Any]] = []
-        for arm in arms:
-            common = has_common(arm)
-            vectors = with_common(sources[arm.source]) if common else sources[arm.source]
-            key = (arm.model, arm.source, common, dict(arm.settings))
-            model = next((model for other, model in fitted if other == key), None)
-            if model is None:
-                model = fit_arm(arm, train, vectors[split.seen], seed=seed, n_jobs=n_jobs)
-                fitted.append((key, model))
-            scores = zero_shot_scores(model, vectors, split, rows.X, moved=arm.moved)
-            handicap = arm.handicap * float(np.std(model.decision_function(train.X))) if arm.handicap else 0.0
-            values = zero_shot_measures(scores, rows.Y, split, handicap=handicap)
-            metrics = {name: float(np.nanmean(each)) for name, each in values.items()}
-            found.append(ZeroShot(arm, seed, metrics, values))
+    with reported(progress, "Draws of held-out tags", len(seeds)):
+        for seed in seeds:
+            split = split_tags(len(problem.tags), share=share, seed=seed)
+            train = seen_rows(problem.train, split)
+            fitted: list[tuple[tuple[Any, ...], Any]] = []
+            for arm in arms:
+                common = has_common(arm)
+                vectors = with_common(sources[arm.source]) if common else sources[arm.source]
+                key = (arm.model, arm.source, common, dict(arm.settings))
+                model = next((model for other, model in fitted if other == key), None)
+                if model is None:
+                    model = fit_arm(arm, train, vectors[split.seen], seed=seed, n_jobs=n_jobs)
+                    fitted.append((key, model))
+                scores = zero_shot_scores(model, vectors, split, rows.X, moved=arm.moved)
+                handicap = arm.handicap * float(np.std(model.decision_function(train.X))) if arm.handicap else 0.0
+                values = zero_shot_measures(scores, rows.Y, split, handicap=handicap)
+                metrics = {name: float(np.nanmean(each)) for name, each in values.items()}
+                found.append(ZeroShot(arm, seed, metrics, values))
+            progress.advance()
     return found
 
 

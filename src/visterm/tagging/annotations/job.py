@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from visterm.core.errors import StorageError
-from visterm.core.executor import LOCAL, Executor, LocalExecutor, for_parts, must_see
+from visterm.core.executor import LOCAL, Executor, for_parts, must_see
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.remote import as_path, in_full
@@ -78,7 +78,7 @@ def annotate_into(
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     every = pieces_of(tagger.encoder, found, stable=True)
-    chosen = for_parts(executor or LocalExecutor(n_jobs), every.pieces)
+    chosen = for_parts(executor or Executor(n_jobs), every.pieces)
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         before = folder.contents()

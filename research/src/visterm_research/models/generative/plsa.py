@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number
 from visterm.core.learned import Array, Kind
-from visterm.core.progress import Progress, track
+from visterm.core.progress import Progress, reported
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.models import OnEpoch
@@ -109,11 +109,15 @@ class Plsa(CountingAnnotator):
             images = np.full((tagged.size, self.aspects), 1 / self.aspects)
             tags = rng.random((self.n_tags_, self.aspects)) + 0.5
             tags /= tags.sum(axis=0)
-            for _ in track(range(self.epochs), monitor, "fit aspects to captions", self.epochs):
-                images, tags = refit_images(captions, images, tags), refit_words(captions, images, tags)
+            with reported(monitor, "fit aspects to captions", self.epochs):
+                for _ in range(self.epochs):
+                    images, tags = refit_images(captions, images, tags), refit_words(captions, images, tags)
+                    monitor.advance()
             visterms = np.full((X.shape[1], self.aspects), 1 / X.shape[1])
-            for _ in track(range(self.visterm_epochs), monitor, "fit visterms to aspects", self.visterm_epochs):
-                visterms = refit_words(pictures, images, visterms)
+            with reported(monitor, "fit visterms to aspects", self.visterm_epochs):
+                for _ in range(self.visterm_epochs):
+                    visterms = refit_words(pictures, images, visterms)
+                    monitor.advance()
         self.tag_rows_ = tags.astype(np.float32)
         self.visterms_ = visterms
         self.average_ = images.mean(axis=0)
