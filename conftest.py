@@ -202,7 +202,7 @@ def ray_store() -> Iterator[str]:
 def ray_engine(held_engine: ExitStack, ray_store: str) -> Iterator[Any]:
     """A Ray engine of two workers: one for all tests of this process, as starting one takes long."""
     from object_stores import named_server
-    from visterm.cluster.engine import load_ray, running_engine
+    from visterm.cluster import load_ray, running_engine
 
     if not load_ray().is_initialized():
         held_engine.close()

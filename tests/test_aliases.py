@@ -114,10 +114,10 @@ def test_runs_are_measured_on_tags_whatever_they_are_called():
     raw = SimpleNamespace(vocabulary=Vocabulary(["gull", "sea"]))
     shared = shared_vocabulary([cleaned, raw])
     assert shared.encode([["Seagull", "meer"]]).toarray().tolist() == [[1, 1]]
-    asked = queries_from_tags([cleaned, raw], [["segull"], ["Gull", "Meer"], ["sea"]], None, 1)
-    assert asked.texts == ["Gull", "sea", "Gull, sea"]
-    assert asked.relevant.toarray().tolist() == [[1, 1, 0], [0, 1, 1], [0, 1, 0]]
-    assert all(words.toarray().tolist() == [[1, 0], [0, 1], [1, 1]] for words in asked.words)
+    texts, words, relevant, _ = queries_from_tags([cleaned, raw], [["segull"], ["Gull", "Meer"], ["sea"]], None, 1)
+    assert texts == ["Gull", "sea", "Gull, sea"]
+    assert relevant.toarray().tolist() == [[1, 1, 0], [0, 1, 1], [0, 1, 0]]
+    assert all(of_run.toarray().tolist() == [[1, 0], [0, 1], [1, 1]] for of_run in words)
 
 
 def test_words_of_queries_are_learned_by_what_they_mean():

@@ -8,7 +8,7 @@ import pytest
 from visterm.core.errors import UserError
 from visterm.core.queries import log_probabilities, part_signs
 from visterm.library.catalogue import Catalogue
-from visterm.metrics.queries import rank_queries
+from visterm.metrics.retrieval import rank_queries
 from visterm.tagging.tagger import Tagger
 
 pytestmark = pytest.mark.usefixtures("plugin")

@@ -10,9 +10,9 @@ from scipy.stats import wilcoxon
 
 from visterm.core.errors import DataError
 from visterm.core.queries import LEAST
-from visterm.metrics import compare_pairs, rank_queries
-from visterm.metrics.queries import best_images
-from visterm.metrics.significance import difference_of, holm, interval_of
+from visterm.metrics import compare_pairs, paired_bootstrap, rank_queries
+from visterm.metrics.retrieval import best_images
+from visterm.metrics.significance import holm, interval_of
 
 
 def test_holms_p_values_are_those_worked_out_by_hand():
@@ -47,9 +47,10 @@ def test_one_model_has_nothing_to_be_compared_with():
 
 def test_one_value_has_an_interval_of_no_width():
     assert interval_of(np.array([np.nan, 0.25])) == (0.25, 0.25, 0.25)
-    assert difference_of(np.array([0.5, np.nan]), np.array([0.2, np.nan]))[:3] == pytest.approx((0.3, 0.3, 0.3))
+    difference = paired_bootstrap(np.array([0.5, np.nan]), np.array([0.2, np.nan]))
+    assert difference[:4] == pytest.approx((0.3, 0.3, 0.3, 1.0))
     with pytest.raises(DataError, match="of one model only"):
-        difference_of(np.array([0.5, np.nan]), np.array([np.nan, np.nan]))
+        paired_bootstrap(np.array([0.5, np.nan]), np.array([np.nan, np.nan]))
 
 
 def test_interpolated_precision_is_that_of_ir_measures():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from io import BytesIO
@@ -351,14 +352,19 @@ def test_no_photo_is_opened_for_a_server_that_nobody_named(server, photos, tmp_p
 def test_a_computer_that_is_off_is_waited_for_ten_seconds_and_its_answer_as_long_as_the_setting_says(
     server, photos, monkeypatch
 ):
-    waited, real = [], web_client._in_time
+    waited, connect, in_time = [], socket.create_connection, web_client._in_time
 
-    def in_time(sock, until):
-        made = real(sock, until)
+    def connected(address, timeout):
+        waited.append(timeout)
+        return connect(address, timeout)
+
+    def bounded(sock, until):
+        made = in_time(sock, until)
         waited.append(made.gettimeout())
         return made
 
-    monkeypatch.setattr(web_client, "_in_time", in_time)
+    monkeypatch.setattr("socket.create_connection", connected)
+    monkeypatch.setattr(web_client, "_in_time", bounded)
     Immich(url=server.url, at_once=1, timeout=70).text_rows(["red"])
     assert waited[0] <= 10 < waited[1] <= 70
 

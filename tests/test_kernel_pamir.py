@@ -14,7 +14,7 @@ from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserErr
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.tag_queries import queries_of_tags
-from visterm.metrics.queries import rank_queries
+from visterm.metrics.retrieval import rank_queries
 from visterm.models.abilities import LearnsOn
 from visterm.models.pamir.pamir import Pamir
 from visterm.models.pamir.triplet_training import KernelTripletTraining

@@ -72,7 +72,7 @@ def test_resampling_in_small_parts_gives_as_many_resamples(monkeypatch):
         ([[1, 2]], [1, 2], ShapeError, "2 dimensions"),
         ([1, np.nan, 2], [1, 2, 3], DataError, "1 images have a value of one model only, the first is 1"),
         ([1, np.inf], [1, 2], DataError, "infinite"),
-        ([1, np.nan], [1, np.nan], DataError, "1 images have a value; at least 2"),
+        ([np.nan], [np.nan], DataError, "No image has a value; at least 1"),
     ],
 )
 def test_values_that_cannot_be_compared_are_refused(first, second, error, message):

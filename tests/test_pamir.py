@@ -10,7 +10,7 @@ from planted import plant_corpus
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import queries_of_tags
-from visterm.metrics.queries import rank_queries
+from visterm.metrics.retrieval import rank_queries
 from visterm.models.abilities import LearnsQueries
 from visterm.models.pamir.intercepts import set_intercepts
 from visterm.models.pamir.pamir import Pamir

@@ -18,7 +18,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.tag_queries import queries_of_tags
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
-from visterm.metrics.queries import rank_queries
+from visterm.metrics.retrieval import rank_queries
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
 

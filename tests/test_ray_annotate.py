@@ -92,7 +92,7 @@ def test_a_worker_that_does_not_see_the_photos_or_the_run_says_so(library, tmp_p
 
 
 def test_one_piece_is_done_here_without_an_engine(library, monkeypatch):
-    monkeypatch.setattr("visterm.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
+    monkeypatch.setattr("visterm.cluster.load_ray", lambda: pytest.fail("Ray was loaded"))
     done = run_command(["annotate", library / "run", Path("photos", "01.png"), "--ray", "local"], library)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
     assert "--ray ignored: all images are in one part" in done.stderr

@@ -173,7 +173,7 @@ def test_images_that_a_worker_left_out_are_an_error(encode, tmp_path, monkeypatc
 
 
 def test_one_shard_is_made_here_without_an_engine(encode, photos, network, tmp_path, monkeypatch):
-    monkeypatch.setattr("visterm.cluster.engine.load_ray", lambda: pytest.fail("Ray was loaded"))
+    monkeypatch.setattr("visterm.cluster.load_ray", lambda: pytest.fail("Ray was loaded"))
     assert not encode(tmp_path / "F", shard_size=100).shared
     said = run_command(["encode", photos, "--encoder", f"onnx:{network}", "-o", tmp_path / "G", "--ray", "local"])
     assert "--ray ignored" in said.stderr

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from reference import pamir as reference
 from visterm.core.errors import UnknownNameError, UserError
-from visterm.metrics.queries import measure_queries, rank_queries
+from visterm.metrics.retrieval import measure_queries, rank_queries
 from visterm.models.pamir.pamir import Pamir
 from visterm.models.pamir.triplet_training import TOP_LOSSES, TopTripletTraining, ideal_gains, rank_weights
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import queries_of_tags
-from visterm.metrics.queries import rank_queries
+from visterm.metrics.retrieval import rank_queries
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.confidence.calibration import log_sigmoid
 from visterm.models.confidence.fit_calibration import fit_calibration

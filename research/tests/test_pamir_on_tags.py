@@ -6,7 +6,7 @@ import pytest
 
 from planted import plant_corpus
 from visterm.data.tag_queries import queries_of_tags
-from visterm.metrics.queries import rank_queries
+from visterm.metrics.retrieval import rank_queries
 from visterm.models.abilities import LearnsQueries
 from visterm.models.pamir.pamir import Pamir
 from visterm_research.models.pamir.pamir_ia import PamirIa

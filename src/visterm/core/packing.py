@@ -155,7 +155,7 @@ def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str,
         elif isinstance(value, np.ndarray):
             values[key] = {"array": value.tolist()}
         elif _are_estimators(value):
-            inner = [_describe(one, registry, _within(name, i), arrays) for i, one in enumerate(value)]
+            inner = [_describe(one, registry, f"{name}.{i}.", arrays) for i, one in enumerate(value)]
             values[key] = {"estimators": inner}
         else:
             values[key] = {"value": value}
@@ -198,7 +198,7 @@ def _unboxed(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name
     if kind == "value":
         return value
     if kind == "estimators" and isinstance(value, list):
-        return [_restore(registry, one, arrays, _within(name, i)) for i, one in enumerate(value)]
+        return [_restore(registry, one, arrays, f"{name}.{i}.") for i, one in enumerate(value)]
     if kind == "array" and isinstance(value, list):
         array = np.empty(len(value), dtype=object)
         array[:] = value
@@ -230,16 +230,11 @@ def learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[An
     for key, value in learned_attributes(estimator).items():
         if _are_estimators(value):
             for i, one in enumerate(value):
-                yield from learned_parts(one, _within(prefix + key, i))
+                yield from learned_parts(one, f"{prefix}{key}.{i}.")
             continue
         for part in (value.data, value.indices, value.indptr) if sp.issparse(value) else (value,):
             if isinstance(part, np.ndarray) and part.dtype != object:
                 yield prefix + key, part
-
-
-def _within(name: str, place: int) -> str:
-    """Return what the names of the arrays of an inner estimator begin with."""
-    return f"{name}{INSIDE}{place}{INSIDE}"
 
 
 def _are_estimators(value: Any) -> bool:

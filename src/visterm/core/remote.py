@@ -33,12 +33,17 @@ _DATES = ("LastModified", "last_modified", "updated", "mtime", "created")
 _BLOCK, _TEXT_BLOCK = 2**16, 2**22
 
 
-def is_remote(path: object) -> bool:
-    """Return whether a path is an address (``s3://bucket/photos``), not one on this machine (``file://`` is)."""
+def as_remote(path: object) -> RemotePath | None:
+    """Return an address (``s3://bucket/photos``) as what it is; None for a path of this machine, as ``file://`` is."""
     if isinstance(path, RemotePath):
-        return True
-    found = _ADDRESS.match(path) if isinstance(path, str) else None
-    return found is not None and found[1].lower() != "file"
+        return path
+    scheme = _ADDRESS.match(path) if isinstance(path, str) else None
+    return None if scheme is None or scheme[1].lower() == "file" else RemotePath(scheme.string)
+
+
+def is_remote(path: object) -> bool:
+    """Return whether a path is an address, not one on this machine, and no other object."""
+    return as_remote(path) is not None
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
@@ -46,29 +51,19 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
     It is typed as the `Path` that it stands in for.
     """
-    if isinstance(path, RemotePath):
-        return cast("Path", path)
     text = os.fspath(path)
-    found = _ADDRESS.match(text)
-    if found is None:
+    remote = as_remote(path) or as_remote(text)
+    if remote is not None:
+        return cast("Path", remote)
+    if _ADDRESS.match(text) is None:
         return Path(text)
-    if found[1].lower() != "file":
-        return cast("Path", RemotePath(text))
-    path = text[len("file://") :]
-    return Path(path[1:] if os.path.splitdrive(path[1:])[0] else path)  # file:///C:/photos is C:/photos
-
-
-def as_remote(path: object) -> RemotePath | None:
-    """Return an address as what it is; None for a path of this machine, and for what is no path."""
-    if isinstance(path, RemotePath):
-        return path
-    return RemotePath(path) if isinstance(path, str) and is_remote(path) else None
+    text = text[len("file://") :]
+    return Path(text[1:] if os.path.splitdrive(text[1:])[0] else text)  # file:///C:/photos is C:/photos
 
 
 def in_full(path: str | os.PathLike[str]) -> Path:
     """Return a path from the root of this machine on; an address is one already."""
-    found = as_path(path)
-    return found if is_remote(found) else Path(os.path.abspath(found))
+    return as_path(path) if is_remote(path) else Path(os.path.abspath(as_path(path)))
 
 
 def real_path(path: str | os.PathLike[str]) -> str:

@@ -10,16 +10,7 @@ WSABIE = "Weston, Bengio, Usunier 2010"
 PAMIR = "Grangier, Bengio 2008"
 OBJECTS_AND_PARTS = "Mesnil, Bordes, Weston, Chechik, Bengio 2014"
 VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
-CMRM = "Jeon, Lavrenko, Manmatha 2003"
-MBRM = "Feng, Manmatha, Lavrenko 2004"
-CMTT = "Pan, Yang, Duygulu, Faloutsos 2004"
-PLSA = "Monay, Gatica-Perez 2004"
-JEC = "Makadia, Pavlovic, Kumar 2008"
-TAGPROP = "Guillaumin, Mensink, Verbeek, Schmid 2009"
-TWO_PASS_KNN = "Verma, Jawahar 2012"
-FASTTAG = "Chen, Zheng, Weinberger 2013"
 SAMPLED_TAGGING = "Ni et al., sampled tagging"
-FAST0TAG = "Zhang, Gong, Shah 2016"
 
 
 def _model(name: str, target: str, summary: str, paper: str = "", **more: Any) -> Entry:
@@ -76,20 +67,32 @@ MODELS = Registry(
         _in_research("one_vs_rest", "one linear yes-or-no classifier per tag", WSABIE),
         _in_research("opt_auc", "joint embedding, one wrong tag drawn at random, smooth loss", VSE_ENS),
         _in_research("rp_knn", "knn with a search tree: faster, misses some similar photos", WSABIE),
-        _in_research("jec", "tags of the most similar photos, by several distances", JEC),
-        _in_research("tagprop", "similar photos vote by learned weights, rare tags boosted", TAGPROP),
-        _in_research("two_pass_knn", "for each tag, its most similar photos vote", TWO_PASS_KNN),
-        _in_research("cmrm", "tags of training photos, by probability of their visterms", CMRM),
-        _in_research("mbrm", "tags of training photos, by probability of their features", MBRM),
-        _in_research("cmtt", "dictionary from visterms to tags of the same photos", CMTT),
-        _in_research("plsa", "topics learned from tags, then recognised by visterms", PLSA),
+        _in_research("jec", "tags of the most similar photos, by several distances", "Makadia, Pavlovic, Kumar 2008"),
+        _in_research(
+            "tagprop",
+            "similar photos vote by learned weights, rare tags boosted",
+            "Guillaumin, Mensink, Verbeek, Schmid 2009",
+        ),
+        _in_research("two_pass_knn", "for each tag, its most similar photos vote", "Verma, Jawahar 2012"),
+        _in_research(
+            "cmrm", "tags of training photos, by probability of their visterms", "Jeon, Lavrenko, Manmatha 2003"
+        ),
+        _in_research(
+            "mbrm", "tags of training photos, by probability of their features", "Feng, Manmatha, Lavrenko 2004"
+        ),
+        _in_research(
+            "cmtt", "dictionary from visterms to tags of the same photos", "Pan, Yang, Duygulu, Faloutsos 2004"
+        ),
+        _in_research("plsa", "topics learned from tags, then recognised by visterms", "Monay, Gatica-Perez 2004"),
         _in_research(
             "cross_entropy_tagger",
             "neural network and word vectors, learned from all tags",
             SAMPLED_TAGGING,
             extra="torch",
         ),
-        _in_research("fast0tag", "neural network that ranks tags by their word vectors", FAST0TAG, extra="torch"),
+        _in_research(
+            "fast0tag", "neural network that ranks tags by their word vectors", "Zhang, Gong, Shah 2016", extra="torch"
+        ),
         _in_research(
             "average_word_vector",
             "neural network that predicts the mean word vector of tags",
@@ -102,7 +105,9 @@ MODELS = Registry(
             SAMPLED_TAGGING,
             extra="torch",
         ),
-        _in_research("fasttag", "linear scorers, learned while missing tags are filled in", FASTTAG),
+        _in_research(
+            "fasttag", "linear scorers, learned while missing tags are filled in", "Chen, Zheng, Weinberger 2013"
+        ),
         _in_research("least_squares", "ridge without its limit on large weights"),
         _in_research("svm", "one SVM per tag, made for search; to tag, --set normalise=False", PAMIR),
     ],

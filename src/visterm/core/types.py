@@ -90,12 +90,8 @@ class Hit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the hit as it stands in JSON; without what is not known."""
-        values = {
-            "confidence": self.confidence, "id": self.id, "path": self.path, "source": self.source,
-            "at": self.at, "link": self.link,
-        }  # fmt: skip
-        known = {name: value for name, value in values.items() if value is not None}
-        return {"image": self.image, "score": self.score} | known
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def _number(found: Tag | Hit) -> str:

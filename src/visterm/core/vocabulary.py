@@ -256,12 +256,11 @@ class Vocabulary:
 
         Raises UserError as `query` does.
         """
-        runs = split_query(search) if isinstance(search, str) else [[_as_word(entry)] for entry in search]
         found: list[tuple[int, int]] = []
         missing: list[Word] = []
         others = others or {}
         longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
-        for run in runs:
+        for run in _runs_of(search):
             start, end_of_phrase = 0, -1
             while start < len(run):  # cut into tags, the longest first
                 for stop in range(min(len(run), start + longest), start, -1):
@@ -288,18 +287,15 @@ class Vocabulary:
 
     def not_tags(self, search: str | Sequence[str]) -> list[str]:
         """Return the keys (`tag_key`) of what in a search may be a tag but is none: words, and several in a row."""
-        if not isinstance(search, str):
-            found = dict.fromkeys(tag_key(_as_word(entry).text) for entry in search)
-        else:
-            found = {}
-            for run in split_query(search):
-                for start in range(len(run)):
-                    for stop in range(start + 1, len(run) + 1):
-                        phrase = " ".join(word.text for word in run[start:stop])
-                        if len(phrase) > MOST_LETTERS:
-                            break
-                        found[tag_key(phrase)] = None
-        return [key for key in found if key not in self._columns]
+        phrases: dict[str, None] = {}
+        for run in _runs_of(search):
+            for start in range(len(run)):
+                for stop in range(start + 1, len(run) + 1):
+                    phrase = " ".join(word.text for word in run[start:stop])
+                    if len(phrase) > MOST_LETTERS:
+                        break
+                    phrases[tag_key(phrase)] = None
+        return [key for key in phrases if key not in self._columns]
 
     def weights_of(self, found: Iterable[tuple[int, int]]) -> tuple[sp.csr_array, list[str]]:
         """Sum columns with their signs to a row, shape (1, n_tags), and name the tags, each once."""
@@ -402,9 +398,12 @@ def checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]
         yield tags
 
 
-def _as_word(entry: str) -> Word:
-    """Return one tag of a search; ``-`` before it asks for images without it."""
-    if not isinstance(entry, str):
-        raise UserError(f"A word of the search is {entry!r}; expected a text, such as 'snow'.")
-    text = clean_tag(entry)
-    return Word(text[1:], -1, quoted=True) if text.startswith("-") else Word(text, 1, quoted=True)
+def _runs_of(search: str | Sequence[str]) -> list[list[Word]]:
+    """Return the runs of words of a search; each entry of a sequence is one tag, asked against with ``-`` before it."""
+    if isinstance(search, str):
+        return split_query(search)
+    for entry in search:
+        if not isinstance(entry, str):
+            raise UserError(f"A word of the search is {entry!r}; expected a text, such as 'snow'.")
+    tags = map(clean_tag, search)
+    return [[Word(tag.removeprefix("-"), -1 if tag.startswith("-") else 1, quoted=True)] for tag in tags]

@@ -20,7 +20,7 @@ from visterm.core.progress import Say
 
 MOST_BYTES = 2**24  # Of an answer, where the caller does not say otherwise
 MOST_AROUND = 2**20  # Of headers, signs between chunks and all else that comes with an answer
-MOST_CONNECTING = 10.0  # Seconds, at most, until a connection stands: a computer that is off gives no answer
+MOST_CONNECTING = 10.0  # Seconds, at most, until an address answers: a computer that is off gives none
 LONGEST_WAIT = 30.0  # Seconds between two tries, at most
 LONGEST_SHOWN = 300  # Letters of an answer that a message repeats
 MOST_READ = 2**14  # Letters in which these are looked for
@@ -215,25 +215,16 @@ def _connected(parts: SplitResult, until: float) -> tuple[http.client.HTTPConnec
     """Connect to the first address of a server that answers. How long a name is looked up is the system's matter."""
     secure = parts.scheme == "https"
     host, port = parts.hostname or "", parts.port or (443 if secure else 80)
-    refused = OSError("its name has no address")
-    for *kind, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        sock = socket.socket(*kind)
-        try:
-            _in_time(sock, min(until, time.monotonic() + MOST_CONNECTING)).connect(address)
-        except OSError as error:
-            sock.close()
-            refused = error
-            continue
-        if not secure:
-            return http.client.HTTPConnection(host, port), sock
-        try:
-            context = ssl.create_default_context()  # which reads a file, for long on a busy machine
-            wrapped = context.wrap_socket(_in_time(sock, until), server_hostname=host)
-        except BaseException:
-            sock.close()
-            raise
-        return http.client.HTTPSConnection(host, port, context=context), wrapped
-    raise refused
+    sock = socket.create_connection((host, port), min(MOST_CONNECTING, until - time.monotonic()))
+    if not secure:
+        return http.client.HTTPConnection(host, port), sock
+    try:
+        context = ssl.create_default_context()  # which reads a file, for long on a busy machine
+        wrapped = context.wrap_socket(_in_time(sock, until), server_hostname=host)
+    except BaseException:
+        sock.close()
+        raise
+    return http.client.HTTPSConnection(host, port, context=context), wrapped
 
 
 def _in_time(sock: socket.socket, until: float) -> socket.socket:

@@ -61,32 +61,33 @@ def storage_error(error: BaseException, path: Place | None = None) -> DiskError 
 
 def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     """Return the error of ours that an error number of the system means; None for those that mean something else."""
+    if code not in (*_FULL, *_OTHERS):
+        return None
     where = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    disk, free = _disk_of(where), None if where is None else _free(where)
+    largest, most_files = limit_of("RLIMIT_FSIZE"), limit_of("RLIMIT_NOFILE")
     if code == errno.ENOSPC:
-        free = None if where is None else _free(where)
         remaining = "" if free is None else f" ({in_bytes(free)} free)"
-        return OutOfSpaceError(f"{_disk_of(where)} is full{remaining}. Make space there and try again.")
+        return OutOfSpaceError(f"{disk} is full{remaining}. Make space there and try again.")
     if code == errno.EDQUOT:
         return OutOfSpaceError(
-            f"The quota of {_disk_of(where).lower()} is used up. Make space there or get a larger quota, and try again."
+            f"The quota of {disk.lower()} is used up. Make space there or get a larger quota, and try again."
         )
     if code == errno.EFBIG:
-        limit = limit_of("RLIMIT_FSIZE")
-        largest = "" if limit is None else f" ({in_bytes(limit)})"
         return OutOfSpaceError(
-            f"A file {f'of {where} ' if where else ''}grew beyond the largest size that is allowed{largest}. Raise the "
-            "limit (ulimit -f), or write to a disk that takes larger files."
+            f"A file {f'of {where} ' if where else ''}grew beyond the largest size that is allowed"
+            f"{'' if largest is None else f' ({in_bytes(largest)})'}. Raise the limit (ulimit -f), or write to a disk "
+            "that takes larger files."
         )
-    if code == errno.EROFS:
-        return DiskError(f"{_disk_of(where)} is read-only. Write to another, or mount it so that it can be written.")
-    if code in (errno.EMFILE, errno.ENFILE):
-        limit = limit_of("RLIMIT_NOFILE")
-        too = f"{where} cannot be opened: too" if where else "Too"
-        advice = "Close other programs" if limit is None else f"The limit is {limit:,}. Raise it (ulimit -n)"
-        return DiskError(f"{too} many files are open. {advice}.")
-    if code == errno.EIO:
-        return DiskError(f"{_disk_of(where)} fails (input/output error). Look at the system's log, and save your data.")
-    return None
+    too = f"{where} cannot be opened: too" if where else "Too"
+    advice = "Close other programs" if most_files is None else f"The limit is {most_files:,}. Raise it (ulimit -n)"
+    others = {
+        errno.EROFS: f"{disk} is read-only. Write to another, or mount it so that it can be written.",
+        errno.EMFILE: f"{too} many files are open. {advice}.",
+        errno.ENFILE: f"{too} many files are open. {advice}.",
+        errno.EIO: f"{disk} fails (input/output error). Look at the system's log, and save your data.",
+    }
+    return DiskError(others[code])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ LEFT, RIGHT, BOTTOM = 46, 14, 42
 BAR, BETWEEN_GROUPS, LABELS_WIDTH, VALUES_WIDTH = 11, 7, 150, 42
 LEGEND_ROW, HEADING = 18, 24
 LONGEST_LABEL, LONGEST_NAME = 22, 62
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2")
+DASHES = ["", *(f' stroke-dasharray="{dash}"' for dash in ("7 3", "2 3", "9 3 2 3", "12 4", "4 2"))]
 """Of the lines, beside their colours, for those who do not tell the colours apart."""
 
 N_COLOURS = len(DASHES)
@@ -35,7 +35,7 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
 
     `x` is given for each line; the series have the heights of its points.
     """
-    top = _legend_height(lines)
+    legend, top = _legend(lines, dashed=True)
     x_ticks = _ticks(max((max(places, default=0.0) for places in x), default=1.0))
     y_ticks = _ticks(max((max(line.values, default=0.0) for line in lines), default=1.0))
     height = LINES_HEIGHT + top
@@ -47,7 +47,7 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
     def up(value: float) -> float:
         return bottom - (bottom - top - 12) * value / y_ticks[-1]
 
-    parts = [_legend(lines, dashed=True)]
+    parts = [legend]
     parts += [
         f'<line class=grid-line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
         f'<text class=soft x="{LEFT - 6}" y="{up(tick) + 4:.1f}" text-anchor=end>{tick:g}</text>'
@@ -61,7 +61,7 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
     for number, (places, line) in enumerate(zip(x, lines, strict=True)):
         points = [(across(a), up(b)) for a, b in zip(places, line.values, strict=True)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-        parts.append(f'<polyline class="line c{number % N_COLOURS}"{_dash(number)} points="{path}"/>')
+        parts.append(f'<polyline class="line c{number % N_COLOURS}"{DASHES[number % N_COLOURS]} points="{path}"/>')
         for (a, b), place, value in zip(points, places, line.values, strict=True):
             spoken = escape(f"{line.name}: {y_label} {value:.3f} at {x_label} {place:.3g}")
             parts.append(
@@ -82,11 +82,12 @@ def bar_chart(title: str, said: str, labels: Sequence[tuple[str, str]], bars: Se
     The title is for those who do not see the chart; `said`, above the bars, says what they are. A label is a group's
     name and a note after it. A series has a value for each label, from 0 to 1; NaN draws none.
     """
-    top = _legend_height(bars) + HEADING
+    legend, legend_height = _legend(bars, dashed=False)
+    top = legend_height + HEADING
     group = BAR * len(bars) + BETWEEN_GROUPS
     full = WIDTH - LABELS_WIDTH - VALUES_WIDTH
     heading = f'<text x="{LABELS_WIDTH}" y="{top - 7}">{escape(said)}</text>'
-    parts = [_legend(bars, dashed=False), heading]
+    parts = [legend, heading]
     for row, (label, note) in enumerate(labels):
         y = top + row * group
         middle = y + BAR * len(bars) / 2 + 4
@@ -115,29 +116,20 @@ def _svg(title: str, height: float, parts: Sequence[str]) -> str:
     )
 
 
-def _legend_height(series: Sequence[Series]) -> int:
-    return LEGEND_ROW * len(series) if len(series) > 1 else 0
-
-
-def _legend(series: Sequence[Series], *, dashed: bool) -> str:
-    """Name the lines or bars, one a row, where there are several."""
+def _legend(series: Sequence[Series], *, dashed: bool) -> tuple[str, int]:
+    """Name the lines or bars, one a row, where there are several; return the drawing and its height."""
     if len(series) < 2:
-        return ""
+        return "", 0
     rows = []
     for number, one in enumerate(series):
-        y = LEGEND_ROW * number + 9
+        y, colour = LEGEND_ROW * number + 9, number % N_COLOURS
         sign = (
-            f'<line class="line c{number % N_COLOURS}"{_dash(number)} x1="{LEFT}" x2="{LEFT + 30}" y1="{y}" y2="{y}"/>'
+            f'<line class="line c{colour}"{DASHES[colour]} x1="{LEFT}" x2="{LEFT + 30}" y1="{y}" y2="{y}"/>'
             if dashed
-            else f'<rect class="bar c{number % N_COLOURS}" x="{LEFT}" y="{y - 5}" width="30" height="{BAR - 2}"/>'
+            else f'<rect class="bar c{colour}" x="{LEFT}" y="{y - 5}" width="30" height="{BAR - 2}"/>'
         )
         rows.append(f'{sign}<text x="{LEFT + 38}" y="{y + 4}">{escape(_short(one.name, LONGEST_NAME))}</text>')
-    return "".join(rows)
-
-
-def _dash(number: int) -> str:
-    dash = DASHES[number % N_COLOURS]
-    return f' stroke-dasharray="{dash}"' if dash else ""
+    return "".join(rows), LEGEND_ROW * len(series)
 
 
 def _short(text: str, longest: int) -> str:

@@ -71,7 +71,8 @@ class AnnotationEvaluation:
     def best_tags(self, images: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
         """Return the best tags of a few images, in columns of `vocabulary` without tags that were left out."""
         rows = np.asarray(images, np.int64)
-        scores = self.rankers[tagger].scores(rows)
+        ranker = self.rankers[tagger]
+        scores = np.vstack([block for _, block in ranker._replace(X=ranker.X[rows]).blocks()])
         if self.hidden is not None:
             scores = np.where(self.hidden[rows].toarray() != 0, np.float32(-np.inf), scores)
         ids, values = top_k(np.ascontiguousarray(scores), min(k, scores.shape[1]))
@@ -89,10 +90,6 @@ class Ranker(NamedTuple):
         """Yield the rows of each block and their scores."""
         for rows, block in self.tagger.score_blocks(self.X):
             yield rows, block if self.columns is None else np.ascontiguousarray(block[:, self.columns])
-
-    def scores(self, images: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the scores of a few images, shape (n_images, n_tags)."""
-        return np.vstack([block for _, block in self._replace(X=self.X[images]).blocks()])
 
 
 def is_mean(metric: str) -> bool:
@@ -145,7 +142,11 @@ def evaluate_taggers(
     Y = vocabulary.encode(read.tags, read.negatives)
     hidden = _known_to_any(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
-    rankers = [Ranker(tagger, X, _columns(tagger, vocabulary)) for tagger, X in zip(taggers, rows, strict=True)]
+    rankers = []
+    for tagger, X in zip(taggers, rows, strict=True):
+        columns = np.array([tagger.vocabulary.index(tag) for tag in vocabulary], np.int64)
+        in_order = np.array_equal(columns, np.arange(len(tagger.vocabulary)))
+        rankers.append(Ranker(tagger, X, None if in_order else columns))
     values: list[dict[str, NDArray[np.float64]]] = []
     undefined: dict[str, str] = {}
     for ranker in rankers:
@@ -218,8 +219,3 @@ def _known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vo
         if (known_tags := tagger.known_tags(X)) is not None
     ]
     return sp.csr_array(sum(learned[1:], start=learned[0])) if learned else None
-
-
-def _columns(tagger: Tagger, vocabulary: Vocabulary) -> NDArray[np.int64] | None:
-    columns = np.array([tagger.vocabulary.index(tag) for tag in vocabulary], np.int64)
-    return None if np.array_equal(columns, np.arange(len(tagger.vocabulary))) else columns

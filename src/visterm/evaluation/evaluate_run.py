@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.persist import check_target, new_folder, write_json
@@ -20,7 +20,7 @@ from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_rules import WORDNET, Rules, TagRules
 from visterm.data.wordnet import find_wordnet
-from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers
+from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers, is_mean
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
@@ -128,7 +128,14 @@ class EvaluateRequest:
         return find_wordnet(None) if isa == WORDNET else Path(isa)
 
 
-class _Measured(NamedTuple):
+@dataclass(frozen=True)
+class Measured(Framed):
+    """What was measured.
+
+    As a DataFrame (`to_pandas`, `to_polars`) it has a row for each metric of each run: ``run``, for searches ``kind``
+    of query, ``metric``, ``mean``, and the ends of its 95 % interval, ``low`` and ``high``, where it has one.
+    """
+
     values: dict[str, Any]
     """Of the first run: each metric with its value, and what was measured apart (bands, precision)."""
     summary: dict[str, Any] | None
@@ -136,18 +143,13 @@ class _Measured(NamedTuple):
     skipped: list[Skipped]
     """The images that could not be read."""
 
-
-class Measured(Framed, _Measured):
-    """What was measured.
-
-    As a DataFrame (`to_pandas`, `to_polars`) it has a row for each metric of each run: ``run``, for searches ``kind``
-    of query, ``metric``, ``mean``, and the ends of its 95 % interval, ``low`` and ``high``, where it has one.
-    """
-
-    __slots__ = ()
-
     def __repr__(self) -> str:
-        return "\n".join(["Measured:", *map(_line, self.rows())])
+        lines = ["Measured:"]
+        for row in self.rows():
+            named = [str(row[name]) for name in ("run", "kind", "metric") if name in row]
+            ends = f" ({row['low']:.4g} to {row['high']:.4g})" if row.get("low") is not None else ""
+            lines.append(f"{' '.join(named)} {row['mean']:.4g}{ends}")
+        return "\n".join(lines)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each metric of each run."""
@@ -160,13 +162,6 @@ class Measured(Framed, _Measured):
             for name, figures in metrics.items()
             if isinstance(figures, dict)
         ]
-
-
-def _line(row: dict[str, Any]) -> str:
-    """Return a row as it is read: the mean, and the ends of its interval where it has one."""
-    named = [str(row[name]) for name in ("run", "kind", "metric") if name in row]
-    ends = f" ({row['low']:.4g} to {row['high']:.4g})" if row.get("low") is not None else ""
-    return f"{' '.join(named)} {row['mean']:.4g}{ends}"
 
 
 def evaluate(
@@ -354,7 +349,14 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     _say_what_was_left_out(found, 1, len(tagger.vocabulary), say)
     _warn_of_learned([run], [found.learned], found.images, say)
     values = {name: value.mean for name, value in found.values.items()}
-    return Measured(values, found.summary(run, len(tagger.vocabulary)), found.skipped)
+    figures = {name: of._asdict() if is_mean(name) else {"mean": of.mean} for name, of in found.values.items()}
+    summary = {
+        "images": found.images,
+        "tags": len(tagger.vocabulary),
+        "runs": [{"run": run, "metrics": figures}],
+        "pairs": [],
+    }
+    return Measured(values, summary, found.skipped)
 
 
 def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:

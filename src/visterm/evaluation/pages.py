@@ -26,7 +26,7 @@ from visterm.evaluation.summaries import (
     precision_cells,
 )
 from visterm.metrics import check_metrics
-from visterm.metrics.queries import EASY_FROM
+from visterm.metrics.retrieval import EASY_FROM
 
 N_PICTURES = 12  # Of the best images, and of the worst
 N_CHIPS = 5
@@ -212,10 +212,7 @@ def _add_differences(report: Report, results: dict[str, Any], measures: Sequence
 
 def _add_pictures(report: Report, found: AnnotationEvaluation, names: Sequence[str]) -> None:
     precision = found.values[0]["map"]
-    order = np.flatnonzero(~np.isnan(precision))
-    order = order[np.argsort(-precision[order], kind="stable")]
-    best = order[: min(N_PICTURES, (order.size + 1) // 2)]
-    worst = order[best.size :][::-1][:N_PICTURES]
+    best, worst = best_and_worst(precision, np.zeros(precision.size, np.int64), N_PICTURES)
     of = f" of {names[0]}" if len(names) > 1 else ""
     report.section(
         f"The images with the best tags{of}, and with the worst",
@@ -225,11 +222,11 @@ def _add_pictures(report: Report, found: AnnotationEvaluation, names: Sequence[s
     report.legend("people gave it too", "people did not")
     corpus, tags = found.corpus, found.vocabulary.tags
     for heading, chosen in (("Best", best), ("Worst", worst)):
-        if not chosen.size:
+        if not chosen:
             continue
         report.subsection(heading)
         cards = []
-        for image, ranking in zip(chosen.tolist(), found.best_tags(chosen.tolist(), N_CHIPS), strict=True):
+        for image, ranking in zip(chosen, found.best_tags(chosen, N_CHIPS), strict=True):
             shown = Shown(corpus.images[image], name=corpus.names[image])
             relevant = found.Y[[image]].toarray()[0] > 0
             chips = [Tag(tags[tag], float(score)) for tag, score in zip(*ranking, strict=True)]
@@ -316,7 +313,7 @@ def _add_queries(report: Report, found: QueryEvaluation, names: Sequence[str]) -
 def best_and_worst(
     values: NDArray[np.float64], n_relevant: NDArray[np.int64], most: int
 ) -> tuple[list[int], list[int]]:
-    """Return the numbers of the best queries and of the worst, none of them in both.
+    """Return the numbers of the best queries, or images, and of the worst, none of them in both.
 
     Of equal values those with more relevant images come first in both lists: they say more.
     """

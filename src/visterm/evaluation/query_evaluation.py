@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ from visterm.data.tag_queries import queries_of_tags, relevant_images
 from visterm.evaluation.evaluate import encode_for_all
 from visterm.features.training_rows import HELD_OUT, LEARNED
 from visterm.metrics.blocks import Scores
-from visterm.metrics.queries import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
+from visterm.metrics.retrieval import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
 from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
 from visterm.tagging.part_settings import check_combination
 from visterm.tagging.tagger import Tagger
@@ -44,7 +44,7 @@ class QueryEvaluation:
     texts: list[str]  # The queries
     n_relevant: NDArray[np.int64]  # shape (n_queries,)
     kinds: dict[str, NDArray[np.bool_]]
-    """Arrays of shape (n_queries,), as `visterm.metrics.queries.kinds_of_queries` gives them."""
+    """Arrays of shape (n_queries,), as `visterm.metrics.retrieval.kinds_of_queries` gives them."""
     values: list[dict[str, NDArray[np.float64]]]
     """``AvgP``, ``BEP`` and ``P10`` of each tagger, of shape (n_queries,);
     ``nDCG10`` too where some images are more relevant than others."""
@@ -90,7 +90,7 @@ class Searches(NamedTuple):
     scores: Scores  # Yields blocks of what `combine` takes, (n_images, n_tags)
     weights: sp.csr_array  # shape (n_queries, n_tags)
     hidden: sp.csr_array | None  # shape (n_queries, n_images): not 0 where an image is left out of a ranking
-    combine: Combine  # "sum", "product" or callable, as `visterm.metrics.queries.rank_queries` takes it
+    combine: Combine  # "sum", "product" or callable, as `visterm.metrics.retrieval.rank_queries` takes it
 
 
 def evaluate_queries(
@@ -125,10 +125,10 @@ def evaluate_queries(
     if queries is None:
         if tree is not None:
             read = replace(read, tags=[tree.with_parents(tags) for tags in read.tags])
-        requested = queries_from_tags(taggers, read.tags, max_words, min_count)
+        texts, of_taggers, relevant, left_out = queries_from_tags(taggers, read.tags, max_words, min_count)
     else:
-        requested = _queries_from_file(taggers, read.names, queries)
-    if len(requested.texts) == 0:
+        texts, of_taggers, relevant, left_out = _queries_from_file(taggers, read.names, queries)
+    if len(texts) == 0:
         raise DataError(
             "No query has a relevant photo among those measured. "
             + (
@@ -139,20 +139,20 @@ def evaluate_queries(
         )
     learned_to_have = [
         relevant_images(words, known_tags)
-        for tagger, X, words in zip(taggers, rows, requested.words, strict=True)
+        for tagger, X, words in zip(taggers, rows, of_taggers, strict=True)
         if (known_tags := tagger.known_tags(X)) is not None
     ]
     hidden = sum(learned_to_have[1:], start=learned_to_have[0]) if learned_to_have else None
     values, at_recall, at_rank, searches = [], [], [], []
-    for tagger, X, words, way in zip(taggers, rows, requested.words, ways, strict=True):
+    for tagger, X, words, way in zip(taggers, rows, of_taggers, ways, strict=True):
         weights = weigh_words(words, tagger.idf)
         scores = partial(_scores, tagger, X, combine)
-        ranks = rank_queries(scores, weights, requested.relevant, exclude=hidden, combine=way)
+        ranks = rank_queries(scores, weights, relevant, exclude=hidden, combine=way)
         if ranks.ranks.size == 0:
             raise DataError(
                 "Nothing is left to find: the run learned the tags of every relevant photo. Measure on held-out tags."
             )
-        values.append(measure_queries(ranks, requested.relevant))
+        values.append(measure_queries(ranks, relevant))
         at_recall.append(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0))
         at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, CURVE_RANKS + 1)]))
         searches.append(Searches(scores, weights, hidden, way))
@@ -160,23 +160,19 @@ def evaluate_queries(
     if learned is not None and queries is None:
         of_learned = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]
         known = taggers[0].vocabulary.encode(of_learned)
-        seen = np.diff(relevant_images(requested.words[0], known).indptr) > 0
-    n_words = np.diff(requested.words[0].indptr).astype(np.int64)
-    n_relevant = np.diff(requested.relevant.indptr).astype(np.int64)
+        seen = np.diff(relevant_images(of_taggers[0], known).indptr) > 0
+    n_words = np.diff(of_taggers[0].indptr).astype(np.int64)
+    n_relevant = np.diff(relevant.indptr).astype(np.int64)
     return QueryEvaluation(
-        requested.texts, n_relevant, kinds_of_queries(n_words, n_relevant, seen), values, skipped, requested.left_out,
-        read, requested.relevant, at_recall, at_rank, searches,
+        texts, n_relevant, kinds_of_queries(n_words, n_relevant, seen), values, skipped, left_out,
+        read, relevant, at_recall, at_rank, searches,
     )  # fmt: skip
 
 
-class SharedQueries(NamedTuple):
-    """Queries as texts, as words in the columns of each tagger, and what is relevant."""
-
-    texts: list[str]
-    words: list[sp.csr_array]
-    """One of shape (n_queries, n_tags) for each tagger: above 0 for a word, below 0 for a `-word`."""
-    relevant: sp.csr_array  # shape (n_queries, n_images)
-    left_out: int  # Queries of a file that have no word that every tagger knows, or no relevant image here
+SharedQueries: TypeAlias = tuple[list[str], list[sp.csr_array], sp.csr_array, int]
+"""Queries as texts; as words in the columns of each tagger, (n_queries, n_tags), above 0 for a word, below 0 for a
+`-word`; what is relevant, (n_queries, n_images); and how many queries of a file have no word that every tagger knows,
+or no relevant image here."""
 
 
 def queries_from_tags(
@@ -187,10 +183,10 @@ def queries_from_tags(
     known = (column for column, tag in enumerate(given) if all(tag in tagger.vocabulary for tagger in taggers))
     shared = given.subset(known)
     if len(shared) == 0:
-        return SharedQueries([], [], sp.csr_array((0, len(tags))), 0)
+        return [], [], sp.csr_array((0, len(tags))), 0
     made = queries_of_tags(shared.encode(tags), max_words=max_words)
     words = [as_csr(made.words @ tagger.vocabulary.encode([[tag] for tag in shared])) for tagger in taggers]
-    return SharedQueries(made.texts(shared.tags), words, made.relevant, 0)
+    return made.texts(shared.tags), words, made.relevant, 0
 
 
 def _queries_from_file(
@@ -212,7 +208,7 @@ def _queries_from_file(
                 queries_of_tagger.append(of_query)
     stacked = [as_csr(sp.vstack(of_tagger, format="csr")) if kept else sp.csr_array((0, 1)) for of_tagger in words]
     n_texts = len({row.query for row in rows})
-    return SharedQueries([judged.texts[i] for i in kept], stacked, judged.relevant[kept], n_texts - len(kept))
+    return [judged.texts[i] for i in kept], stacked, judged.relevant[kept], n_texts - len(kept)
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +27,6 @@ from visterm.data.relations import read_relations, sibling_sets
 from visterm.data.tag_files import check_in_file
 from visterm.data.tag_formats.record import Contradictions, TagRecord, split_name
 from visterm.data.tag_formats.tables import stream_table
-from visterm.evaluation.evaluate import is_mean
 from visterm.features.streaming.joining import ROWS, TagPairs, batches_of, check_met, ones_at, tag_hash
 from visterm.features.streaming.shards import Shards, check_encoder, index_names, read_ahead
 from visterm.metrics.report import Part, PartMeasures
@@ -56,13 +54,6 @@ class StreamedEvaluation:
     with_siblings: int | None  # Tags that have siblings; None where no relations were given
     undefined: dict[str, str] = field(default_factory=dict)
     """Metrics that were left out because they have nothing to average, and why."""
-
-    def summary(self, run: str, n_tags: int) -> dict[str, Any]:
-        """Return the metrics as `visterm.evaluation.summaries.annotation_summary` gives those of one run."""
-        figures = {
-            name: found._asdict() if is_mean(name) else {"mean": found.mean} for name, found in self.values.items()
-        }
-        return {"images": self.images, "tags": n_tags, "runs": [{"run": run, "metrics": figures}], "pairs": []}
 
 
 def evaluate_streamed(
@@ -232,10 +223,15 @@ class JudgedTags:
             column = vocabulary.get(tag)
             return tag_hash(tag_key(tag if column is None else vocabulary.tags[column]))
 
+        def bit_of(split: str | None) -> int:
+            if requested == "all" or (split is not None and split == (requested or USUAL_SPLIT)):
+                return MEASURED
+            return NO_SPLIT if split is None else OTHER
+
         for batch in batches_of(records):
             self._splits.update(row.split for row in batch if row.split is not None)
             positions = self._index.find([row.image for row in batch])
-            bits = np.array([self._bit_of(row.split, requested) for row in batch], np.uint8)
+            bits = np.array([bit_of(row.split) for row in batch], np.uint8)
             there = positions >= 0
             np.bitwise_or.at(self._bits, positions[there], bits[there])
             self._pairs.add(
@@ -256,9 +252,3 @@ class JudgedTags:
                 else:
                     unread.append((int(bits[number]), item))
         self.remarks += [*check_met(self._shards, n_found, n_missing, example), *contradictions.remarks()]
-
-    @staticmethod
-    def _bit_of(split: str | None, requested: str | None) -> int:
-        if requested == "all" or (split is not None and split == (requested or USUAL_SPLIT)):
-            return MEASURED
-        return NO_SPLIT if split is None else OTHER

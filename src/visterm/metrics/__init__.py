@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from visterm.core.registry import lazy_names
 
 if TYPE_CHECKING:
-    from visterm.metrics.queries import kinds_of_queries, measure_queries, rank_queries
     from visterm.metrics.ranking import Ranks, average_precisions, ratio
     from visterm.metrics.report import evaluate, measure
-    from visterm.metrics.retrieval import rank_images
+    from visterm.metrics.retrieval import kinds_of_queries, measure_queries, rank_images, rank_queries
     from visterm.metrics.significance import (
         Difference,
         SignedRanks,
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
     from visterm.metrics.table import METRICS, check_metrics
 
 _NAMES = {
-    "queries": "kinds_of_queries measure_queries rank_queries",
     "ranking": "Ranks average_precisions ratio",
     "report": "evaluate measure",
-    "retrieval": "rank_images",
+    "retrieval": "kinds_of_queries measure_queries rank_images rank_queries",
     "significance": "Difference SignedRanks bootstrap_mean compare_pairs paired_bootstrap signed_ranks",
     "table": "METRICS check_metrics",
 }

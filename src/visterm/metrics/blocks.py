@@ -101,24 +101,21 @@ class ScoreBlocks:
 
         At most 512 MiB of them are.
         """
-        keep = self._one_time or callable(self._scores)
         kept: list[Block] = []
         n_bytes = 0
         for rows, block in self.once():
-            if keep:
-                n_bytes += block.nbytes
-                keep = n_bytes <= KEEP_BYTES
-                if keep:
-                    kept.append((rows, block.copy()))
-                else:
-                    kept.clear()
-            if self._one_time and not keep:
-                raise TooLargeError(
-                    f"Metrics of words go through the scores twice, and one-time blocks of more than "
-                    f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that gives the blocks anew."
-                )
+            n_bytes += block.nbytes
+            if n_bytes > KEEP_BYTES:
+                kept.clear()
+                if self._one_time:
+                    raise TooLargeError(
+                        f"Metrics of words go through the scores twice, and one-time blocks of more than "
+                        f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that gives the blocks anew."
+                    )
+            elif self._one_time or callable(self._scores):
+                kept.append((rows, block.copy()))
             yield rows, block
-        self._kept = kept if keep else None
+        self._kept = kept or None
 
     def go_again(self) -> Iterator[Block]:
         """Yield the same blocks once more."""

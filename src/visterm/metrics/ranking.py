@@ -88,11 +88,7 @@ class Ranks:
 
     def ndcg(self, k: int) -> NDArray[np.float64]:
         """Discounted gain, Σ 1 / log2(1 + rank) over the hits at k, as a share of the largest that is possible."""
-        found = self.ranks <= k
-        gain = np.bincount(self.lists[found], 1 / np.log2(1 + self.ranks[found]), minlength=self.n_lists)
-        n_ideal = np.minimum(self.n_relevant, k)
-        ideal = np.concatenate(([0.0], np.cumsum(1 / np.log2(2 + np.arange(n_ideal.max(initial=0))))))
-        return ratio(gain, ideal[n_ideal])
+        return self.graded_ndcg(k, np.ones(self.ranks.size))
 
     def graded_ndcg(self, k: int, gains: NDArray[np.float64]) -> NDArray[np.float64]:
         """Discounted gain at k as `ndcg`, of relevant entries that have a gain each, shape (n_relevant,)."""

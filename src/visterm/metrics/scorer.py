@@ -11,10 +11,24 @@ from visterm.metrics.report import evaluate
 from visterm.metrics.table import check_metrics
 
 
-class Scorer:
-    """Measures a fitted estimator by one metric; `scorer` makes it."""
+class scorer:  # noqa: N801, called as a function
+    """A metric of ``visterm metrics`` as scikit-learn's `scoring=` takes it.
 
-    def __init__(self, metric: str) -> None:
+    It may be called, too: ``scorer("p@5")(estimator, X, Y)``. The estimator is a tagger, a model, a pipeline that ends
+    in one, or any other with a `decision_function` that has a column for each tag.
+
+    Parameters
+    ----------
+    metric : str
+        A name from ``visterm metrics``, with ``@k`` where it takes one.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> cross_val_score(model, X, tags, scoring=visterm.scorer("p@5"))  # doctest: +SKIP
+    """
+
+    def __init__(self, metric: str = "map") -> None:
         [self.metric] = check_metrics(metric, siblings=False, tree=False)
 
     def __call__(self, estimator: Any, X: Any, y: Any = None, **_: Any) -> float:
@@ -46,30 +60,6 @@ class Scorer:
 
     def __repr__(self) -> str:
         return f"scorer({self.metric!r})"
-
-
-def scorer(metric: str = "map") -> Scorer:
-    """Return a metric of ``visterm metrics`` as scikit-learn's `scoring=` takes it.
-
-    It may be called, too: ``scorer("p@5")(estimator, X, Y)``. The estimator is a tagger, a model, a pipeline that ends
-    in one, or any other with a `decision_function` that has a column for each tag.
-
-    Parameters
-    ----------
-    metric : str
-        A name from ``visterm metrics``, with ``@k`` where it takes one.
-
-    Returns
-    -------
-    callable
-        Takes ``(estimator, X, y)``, `y` a matrix or lists of tags, and returns the metric, a float.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import cross_val_score
-    >>> cross_val_score(model, X, tags, scoring=visterm.scorer("p@5"))  # doctest: +SKIP
-    """
-    return Scorer(metric)
 
 
 def as_matrix(y: Any, estimator: Any) -> Any:

@@ -80,9 +80,9 @@ class Compared(NamedTuple):
 def bootstrap_mean(
     values: Any, *, level: float = 0.95, n_resamples: int = 10_000, random_state: RandomState = 0
 ) -> Interval:
-    """Return the mean of values and its percentile bootstrap interval.
+    """Return the mean of values and its percentile bootstrap interval; that of a single value has no width.
 
-    Raises DataError if fewer than 2 values are defined.
+    Raises DataError if no value is defined.
 
     Parameters
     ----------
@@ -97,18 +97,17 @@ def bootstrap_mean(
     """
     array = _vector(values, "values")
     array = array[~np.isnan(array)]
-    means = _resampled_means(array, level, n_resamples, random_state)
-    low, high = _percentiles(means, level)
+    _, low, high = _resampled_means(array, level, n_resamples, random_state)
     return Interval(float(array.mean()), low, high)
 
 
 def paired_bootstrap(
     first: Any, second: Any, *, level: float = 0.95, n_resamples: int = 10_000, random_state: RandomState = 0
 ) -> Difference:
-    """Compare two models by their values on the same images.
+    """Compare two models by their values on the same images; the interval of a single image has no width.
 
-    Raises ShapeError if the two have different lengths; DataError if a value is defined for one model only, or fewer
-    than 2 images are left.
+    Raises ShapeError if the two have different lengths; DataError if a value is defined for one model only, or no image
+    is left.
 
     Parameters
     ----------
@@ -123,10 +122,9 @@ def paired_bootstrap(
     True
     """
     differences = np.subtract(*_pairs(first, second))
-    means = _resampled_means(differences, level, n_resamples, random_state)
-    low, high = _percentiles(means, level)
+    means, low, high = _resampled_means(differences, level, n_resamples, random_state)
     across = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
-    p_value = min(1.0, 2 * (across + 1) / (n_resamples + 1))
+    p_value = min(1.0, 2 * (across + 1) / (n_resamples + 1)) if differences.size > 1 else 1.0
     return Difference(float(differences.mean()), low, high, p_value, differences.size)
 
 
@@ -173,7 +171,7 @@ def compare_pairs(values: Sequence[Any]) -> list[Compared]:
     tests = [signed_ranks(values[a], values[b]) for a, b in pairs]
     corrected = holm([test.p_value for test in tests])
     return [
-        Compared(a, b, difference_of(values[a], values[b]), test, float(p))
+        Compared(a, b, paired_bootstrap(values[a], values[b], n_resamples=RESAMPLES), test, float(p))
         for (a, b), test, p in zip(pairs, tests, corrected, strict=True)
     ]
 
@@ -192,20 +190,8 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
 
 
 def interval_of(values: NDArray[np.float64]) -> Interval:
-    """Return the mean of the values that are defined and its 95 % bootstrap interval; a single value has no width."""
-    defined = values[~np.isnan(values)]
-    if defined.size == 1:
-        return Interval(float(defined[0]), float(defined[0]), float(defined[0]))
-    return bootstrap_mean(defined, n_resamples=RESAMPLES)
-
-
-def difference_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> Difference:
-    """Return the first mean minus the second and its 95 % bootstrap interval; a single value has no width."""
-    defined = ~np.isnan(first)
-    if first.size == second.size and np.count_nonzero(defined) == 1 and not np.isnan(second[defined][0]):
-        only = float(first[defined][0] - second[defined][0])
-        return Difference(only, only, only, 1.0, 1)
-    return paired_bootstrap(first, second, n_resamples=RESAMPLES)
+    """Return the mean of the values that are defined and its 95 % bootstrap interval, for evaluations."""
+    return bootstrap_mean(values, n_resamples=RESAMPLES)
 
 
 def _numbered_sizes(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -251,25 +237,22 @@ def _vector(values: Any, name: str) -> NDArray[np.float64]:
 
 def _resampled_means(
     values: NDArray[np.float64], level: float, n_resamples: int, random_state: RandomState
-) -> NDArray[np.float64]:
+) -> tuple[NDArray[np.float64], float, float]:
+    """Return the means of resamples, and the ends of the interval that holds `level` of them."""
     if not 0 < level < 1:
         raise UserError(f"level is {level!r}; expected a number between 0 and 1, such as 0.95.")
     if isinstance(n_resamples, bool) or not isinstance(n_resamples, int | np.integer) or n_resamples < 1:
         raise UserError(f"n_resamples is {n_resamples!r}; expected a whole number of 1 or more.")
-    if values.size < 2:
-        raise DataError(f"{values.size} images have a value; at least 2 are needed to resample. Evaluate more images.")
+    if values.size == 0:
+        raise DataError("No image has a value; at least 1 is needed to resample. Evaluate more images.")
     rng = as_generator(random_state)
     step = max(1, DRAWS_AT_ONCE // values.size)
     means = np.empty(n_resamples)
     for start in range(0, n_resamples, step):
         part = means[start : start + step]
         part[:] = values[rng.integers(values.size, size=(part.size, values.size))].mean(axis=1)
-    return means
-
-
-def _percentiles(means: NDArray[np.float64], level: float) -> tuple[float, float]:
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    return means, float(low), float(high)
 
 
 class Moments:
@@ -286,19 +269,15 @@ class Moments:
         self._sum += float(defined.sum())
         self._squares += float(np.square(defined).sum())
 
-    @property
-    def mean(self) -> float:
-        """Their mean; NaN where there is none."""
-        return self._sum / self.n if self.n else math.nan
-
     def interval(self) -> Interval:
         """Return the mean and its 95 % interval by the normal distribution: near the bootstrap for many values.
 
-        A single value has no width.
+        A single value has no width, and without values all three are NaN.
         """
-        variance = max(0.0, self._squares / self.n - self.mean**2) if self.n else math.nan
+        mean = self._sum / self.n if self.n else math.nan
+        variance = max(0.0, self._squares / self.n - mean**2) if self.n else math.nan
         half = NORMAL_95 * math.sqrt(variance / max(1, self.n))
-        return Interval(self.mean, self.mean - half, self.mean + half)
+        return Interval(mean, mean - half, mean + half)
 
 
 def share_of_right(n_right: Any, n_given: Any) -> Interval | None:

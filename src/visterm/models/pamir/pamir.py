@@ -20,7 +20,7 @@ from visterm.core.registry import unknown
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
-from visterm.metrics.queries import TOP, gains_of, rank_queries
+from visterm.metrics.retrieval import TOP, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES, Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.linear.base import check_weight_size
