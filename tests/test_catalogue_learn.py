@@ -15,7 +15,7 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, StorageError, UserError
-from visterm.core.progress import Silent
+from visterm.core.progress import Progress
 from visterm.library import learn as learning
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.info import describe
@@ -193,7 +193,7 @@ def test_nothing_to_learn_from_is_said(runs, tmp_path):
         Catalogue(Tagger.load(runs["wsabie"])).learn()
 
 
-class Cancelling(Silent):
+class Cancelling(Progress):
     """Progress of a person who cancels the job after the first epoch."""
 
     def __init__(self, catalogue):

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from visterm import Tagger
-from visterm.core.progress import Silent
+from visterm.core.progress import Progress
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
 from visterm.features.streaming.memory import Plan, read_size
@@ -76,7 +76,7 @@ def _rows(columns: NDArray[np.int32]) -> sp.csr_array:
     return sp.csr_array((values, columns[new], starts), shape=(len(columns), N_FEATURES))
 
 
-class Stages(Silent):
+class Stages(Progress):
     """Notes when each step of a fit began."""
 
     def __init__(self) -> None:

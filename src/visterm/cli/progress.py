@@ -6,14 +6,17 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from visterm.core.progress import Progress
+
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 
 LINE_SECONDS = 60  # Seconds between two lines in a pipe or a log that say how far a long task is
 
 
-class Bars:
+class Bars(Progress):
     """Draws what the library reports: a bar per task with its rate, the time left and the last note.
 
     With `lines`, it leaves a line of each task when it ends.
@@ -23,7 +26,7 @@ class Bars:
         self._lines = lines
         self._total: int | None = None
         self._said = time.monotonic()
-        self._rich: Progress | None = None
+        self._rich: RichProgress | None = None
         self._task: TaskID | None = None
         self._name = ""
         self._note = ""
@@ -84,11 +87,12 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
 
 
-def _bar() -> Progress:
+def _bar() -> RichProgress:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
 
-    return Progress(
+    return RichProgress(
         SpinnerColumn(),
         TextColumn("{task.description:<24}"),
         BarColumn(),

@@ -95,6 +95,7 @@ def results_of(
     )
     done.context.execution_options.preserve_order = ordered
     waited_for = dict.fromkeys(range(len(parts)))
+
     for batch in done.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0):
         for number, sent in zip(batch["number"].tolist(), batch["result"], strict=True):
             if number not in waited_for or (ordered and number != next(iter(waited_for))):
@@ -105,6 +106,7 @@ def results_of(
                 error.add_note(f"In a worker:\n{trace}")
                 raise error
             yield number, result
+
     if waited_for:
         raise StorageError(
             f"Of {count_of(len(parts), 'part')} of the job, {len(waited_for):,} were not done. Run the same command "

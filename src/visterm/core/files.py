@@ -32,6 +32,7 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
         raise
     except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have that name
         raise FileNotFoundError(errno.ENOENT, "no file can have this name", ascii(os.fspath(path))) from error
+
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

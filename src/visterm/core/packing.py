@@ -141,6 +141,7 @@ def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str,
     """Return what JSON can hold of an estimator, and put its arrays into `arrays`."""
     values: dict[str, Any] = {}
     kinds = learned_kinds(estimator)
+
     for key, value in learned_attributes(estimator).items():
         name = prefix + key
         if declared_name(key, kinds) is None:
@@ -159,6 +160,7 @@ def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str,
             values[key] = {"estimators": inner}
         else:
             values[key] = {"value": value}
+
     params = json_params(estimator, registry)
     if "n_jobs" in params:
         params["n_jobs"] = None  # whoever loads it says how many threads: what was learned is the same for any number

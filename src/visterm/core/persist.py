@@ -193,6 +193,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         if not file.is_file() or file_hash(file) != expected:
             state = "was changed since it was written" if file.is_file() else "is missing"
             raise CorruptFileError(f"{file} {state}: the {kind} cannot be trusted. {HOW_TO_MEND}")
+
     return target
 
 

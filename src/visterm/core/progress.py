@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, Self, TypeAlias, TypeVar
-
-T = TypeVar("T")
+from typing import Self, TypeAlias
 
 Say: TypeAlias = Callable[[str], None]  # Takes a line for people
 
@@ -15,27 +13,34 @@ def silent(line: str) -> None:
     """Drop a line for people."""
 
 
-class Progress(Protocol):
-    """What long work calls as it goes; the command line draws it with rich."""
+class Progress:
+    """What long work calls as it goes; the command line draws it with rich.
+
+    All goes to the progress that it was made with, if any: kinds of progress differ from this one in a method or two.
+    """
+
+    _onto: Progress | None = None
+
+    def __init__(self, onto: Progress | None = None) -> None:
+        self._onto = onto
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin a task of `total` steps (None: not known)."""
-        return
+        if self._onto is not None:
+            self._onto.start(task, total)
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Report that `steps` more are done, with a short note such as the validation measure."""
-        return
+        if self._onto is not None:
+            self._onto.advance(steps, note)
 
     def finish(self) -> None:
         """End the task."""
-        return
+        if self._onto is not None:
+            self._onto.finish()
 
 
-class Silent(Progress):
-    """Progress that goes nowhere: the default in Python."""
-
-
-SILENT = Silent()
+SILENT = Progress()  # It goes nowhere: the default in Python
 
 
 @contextmanager
@@ -48,26 +53,7 @@ def reported(progress: Progress, task: str, total: int | None = None) -> Iterato
         progress.finish()
 
 
-class PassedOn:
-    """Passes everything on: what other kinds of progress differ from in one method."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def start(self, task: str, total: int | None = None) -> None:
-        """Pass the start on."""
-        self._progress.start(task, total)
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        """Pass the step on."""
-        self._progress.advance(steps, note)
-
-    def finish(self) -> None:
-        """Pass the end on."""
-        self._progress.finish()
-
-
-class Steps(PassedOn):
+class Steps(Progress):
     """Passes on only the steps: for a part of a task that was started already."""
 
     def start(self, task: str, total: int | None = None) -> None:
@@ -77,7 +63,7 @@ class Steps(PassedOn):
         """Ignore the end: the whole task goes on."""
 
 
-class Titled(PassedOn):
+class Titled(Progress):
     """Shows all tasks under one name: for the fit of one model among many.
 
     `total` steps are shown in place of those that the work announces, for a fit that will be ended sooner.
@@ -89,7 +75,7 @@ class Titled(PassedOn):
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin the task under the name."""
-        self._progress.start(self._title, total if self._total is None else self._total)
+        super().start(self._title, total if self._total is None else self._total)
 
 
 class OneTask(Titled):
@@ -103,22 +89,22 @@ class OneTask(Titled):
         self._steps = 0
 
     def __enter__(self) -> Self:
-        self._progress.start(self._title)
+        super().start(self._title)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.finish()
+        super().finish()
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin again under the name, now that the number of steps is known."""
-        self._progress.finish()
-        self._progress.start(self._title, total)
+        super().finish()
+        super().start(self._title, total)
         self._steps = 0
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Pass the step on."""
         self._steps += steps
-        self._progress.advance(steps, note)
+        super().advance(steps, note)
 
     def finish(self) -> None:
         """Ignore the end: how it came out is not known yet."""

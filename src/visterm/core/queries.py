@@ -91,6 +91,7 @@ def split_query(text: str) -> list[list[Word]]:
             runs[-1].append(Word(piece["word"], sign, quoted=False))
         else:
             runs.append([])
+
     return [run for run in runs if run]
 
 

@@ -108,6 +108,7 @@ class Team:
         finally:
             started = [other for other in others if not other.cancel()]
             wait(started)
+
         for other in started:
             other.result()
         return [results[i] for i in range(n_parts)]

@@ -73,6 +73,7 @@ class Vocabulary:
             first = self._columns.setdefault(tag_key(tag), column)
             if first != column:
                 raise DataError(f"The tags '{self.tags[first]}' and '{tag}' are one tag: case does not count.")
+
         self.aliases: dict[str, str] = {}
         for alias, of_tag in (aliases or {}).items():
             known, alias = self._columns.get(tag_key(of_tag)), clean_tag(alias)
@@ -82,6 +83,7 @@ class Vocabulary:
                 raise DataError(f"'{alias}' is said to be an alias of '{of_tag}', but is a tag itself, or empty.")
             if tag_key(alias) != tag_key(of_tag):
                 self.aliases[alias] = self.tags[known]
+
         self._aliases_of: defaultdict[str, list[str]] = defaultdict(list)
         for alias, of_tag in self.aliases.items():
             self._aliases_of[of_tag].append(alias)
@@ -115,11 +117,13 @@ class Vocabulary:
         named = {tag_key(tag): tag for tag in meant.values()}
         counts: Counter[str] = Counter()
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
         for tags in checked_lists(tag_lists):
             cleaned = [meant.get(tag_key(tag), tag) for tag in map(clean_tag, tags) if tag]
             for tag in cleaned:
                 spellings[tag_key(tag)][tag] += 1
             counts.update({tag_key(tag) for tag in cleaned})
+
         keys = sorted(key for key, count in counts.items() if count >= min_count)
         shown = [named.get(key) or min(spellings[key].items(), key=lambda item: (-item[1], item[0]))[0] for key in keys]
         known = set(keys)
@@ -260,6 +264,7 @@ class Vocabulary:
         missing: list[Word] = []
         others = others or {}
         longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
+
         for run in _runs_of(search):
             start, end_of_phrase = 0, -1
             while start < len(run):  # cut into tags, the longest first
@@ -281,6 +286,7 @@ class Vocabulary:
                             missing.append(run[start])
                         end_of_phrase = start + 1 if phrases and run[start].sign > 0 else -1
                     start += 1
+
         if not found and not missing:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
         return found, missing

@@ -180,6 +180,7 @@ def ask(
             waited, left = time.monotonic() - began, patience.retries - attempt
             patience.waiting.goes_on(address, reason, waited=waited, wait=seconds, left=left)
         time.sleep(seconds)
+
     raise AssertionError("the last try returns or raises")
 
 
@@ -190,6 +191,7 @@ def _try_once(
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     until = time.monotonic() + timeout
     connection, sock = _connected(parts, until)
+
     with sock:
         connection.sock = _Bounded(sock, until, most + MOST_AROUND)
         try:

@@ -207,6 +207,7 @@ def locked(path: Path, refusal: Callable[[str], StorageError]) -> Iterator[None]
     from filelock import FileLock, Timeout  # which loads asyncio
 
     lock, note = FileLock(path, thread_local=False), holder_note(path)
+
     try:
         lock.acquire(blocking=False)
     except Timeout as error:
@@ -215,6 +216,7 @@ def locked(path: Path, refusal: Callable[[str], StorageError]) -> Iterator[None]
             facts = json.loads(note.read_text("utf-8"))
             holder = f"process {facts['pid']} on {facts['host']} since {facts['since']}"
         raise refusal(holder) from error
+
     try:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         note.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}), "utf-8")

@@ -58,6 +58,7 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
         for tick in x_ticks
     ]
     parts.append(f'<line class=axis x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>')
+
     for number, (places, line) in enumerate(zip(x, lines, strict=True)):
         points = [(across(a), up(b)) for a, b in zip(places, line.values, strict=True)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
@@ -68,6 +69,7 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
                 f'<circle class="dot c{number % N_COLOURS}" cx="{a:.1f}" cy="{b:.1f}" r="3">'
                 f"<title>{spoken}</title></circle>"
             )
+
     parts.append(
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{height - 6}" text-anchor=middle>{escape(x_label)}</text>'
         f'<text x="12" y="{(top + bottom) / 2:.0f}" text-anchor=middle '
@@ -88,6 +90,7 @@ def bar_chart(title: str, said: str, labels: Sequence[tuple[str, str]], bars: Se
     full = WIDTH - LABELS_WIDTH - VALUES_WIDTH
     heading = f'<text x="{LABELS_WIDTH}" y="{top - 7}">{escape(said)}</text>'
     parts = [legend, heading]
+
     for row, (label, note) in enumerate(labels):
         y = top + row * group
         middle = y + BAR * len(bars) / 2 + 4
@@ -106,6 +109,7 @@ def bar_chart(title: str, said: str, labels: Sequence[tuple[str, str]], bars: Se
                 f'height="{BAR - 2}"><title>{spoken}</title></rect>'
                 f'<text class=soft x="{LABELS_WIDTH + length + 5:.1f}" y="{place + BAR - 2}">{value:.2f}</text>'
             )
+
     return _svg(title, top + len(labels) * group, parts)
 
 

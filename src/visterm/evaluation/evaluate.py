@@ -41,9 +41,9 @@ class AnnotationEvaluation:
     corpus: Corpus  # The images that all taggers could read
     vocabulary: Vocabulary  # The tags that all taggers know: those that are ranked
     Y: sp.csr_array  # shape (n_images, n_tags), above 0: given by people
+    # shape (n_images, n_tags): not 0 where a tag was left out of the rankings, because a tagger learned it of
+    # this image.
     hidden: sp.csr_array | None
-    """shape (n_images, n_tags): not 0 where a tag was left out of the rankings, because a tagger learned it of
-    this image."""
     values: list[dict[str, NDArray[np.float64]]]  # As `visterm.metrics.measure` gives them, for each tagger
     # Tags that people gave, and how many of them are not ranked
     given: int
@@ -51,10 +51,10 @@ class AnnotationEvaluation:
     learned: list[int]  # For each tagger, images named as images that it learned from
     skipped: list[Skipped]  # Images that could not be read
     rankers: list[Ranker]  # For each tagger, to look at single images
+    # Tags that are ranked and have siblings among these; None where no relations were given.
     with_siblings: int | None = None
-    """Tags that are ranked and have siblings among these; None where no relations were given."""
+    # Metrics that were left out because they have nothing to average, and why.
     undefined: dict[str, str] = field(default_factory=dict)
-    """Metrics that were left out because they have nothing to average, and why."""
 
     def mean(self, metric: str, tagger: int = 0) -> float:
         """Return the value of a metric for a tagger."""
@@ -149,6 +149,7 @@ def evaluate_taggers(
         rankers.append(Ranker(tagger, X, None if in_order else columns))
     values: list[dict[str, NDArray[np.float64]]] = []
     undefined: dict[str, str] = {}
+
     for ranker in rankers:
         measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=above)
         undefined = {}  # of the metrics that may be left out, those that have nothing to average, and why
@@ -161,6 +162,7 @@ def evaluate_taggers(
             measured = {name: array for name, array in measured.items() if name not in undefined}
         means(measured, judgements)  # refuses what has nothing to average
         values.append(measured)
+
     return AnnotationEvaluation(
         read, vocabulary, Y, hidden, values,
         given=len(given),

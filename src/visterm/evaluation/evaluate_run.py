@@ -243,6 +243,7 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
         if lines is None:
             raise
         corpus, lines = query_corpus(encoder, request.images, lines)
+
     for warning in corpus.remarks:
         say(warning)
     other = None

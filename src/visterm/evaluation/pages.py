@@ -170,6 +170,7 @@ def _add_tags(report: Report, found: AnnotationEvaluation, names: Sequence[str],
         f"Average precision: of all images, ranked by how well the tag fits. Recall at {TAG_K}: the share of the tag's "
         f"images that get it among their {TAG_K} tags. After each tag, how many of the images have it.",
     )
+
     for heading, chosen in (
         (f"The {len(frequent)} most frequent tags", frequent),
         (f"The {len(worst)} tags found worst, of those that at least {enough} images have", worst),
@@ -199,6 +200,7 @@ def _add_differences(report: Report, results: dict[str, Any], measures: Sequence
         f"Each row against each column: mean difference, and whether it is sure at 95 % by Wilcoxon's signed ranks of "
         f"the differences over {what}{corrected}.",
     )
+
     for measure in measures:
         rows = [[Cell(name), *[Cell("")] * len(names)] for name in names]
         for (first, second), pair in zip(combinations(range(len(names)), 2), results["pairs"], strict=True):
@@ -292,6 +294,7 @@ def _add_queries(report: Report, found: QueryEvaluation, names: Sequence[str]) -
         "best first; outlined and ticked are the relevant ones.",
     )
     report.note_on_pictures(found.corpus)
+
     for heading, chosen in (("Best", best), ("Worst", worst)):
         if not chosen:
             continue

@@ -43,19 +43,19 @@ class QueryEvaluation:
 
     texts: list[str]  # The queries
     n_relevant: NDArray[np.int64]  # shape (n_queries,)
+    # Arrays of shape (n_queries,), as `visterm.metrics.retrieval.kinds_of_queries` gives them.
     kinds: dict[str, NDArray[np.bool_]]
-    """Arrays of shape (n_queries,), as `visterm.metrics.retrieval.kinds_of_queries` gives them."""
+    # ``AvgP``, ``BEP`` and ``P10`` of each tagger, of shape (n_queries,);
+    # ``nDCG10`` too where some images are more relevant than others.
     values: list[dict[str, NDArray[np.float64]]]
-    """``AvgP``, ``BEP`` and ``P10`` of each tagger, of shape (n_queries,);
-    ``nDCG10`` too where some images are more relevant than others."""
     skipped: list[Skipped]  # Images that could not be read
     left_out: int  # Queries of a file that have no word that every tagger knows, or no relevant image here
     corpus: Corpus  # The images that all taggers could read
     relevant: sp.csr_array  # shape (n_queries, n_images): above 0 where an image is relevant
+    # Interpolated, at the recalls 0, 0.1, ..., 1, averaged over the queries: of each tagger, shape (11,).
     precision_at_recall: list[NDArray[np.float64]]
-    """Interpolated, at the recalls 0, 0.1, ..., 1, averaged over the queries: of each tagger, shape (11,)."""
+    # Among the first 1, 2, ..., 20 images, averaged over the queries: of each tagger, shape (20,).
     precision_at_rank: list[NDArray[np.float64]]
-    """Among the first 1, 2, ..., 20 images, averaged over the queries: of each tagger, shape (20,)."""
     searches: list[Searches] = field(repr=False)  # For each tagger, to look at single queries
 
     def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
@@ -144,6 +144,7 @@ def evaluate_queries(
     ]
     hidden = sum(learned_to_have[1:], start=learned_to_have[0]) if learned_to_have else None
     values, at_recall, at_rank, searches = [], [], [], []
+
     for tagger, X, words, way in zip(taggers, rows, of_taggers, ways, strict=True):
         weights = weigh_words(words, tagger.idf)
         scores = partial(_scores, tagger, X, combine)
@@ -156,6 +157,7 @@ def evaluate_queries(
         at_recall.append(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0))
         at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, CURVE_RANKS + 1)]))
         searches.append(Searches(scores, weights, hidden, way))
+
     seen = None
     if learned is not None and queries is None:
         of_learned = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]

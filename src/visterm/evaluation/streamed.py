@@ -42,8 +42,8 @@ USUAL_SPLIT = "test"
 class StreamedEvaluation:
     """What was measured of a tagger."""
 
+    # Of each metric: its value, and its 95 % interval; without width where the metric is no mean.
     values: dict[str, Interval]
-    """Of each metric: its value, and its 95 % interval; without width where the metric is no mean."""
     images: int  # Images that were measured on
     # Tags that people gave, and how many of them the run does not know
     given: int
@@ -87,6 +87,7 @@ def evaluate_streamed(
     shards = Shards(features)
     check_encoder(tagger.encoder, shards)
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
+
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:
         judged = JudgedTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
         shape = judged.n_images, len(vocabulary)
@@ -175,12 +176,14 @@ class JudgedTags:
         self.skipped = [item for bit, item in unread if bit == self._bit]
         self._pairs.sort([tag_key(tag) for tag in vocabulary])
         self.n_images = self.n_given = self.n_unknown = 0
+
         for number in range(len(shards)):
             positions = self.measured(number)
             tags, _ = self._pairs.at(positions)
             self.n_images += positions.size
             self.n_given += tags.size
             self.n_unknown += int((tags < 0).sum())
+
         if self.n_images == 0:
             there = ", ".join(f"'{name}' ({count_of(count, 'row')})" for name, count in sorted(self._splits.items()))
             raise UnknownNameError(
@@ -251,4 +254,5 @@ class JudgedTags:
                     example = example or name
                 else:
                     unread.append((int(bits[number]), item))
+
         self.remarks += [*check_met(self._shards, n_found, n_missing, example), *contradictions.remarks()]

@@ -153,6 +153,7 @@ def band_summary(found: AnnotationEvaluation, names: Sequence[str]) -> list[dict
             "images": int(np.count_nonzero(relevant.sum(axis=1))),
             "runs": runs,
         })  # fmt: skip
+
     return bands
 
 
@@ -186,6 +187,7 @@ def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted:
     every = ("all", np.arange(len(found.vocabulary)))
     bands = [every, *((band.name, band.tags) for band in frequency_bands(found.vocabulary.counts))]
     runs = []
+
     for name, ranker in zip(names, found.rankers, strict=True):
         given, right = _counts(found, ranker, wanted, [tags for _, tags in bands])
         rows = []
@@ -203,6 +205,7 @@ def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted:
                 "tags_an_image": float(given[number].mean()),
             })  # fmt: skip
         runs.append({"run": name, "bands": rows})
+
     return {"wanted": wanted, "runs": runs}
 
 

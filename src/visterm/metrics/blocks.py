@@ -153,6 +153,7 @@ class ScoreBlocks:
                 some, block = excluded[rows], block.copy()
                 block[np.repeat(np.arange(len(block)), np.diff(some.indptr)), some.indices] = -np.inf
             yield rows, block
+
         if not seen.all():
             raise ShapeError(
                 f"The score blocks hold {seen.sum()} images, but the tags {seen.size}; the first without scores is "

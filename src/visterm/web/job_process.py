@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from visterm.core.errors import StorageError, VistermError
+from visterm.core.progress import Progress
 from visterm.core.threads import end_with_standard_input
 from visterm.core.wording import count_of, printable
 from visterm.core.writing import storage_error
@@ -28,7 +29,7 @@ SECONDS = 0.5  # Time between two notes of the progress
 NOT_NOTED = 4  # Exit status of a job that failed and could not store the reason
 
 
-class NotedProgress:
+class NotedProgress(Progress):
     """Progress of a job, stored now and then."""
 
     def __init__(self, jobs: Jobs, job_id: int) -> None:
