@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -15,8 +14,17 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.files import why_no_file
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.vector_files import LONGEST_LINE, BinaryVectors, TextVectors, two_counts
-from visterm.data.vector_tensors import TensorVectors, save_tensor_vectors
+from visterm.data.vector_files import (
+    LONGEST_LINE,
+    Wants,
+    WordRows,
+    are_numbers,
+    read_binary_vectors,
+    read_tensor_vectors,
+    read_text_vectors,
+    save_tensor_vectors,
+    two_counts,
+)
 
 TENSORS = ".safetensors"
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
@@ -87,17 +95,11 @@ def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None 
     the line.
     """
     path = Path(path)
-    with closing(_open(path)) as source:
-        if words is None and isinstance(source, TensorVectors) and source.matrix.dtype == np.float32:
-            return WordVectors([word for word, _ in source.words()], source.matrix)
-        wanted = None if words is None else {key for word in words for key in map(word_key, (word, *parts_of(word)))}
-        kept: list[str] = []
-        rows: list[NDArray[np.float32]] = []
-        for word, at in source.words():
-            if wanted is None or word_key(word) in wanted:
-                kept.append(word)
-                rows.append(source.vector(at))
-        return WordVectors(kept, np.array(rows, np.float32).reshape(len(rows), source.width))
+    read = _reader_of(path)
+    if words is None:
+        return WordVectors(*read(path, None))
+    wanted = {key for word in words for key in map(word_key, (word, *parts_of(word)))}
+    return WordVectors(*read(path, lambda word: word_key(word) in wanted))
 
 
 def write_word_vectors(path: str | os.PathLike[str], vectors: WordVectors) -> None:
@@ -120,13 +122,14 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
     """
     tags = list(tags)
     rows = np.zeros((len(tags), vectors.width), np.float32)
-    found = np.zeros(len(tags), np.bool_)
+    has_vector = np.zeros(len(tags), np.bool_)
     for number, tag in enumerate(tags):
-        known = _rows_of(vectors, tag)
-        if known:
+        whole, parts = vectors.find(tag), parts_of(tag)
+        known = [row for row in map(vectors.find, parts) if row is not None] if whole is None else [whole]
+        if whole is not None or len(known) >= max(1, LEAST_KNOWN * len(parts)):
             rows[number] = np.mean(vectors.matrix[known], axis=0, dtype=np.float64)
-            found[number] = True
-    return rows, found
+            has_vector[number] = True
+    return rows, has_vector
 
 
 def word_key(word: str) -> str:
@@ -141,25 +144,14 @@ def parts_of(tag: str) -> list[str]:
     return [part for part in _PARTS.split(tag) if part]
 
 
-def _rows_of(vectors: WordVectors, tag: str) -> list[int]:
-    """Return the rows of a tag: its own, or those of its words."""
-    whole = vectors.find(tag)
-    if whole is not None:
-        return [whole]
-    parts = parts_of(tag)
-    known = [row for row in map(vectors.find, parts) if row is not None]
-    return known if len(known) >= LEAST_KNOWN * len(parts) else []
-
-
-def _open(path: Path) -> TextVectors | BinaryVectors | TensorVectors:
+def _reader_of(path: Path) -> Callable[[Path, Wants], WordRows]:
+    """Return what reads a file of word vectors, by its ending or what is in it. Raises DataError if nothing does."""
     if not path.is_file():
         raise DataError(
             f"The file of word vectors {path} {why_no_file(path)}; expected GloVe, word2vec, fastText or safetensors."
         )
-    if path.suffix == TENSORS:
-        return TensorVectors(path)
-    if path.suffix == ".gz":
-        return TextVectors(path)
+    if path.suffix in (TENSORS, ".gz"):
+        return read_tensor_vectors if path.suffix == TENSORS else read_text_vectors
     with path.open("rb") as file:
         start = file.readline(LONGEST_LINE)
         counts = two_counts(start.split()) if len(start) < 100 else None
@@ -173,16 +165,8 @@ def _open(path: Path) -> TextVectors | BinaryVectors | TensorVectors:
         raise DataError(
             f"{path} is a model of fastText; expected its vectors as text, in the file that ends with .vec."
         )
-    return BinaryVectors(path) if counts is not None and not _is_text(second, counts[1]) else TextVectors(path)
-
-
-def _is_text(rows: bytes, width: int) -> bool:
-    """Return whether what follows the counts are words and numbers as text, by its first line."""
-    line, end, _ = rows.partition(b"\n")
-    cells = line.split()
-    if not end:  # the last may be cut off
-        cells = cells[:-1]
-    try:
-        return len(cells) > 1 and bool([float(cell) for cell in cells[1:][-width:]])
-    except ValueError:
-        return False
+    if counts is None:
+        return read_text_vectors
+    line, end, _ = second.partition(b"\n")
+    cells = line.split() if end else line.split()[:-1]  # the last may be cut off
+    return read_text_vectors if are_numbers(cells[1:][-counts[1] :]) else read_binary_vectors
