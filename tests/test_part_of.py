@@ -8,15 +8,7 @@ import pytest
 from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.part_of import (
-    PartOf,
-    part_pairs,
-    read_part_lists,
-    read_part_of,
-    read_part_relations,
-    wordnet_part_of,
-    write_part_of,
-)
+from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, wordnet_part_of, write_part_of
 from visterm.data.relations import is_a_relations, sibling_sets
 from visterm.data.tag_senses import match_tags
 from visterm.data.wordnet import WordNet
@@ -75,32 +67,6 @@ def test_what_is_written_is_what_is_read(name, tmp_path):
     relations = [PartOf("lamp, red", "tower"), PartOf("fenêtre", 'a "house"')]
     write_part_of(tmp_path / name, relations)
     assert read_part_of(tmp_path / name) == relations
-
-
-def test_lists_are_of_a_whole_and_its_parts(tmp_path):
-    path = written(tmp_path, "car,wheel,license_plate,wheel\nboat\n\nbicycle,wheel,\n")
-    assert read_part_lists(path) == [PartOf("wheel", "car"), PartOf("license_plate", "car"), PartOf("wheel", "bicycle")]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("car,wheel\n,door\n", "line 2: the whole is empty"),
-        ("car,wheel,Car\n", "line 1: 'Car' is said to be part of itself"),
-        ("boat\n", "has no relations; expected lines such as 'car,wheel,door'"),
-    ],
-)
-def test_a_line_that_is_no_list_is_named(text, message, tmp_path):
-    with pytest.raises(DataError, match=message):
-        read_part_lists(written(tmp_path, text))
-
-
-@pytest.mark.shared
-def test_pascal_parts_ontology_is_read(shared):
-    relations = read_part_lists(shared / "data" / "pascal_part" / "pascalPartOntology.csv")
-    assert PartOf("license_plate", "bus") in relations
-    assert len(relations) == 100
-    assert "boat" not in {relation.whole for relation in relations}
 
 
 def test_pairs_are_columns_of_part_and_whole_sorted_and_once():

@@ -14,7 +14,7 @@ from visterm.core.errors import TagFileError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_fault
 from visterm.core.wording import printable
 from visterm.data.corpus import Corpus
-from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
+from visterm.data.relations import PairFormat, read_pairs, write_pairs
 from visterm.data.tag_files import find_tags, read_tag_table
 from visterm.data.tag_formats.tables import stream_table
 from visterm.data.text_files import guarded, unguarded

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tiny_wordnet import LICENCE, write_wordnet
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import wordnet as wordnet_module
 from visterm.data.relations import IsA, is_a_relations, read_relations, sibling_sets
@@ -75,7 +75,7 @@ def test_senses_come_with_their_words_and_what_they_are_kinds_or_instances_of(fo
     assert len(wordnet) == 18
 
 
-def test_relations_of_a_vocabulary_use_the_first_senses_requested(folder):
+def test_relations_of_a_vocabulary_use_the_first_senses(folder):
     wordnet, tags = WordNet(folder), Vocabulary(["polar bears", "Brown bear", "bear", "geese", "penguin", "peak"])
     one = is_a_relations(wordnet, tags)
     assert [(child, parent.split(" [")[0]) for child, parent in one] == [
@@ -88,10 +88,6 @@ def test_relations_of_a_vocabulary_use_the_first_senses_requested(folder):
     expected = np.eye(6)
     expected[[0, 1, 2, 3], [1, 0, 3, 2]] = 1
     np.testing.assert_array_equal(sibling_sets(one, tags).toarray(), expected)
-    expected[[2, 5], [5, 2]] = 1  # a bear of the stock exchange and a peak are both entities
-    np.testing.assert_array_equal(sibling_sets(is_a_relations(wordnet, tags, senses=2), tags).toarray(), expected)
-    with pytest.raises(UserError, match="senses is 0"):
-        is_a_relations(wordnet, tags, senses=0)
 
 
 def test_relations_come_from_a_csv_or_from_a_folder_of_wordnet(folder, tmp_path):

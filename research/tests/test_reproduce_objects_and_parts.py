@@ -42,7 +42,13 @@ from visterm_research.parts.parts_run import PartsRun
 from visterm_research.parts.photos import photo_runs, related_photos
 from visterm_research.parts.problem import KEPT, LEFT_OUT, LeftOut, PartsProblem, related
 from visterm_research.parts.ranks import KNOWN, known_ranks, ranks_of, relation_of_each, task_ranks
-from visterm_research.parts.relations import Relations, pascal_folder, pascal_relations, wordnet_relations
+from visterm_research.parts.relations import (
+    Relations,
+    pascal_folder,
+    pascal_relations,
+    read_part_lists,
+    wordnet_relations,
+)
 from visterm_research.parts.study import QUICK_VISTERMS
 from visterm_research.parts.tables import place_of_left_out
 from visterm_research.scenes import DrawnLibrary
@@ -434,3 +440,31 @@ def test_the_command_gives_one_claim_a_line_and_the_report_last(quick: Outcome) 
 def test_the_folder_of_the_papers_other_comparison_is_refused(quick: Outcome) -> None:
     with pytest.raises(StorageError, match="holds the comparison of another paper"):
         run_study("features", quick.report.parent, quick=True, n_jobs=1)
+
+
+def test_lists_are_of_a_whole_and_its_parts(tmp_path):
+    path = tmp_path / "lists.csv"
+    path.write_text("car,wheel,license_plate,wheel\nboat\n\nbicycle,wheel,\n")
+    assert read_part_lists(path) == [("wheel", "car"), ("license_plate", "car"), ("wheel", "bicycle")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("car,wheel\n,door\n", "line 2: the whole is empty"),
+        ("boat\n", "has no relations; expected lines such as 'car,wheel,door'"),
+    ],
+)
+def test_lists_that_lack_a_whole_or_any_part_are_refused(text, message, tmp_path):
+    path = tmp_path / "lists.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_part_lists(path)
+
+
+@pytest.mark.shared
+def test_pascal_parts_ontology_is_read(shared):
+    relations = read_part_lists(shared / "data" / "pascal_part" / "pascalPartOntology.csv")
+    assert ("license_plate", "bus") in relations
+    assert len(relations) == 100
+    assert "boat" not in {relation.whole for relation in relations}

@@ -63,7 +63,7 @@ def judge(
     questions = review_queue(opened.stored, k, tree=opened.tree)
     names = {item.image_id: opened.image(item.image_id).record for item in questions}
     if out is not None:
-        from visterm.data.relation_files import write_pairs
+        from visterm.data.relations import write_pairs
 
         rows = [[names[q.image_id].name, q.tag, "", "; ".join(q.why)] for q in questions]
         write_pairs(out, ("image", "tag", "verdict", "why"), rows)

@@ -57,7 +57,7 @@ def mistakes(
     if out is not None and sheet:
         _write_sheet(out, catalogue, found, _catalogue_photos(opened, found))
     elif out is not None:
-        from visterm.data.relation_files import write_pairs
+        from visterm.data.relations import write_pairs
 
         rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in found]
         write_pairs(out, ("image", "tag", "kind", "chance", "low", "high"), rows)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from visterm.data.held_tags import hold_one_out
     from visterm.data.images import ImageLike, read_image
     from visterm.data.learned_vectors import learn_word_vectors
-    from visterm.data.part_of import PartOf, part_pairs, read_part_lists, wordnet_part_of
+    from visterm.data.part_of import PartOf, part_pairs, wordnet_part_of
     from visterm.data.pixels import resized
     from visterm.data.relations import is_a_relations, sibling_sets
     from visterm.data.tag_formats.tables import read_table
@@ -25,7 +25,7 @@ _NAMES = {
     "held_tags": "hold_one_out",
     "images": "ImageLike read_image",
     "learned_vectors": "learn_word_vectors",
-    "part_of": "PartOf part_pairs read_part_lists wordnet_part_of",
+    "part_of": "PartOf part_pairs wordnet_part_of",
     "pixels": "resized",
     "relations": "is_a_relations sibling_sets",
     "tag_formats.tables": "read_table",

@@ -1,4 +1,4 @@
-"""Which tag names a part of what: from a CSV of part and whole, lists of wholes with their parts, or WordNet."""
+"""Which tag names a part of what: from a CSV of part and whole, or WordNet."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.relation_files import PairFormat, read_lines, read_pairs, refuse_itself, write_pairs
+from visterm.data.relations import PairFormat, read_pairs, write_pairs
 from visterm.data.tag_senses import TagSenses, match_tags
 from visterm.data.wordnet import Synset, WordNet, find_wordnet
 
 PART_OF_FILE = PairFormat("part-of file", "the tag rule part_of", ("part", "whole"), "wheel,car", "part of")
 
+# Which pointers of a synset count as its parts: those of a tree (trunk), a forest (tree), ice (water)
 Meronyms = Literal["parts", "members", "substances"]
-"""Which pointers of a synset count as its parts: those of a tree (trunk), a forest (tree), ice (water)."""
 
 
 class PartOf(NamedTuple):
@@ -96,27 +96,9 @@ def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
     return [PartOf(pair.first, pair.second) for pair in read_pairs(path, PART_OF_FILE)]
 
 
-def write_part_of(path: str | os.PathLike[str], relations: Iterable[PartOf]) -> None:
+def write_part_of(path: str | os.PathLike[str], relations: Iterable[tuple[str, str]]) -> None:
     """Write a header and a line for each relation, which `read_part_of` reads."""
     write_pairs(path, PART_OF_FILE.columns, relations)
-
-
-def read_part_lists(path: str | os.PathLike[str]) -> list[PartOf]:
-    """Read a CSV in which each line is a whole and then its parts, as PASCAL-Part's ``pascalPartOntology.csv``.
-
-    A line with a whole alone says that it has no parts, and gives no relation. Raises DataError if it cannot be read,
-    has no relation, or a line is not such a list; the message names file and line.
-    """
-    relations: dict[PartOf, None] = {}
-    for (whole, *parts), place in read_lines(path, "list of parts"):
-        if not whole:
-            raise DataError(f"{place}: the whole is empty; expected it before its parts, such as 'car,wheel,door'.")
-        for part in filter(None, parts):
-            refuse_itself(part, whole, place, "part of")
-            relations[PartOf(part, whole)] = None
-    if not relations:
-        raise DataError(f"The list of parts {path} has no relations; expected lines such as 'car,wheel,door'.")
-    return list(relations)
 
 
 def wordnet_part_of(
@@ -146,8 +128,7 @@ def wordnet_part_of(
         if sense.synset is None:
             continue
         for above in _is_a(wordnet, sense.synset, inherit):
-            offsets = [offset for kind in kinds for offset in getattr(above, kind)]
-            for offset in offsets:
+            for offset in (offset for kind in kinds for offset in getattr(above, kind)):
                 if offset != sense.synset.offset:
                     relations.update(dict.fromkeys(PartOf(part, sense.tag) for part in tags.get(offset, ())))
     return list(relations)

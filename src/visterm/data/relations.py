@@ -1,23 +1,57 @@
-"""Which tag is a kind of what, from a CSV of child and parent or from WordNet, and the tags that are siblings by it."""
+"""Files of two columns that relate words, which tag is a kind of what, and the tags that are siblings by it."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.checks import as_csr, check_count, check_size
+from visterm.core.checks import as_csr, check_size
 from visterm.core.errors import DataError
-from visterm.core.vocabulary import Vocabulary, tag_key
-from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
+from visterm.core.writing import whole_file
+from visterm.data.text_files import guarded, read_text, unguarded
 from visterm.data.wordnet import Synset, WordNet
 
+MAX_BYTES = 2**31  # Of pairs of siblings
+
+# Words that head columns: a first line of nothing else is a header, and no pair
+_HEADERS = frozenset(
+    {"alias", "aliases", "canonical", "child", "column", "file", "file_name", "filename", "from", "id"}
+    | {"image", "kind", "label", "labels", "meaning", "name", "new", "old", "parent", "part", "preferred"}
+    | {"reason", "replacement", "spelling", "synonym", "synset", "tag", "tags", "term", "to", "user", "whole"}
+    | {"word", "words"}
+)
+
+
+class PairFormat(NamedTuple):
+    """What a file of pairs holds, for its reader and for the messages."""
+
+    what: str  # Its name in messages: "is-a file"
+    option: str  # The option that takes it
+    columns: tuple[str, str]  # The two names that a header gives
+    example: str  # A line
+    relation: str | None = None  # What a word cannot be of itself: "a kind of". None: the two are no words of one sort.
+    may_be_empty: bool = False  # Whether the second may be left out
+    other_columns: tuple[str, str] | None = None  # Names by which other programs' headers call the two
+    needs_header: bool = False  # Whether a first line must name the two: where they are easily taken for each other
+
+
 IS_A_FILE = PairFormat("is-a file", "the tag rule isa", ("child", "parent"), "tiger,big cat", "a kind of")
-MAX_BYTES = 2**31
+
+
+class Pair(NamedTuple):
+    """One line: its two words, and where it stands (file and line, for messages)."""
+
+    first: str
+    second: str
+    place: str
 
 
 class IsA(NamedTuple):
@@ -25,6 +59,59 @@ class IsA(NamedTuple):
 
     child: str
     parent: str
+
+
+def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]:
+    """Read a CSV (or, by its suffix .tsv, tab-separated file) of two columns.
+
+    A first line that names both columns is a header; there may then be other columns too, in any order. Raises
+    DataError if it cannot be read, has no pair, lacks a header that its format needs, or a line is not two words; the
+    message names file and line.
+    """
+    path = Path(path)
+    text = read_text(path, f"{form.what} ({form.option})")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path), strict=True)
+    columns: tuple[int, int] | None = None
+    n_columns = 2
+    is_empty = True
+    try:
+        for fields in reader:
+            cells = [clean_tag(unguarded(field)) for field in fields]
+            if not any(cells):
+                continue
+            if columns is None:
+                columns = _header(cells, form)
+                if columns is not None:
+                    n_columns = len(cells)
+                    continue
+                columns = 0, 1
+                headers = _HEADERS.union(form.columns)
+                if form.needs_header or any(cells[2:]) or headers.issuperset(cell.casefold() for cell in cells):
+                    raise DataError(
+                        f"{path} has the columns {', '.join(cells)}; {form.option} needs {','.join(form.columns)}. "
+                        "Rename its columns, or add a first line that names two."
+                    )
+            is_empty = False
+            yield _pair(cells, columns, n_columns, f"{path}, line {reader.line_num}", form)
+    except csv.Error as error:
+        raise DataError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this line.') from error
+    if is_empty:
+        raise DataError(
+            f"The {form.what} ({form.option}) {path} has no relations; expected lines such as '{form.example}' "
+            f"({','.join(form.columns)})."
+        )
+
+
+def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Write what `read_pairs` reads: a header and a line for each row, with tabs where the file is named .tsv.
+
+    Cells that a spreadsheet would compute get an apostrophe before them, which `read_pairs` takes off.
+    """
+    path = Path(path)
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=_delimiter(path), lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([guarded(cell) for cell in row] for row in rows)
 
 
 def read_is_a(path: str | os.PathLike[str]) -> list[IsA]:
@@ -37,9 +124,32 @@ def read_is_a(path: str | os.PathLike[str]) -> list[IsA]:
     return [IsA(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
 
 
-def write_is_a(path: str | os.PathLike[str], relations: Iterable[IsA]) -> None:
+def write_is_a(path: str | os.PathLike[str], relations: Iterable[tuple[str, str]]) -> None:
     """Write what `read_is_a` reads: a header and a line for each relation."""
     write_pairs(path, IS_A_FILE.columns, relations)
+
+
+def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[IsA]:
+    """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
+
+    Raises DataError if the file or the folder cannot be used.
+    """
+    return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
+
+
+def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[IsA]:
+    """Return what each tag is directly a kind of, tag by tag, by its most frequent meaning.
+
+    Tags that are no nouns of the WordNet are left out. A parent is named by its first word and its number,
+    ``big cat [02127808]``, because a word has several meanings.
+    """
+    first = ((tag, offset) for tag in dict.fromkeys(tags) for offset in wordnet.senses(tag)[:1])
+    return [relation for tag, offset in first for relation in is_a_of_synset(wordnet, tag, wordnet.synset(offset))]
+
+
+def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[IsA]:
+    """Return what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
+    return [IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
 
 
 def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> sp.csr_array:
@@ -64,6 +174,7 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
             f"None of the children in the is-a relations ({', '.join(examples) or 'there are none'}) is a tag of the "
             f"vocabulary ({', '.join(vocabulary.tags[:3])}). Check that its lines are child,parent."
         )
+
     rows, columns = np.array(sorted(pairs), np.int64).T
     n_children = np.bincount(columns)
     check_size(
@@ -77,29 +188,31 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     return as_csr(((of_parent @ of_parent.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
 
 
-def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[IsA]:
-    """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
-
-    Raises DataError if the file or the folder cannot be used.
-    """
-    return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
+def _delimiter(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
-def is_a_relations(wordnet: WordNet, tags: Iterable[str], *, senses: int = 1) -> list[IsA]:
-    """Return what each tag is directly a kind of, tag by tag, by its `senses` most frequent meanings.
-
-    Tags that are no nouns of the WordNet are left out. More meanings find more siblings, also by meanings that photos
-    do not show. A parent is named by its first word and its number, ``big cat [02127808]``, because a word has several
-    meanings. Raises UserError if `senses` is not a whole number of 1 or more.
-    """
-    check_count(senses, "senses")
-    relations: dict[IsA, None] = {}
-    for tag in tags:
-        for offset in wordnet.senses(tag)[:senses]:
-            relations.update(dict.fromkeys(is_a_of_synset(wordnet, tag, wordnet.synset(offset))))
-    return list(relations)
+def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
+    """Return the two columns that a first line names; None if it is no header."""
+    named = [cell.casefold() for cell in cells]
+    for columns in (form.columns, form.other_columns):
+        if columns is not None and all(column.casefold() in named for column in columns):
+            first, second = (named.index(column.casefold()) for column in columns)
+            return first, second
+    return None
 
 
-def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[IsA]:
-    """Return what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
-    return [IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
+def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str, form: PairFormat) -> Pair:
+    if len(cells) < n_columns or any(cells[n_columns:]):
+        raise DataError(
+            f"{place}: {len(cells)} columns; expected {n_columns}, {' and '.join(form.columns)}. "
+            "Put quotes around words that hold commas."
+        )
+    first, second = (cells[column] for column in columns)
+    if not first or not (second or form.may_be_empty):
+        raise DataError(
+            f"{place}: the {form.columns[1 if first else 0]} is empty; expected two words, such as '{form.example}'."
+        )
+    if form.relation is not None and tag_key(first) == tag_key(second):
+        raise DataError(f"{place}: '{first}' is said to be {form.relation} itself. Leave the line out.")
+    return Pair(first, second, place)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
-from visterm.data.relation_files import PairFormat, read_pairs, write_pairs
+from visterm.data.relations import PairFormat, read_pairs, write_pairs
 from visterm.data.wordnet import Synset, WordNet, synset_offset
 
 MAPPING_FILE = PairFormat(
@@ -22,17 +22,15 @@ MAPPING_FILE = PairFormat(
     other_columns=("PASCAL-Part_class", "WDsynset"),
 )
 
-How = Literal["mapping", "id", "lemma", "none"]
-
 
 class TagSense(NamedTuple):
     """What one tag means."""
 
     tag: str  # The tag
     synset: Synset | None  # Its meaning; None where it has none
-    how: How
-    """How it was found. "mapping": as the mapping file says; "id": the tag is a synset's id; "lemma": it is a noun of
-    WordNet, and the most frequent sense was taken; "none": none of these."""
+    # How it was found. "mapping": as the mapping file says; "id": the tag is a synset's id; "lemma": it is a noun of
+    # WordNet, and the most frequent sense was taken; "none": none of these
+    how: Literal["mapping", "id", "lemma", "none"]
     others: tuple[Synset, ...] = ()  # The senses that were not taken; of lemmas only
 
 
@@ -141,12 +139,11 @@ def write_mapping(path: str | os.PathLike[str], senses: Iterable[TagSense]) -> N
     were not taken, each with its id. Tags without a meaning have an empty synset.
     """
     header = (*MAPPING_FILE.columns, "how", "words", "gloss", "other_senses")
-    rows = [
-        (sense.tag, synset.id, sense.how, ", ".join(synset.words), synset.gloss, " | ".join(map(_shown, sense.others)))
-        if (synset := sense.synset) is not None
-        else (sense.tag, "", sense.how, "", "", "")
-        for sense in senses
-    ]
+    rows = []
+    for tag, synset, how, others in senses:
+        others_shown = (f"{other.id} {', '.join(other.words)}: {other.gloss}" for other in others)
+        meaning = ("", "", "") if synset is None else (synset.id, ", ".join(synset.words), synset.gloss)
+        rows.append((tag, meaning[0], how, *meaning[1:], " | ".join(others_shown)))
     write_pairs(path, header, rows)
 
 
@@ -166,8 +163,3 @@ def _match(wordnet: WordNet, tag: str, mapped: dict[str, MappedTag]) -> TagSense
 def _key(tag: str) -> str:
     """Return that by which tags and words of a mapping are compared."""
     return tag_key(tag.replace("_", " "))
-
-
-def _shown(synset: Synset) -> str:
-    """Return a synset for people."""
-    return f"{synset.id} {', '.join(synset.words)}: {synset.gloss}"

@@ -9,8 +9,8 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import dropwhile
-from typing import Any, NoReturn, TypeVar
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from visterm.core.checks import as_csr
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of, ends_of
-from visterm.data.relation_files import PairFormat, read_pairs
+from visterm.data.relations import PairFormat, read_pairs
 
 T = TypeVar("T", bound=Any)
 TREE = "tree.csv"  # The file in the folder of a run
@@ -58,8 +58,7 @@ class TagTree:
     ) -> None:
         self._grows = grows
         self._last: tuple[tuple[str, ...], TagTree] | None = None  # What `with_paths` returned, and of which tags
-        meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        self._meant = meant
+        self._meant = meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         named = [tuple(meant.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
         once = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(named)}
         self.pairs: list[tuple[str, str]] = list(reversed(once.values()))
@@ -83,39 +82,29 @@ class TagTree:
     def _find_levels(self) -> dict[str, int]:
         """Return the level of each tag of the tree, 1 of the topmost; refuse circles and too many levels."""
         levels: dict[str, int] = {}
-        for start in self._parents:
-            way = {} if start in levels else {start: iter(self._parents[start])}
-            while way:
-                key, turns = next(reversed(way.items()))
-                above = next(turns, None)
-                if above is None:
-                    levels[key] = 1 + max((levels[over] for over in self._parents.get(key, ())), default=0)
-                    way.popitem()
-                elif above in way:
-                    circle = [self._shown[key] for key in (*dropwhile(above.__ne__, way), above)]
-                    raise DataError(
-                        f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
-                        "Take out one of these lines of the tree (--tree)."
-                    )
-                elif above not in levels:
-                    way[above] = iter(self._parents.get(above, ()))
-        self._refuse_levels(levels)
-        return levels
-
-    def _refuse_levels(self, levels: Mapping[str, int]) -> None:
+        try:
+            for key in TopologicalSorter(self._parents).static_order():
+                levels[key] = 1 + max((levels[over] for over in self._parents.get(key, ())), default=0)
+        except CycleError as error:
+            circle = [self._shown[key] for key in reversed(error.args[1])]
+            raise DataError(
+                f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
+                "Take out one of these lines of the tree (--tree)."
+            ) from None
         way = [max(levels, key=levels.__getitem__)] if levels else []
         if way and levels[way[0]] > MOST_LEVELS:
             while over := self._parents.get(way[-1]):
                 way.append(max(over, key=levels.__getitem__))
-            _refuse_levels([self._shown[key] for key in way])
+            raise _too_many_levels([self._shown[key] for key in way])
+        return levels
 
     @cached_property
     def _children(self) -> dict[str, list[str]]:
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        children: defaultdict[str, list[str]] = defaultdict(list)
         for child, parents in self._parents.items():
             for parent in parents:
-                found[parent].append(child)
-        return dict(found)
+                children[parent].append(child)
+        return dict(children)
 
     def parents(self, tag: str) -> list[str]:
         """Return the tags right above a tag, in the order of the pairs."""
@@ -151,12 +140,11 @@ class TagTree:
         return self._levels[key]
 
     def _reached(self, tag: str, steps: Callable[[str], Sequence[str]]) -> list[str]:
-        found = {self._key(tag): None}
-        for key in (waiting := list(found)):
-            for other in steps(key):
-                if other not in found:
-                    found[other] = None
-                    waiting.append(other)
+        reached = {self._key(tag): None}
+        for key in (waiting := list(reached)):
+            new = [other for other in dict.fromkeys(steps(key)) if other not in reached]
+            reached.update(dict.fromkeys(new))
+            waiting += new
         return [self._shown[key] for key in waiting[1:]]
 
     def path(self, tag: str) -> list[str]:
@@ -185,18 +173,15 @@ class TagTree:
 
     def with_paths(self, tags: Iterable[str]) -> TagTree:
         """Return the tree with new tags that are paths in it, under what these say; itself if there is none."""
-        tags, last = tuple(tags), self._last
-        if last is None or last[0] != tags:  # a catalogue asks of the same ones again and again
-            last = self._last = tags, self._with_paths(tags)
-        return last[1]
-
-    def _with_paths(self, tags: Sequence[str]) -> TagTree:
-        if not (grown := self.grown(tags)):
-            return self
-        found = TagTree([*self.pairs, *((tag, self.parents(tag)[0]) for tag in grown)], self._meant, grows=True)
-        for tag, (name, _) in grown.items():
-            found._paths_of.setdefault(tag_key(name), []).append(tag)
-        return found
+        tags = tuple(tags)
+        if self._last is None or self._last[0] != tags:  # a catalogue asks of the same ones again and again
+            tree = self
+            if grown := self.grown(tags):
+                tree = TagTree([*self.pairs, *((tag, self.parents(tag)[0]) for tag in grown)], self._meant, grows=True)
+                for tag, (name, _) in grown.items():
+                    tree._paths_of.setdefault(tag_key(name), []).append(tag)
+            self._last = tags, tree
+        return self._last[1]
 
     def paths_of(self, name: str) -> list[str]:
         """Return the new tags (`with_paths`) that are called so, as they are written."""
@@ -204,15 +189,8 @@ class TagTree:
 
     def paths(self) -> dict[str, str]:
         """Return the paths of all tags that lie under others, as texts, and what each is called."""
-        owns: dict[str, str] = {}
-        found = {}
-        for child, _ in self.pairs:
-            parts: list[str] = []
-            for name in self.path(child):
-                owns[name] = owns.get(name) or _own_name(parts, name)
-                parts.append(owns[name])
-            found[path_text(parts)] = name
-        return found
+        ways = (self.path(child) for child, _ in self.pairs)
+        return {path_text(own_names(way)): way[-1] for way in ways}
 
     def with_parents(self, tags: Iterable[str]) -> list[str]:
         """Return tags, and before each the tags above it; none twice."""
@@ -268,8 +246,7 @@ class TreeColumns:
     def pairs(self) -> NDArray[np.int64]:
         """Each tag with each one above it, by columns, shape (n_pairs, 2)."""
         above, under = self.below.tocoo().coords
-        found: NDArray[np.int64] = np.stack([under, above], axis=1)[under != above].astype(np.int64)
-        return found
+        return np.stack([under, above], axis=1)[under != above].astype(np.int64)
 
     def has_under(self, tags: NDArray[Any]) -> bool:
         """Return whether any of some tags, by column, has others under it."""
@@ -279,10 +256,10 @@ class TreeColumns:
         """Return values of all tags, shape (..., n_tags), none below the largest of the tags under it."""
         if not len(self._parents):
             return values
-        found: NDArray[T] = values.copy()
+        raised: NDArray[T] = values.copy()
         under = self._under
-        found[..., self._parents] = np.maximum.reduceat(values[..., under.indices], under.indptr[:-1], axis=-1)
-        return found
+        raised[..., self._parents] = np.maximum.reduceat(values[..., under.indices], under.indptr[:-1], axis=-1)
+        return raised
 
     def write_steps(self, steps: Any, values: str) -> str:
         """Add the steps of `raised` to an ONNX graph; `values` and the result are tensors, (n_images, n_tags)."""
@@ -333,7 +310,7 @@ def tree_of_places(places: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tup
     spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
     for place in places:
         if len(place) > MOST_LEVELS:
-            _refuse_levels(place[::-1])
+            raise _too_many_levels(place[::-1])
         keys: tuple[str, ...] = ()
         for n in range(1, len(place) + 1):
             keys = spelled[place[:n]] = spelled.get(place[:n]) or (*keys, tag_key(place[n - 1]))
@@ -369,19 +346,14 @@ def own_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return the tags of a path by their own names: (birds, crane) of birds and ``birds/crane``."""
     parts: list[str] = []
     for name in names:
-        parts.append(_own_name(parts, name))
+        starts = (SLASH.join(parts[-n:]) + SLASH for n in range(min(len(parts), name.count(SLASH)), 0, -1))
+        start = next((len(one) for one in starts if tag_key(name[: len(one)]) == tag_key(one)), 0)
+        parts.append(name[start:] or name)
     return tuple(parts)
 
 
-def _own_name(above: Sequence[str], name: str) -> str:
-    """Return a tag by its own name, under the own names of those above it."""
-    starts = (SLASH.join(above[-n:]) + SLASH for n in range(min(len(above), name.count(SLASH)), 0, -1))
-    start = next((len(one) for one in starts if tag_key(name[: len(one)]) == tag_key(one)), 0)
-    return name[start:] or name
-
-
-def _refuse_levels(names: Sequence[str]) -> NoReturn:
-    raise DataError(
+def _too_many_levels(names: Sequence[str]) -> DataError:
+    return DataError(
         f"Tags lie under each other in {len(names):,} levels: {ends_of(names, ' < ')}; expected at most {MOST_LEVELS}. "
         "Leave some of them out of the tree (--tree)."
     )

@@ -17,17 +17,16 @@ from visterm.core.files import GB, read_regular
 from visterm.core.vocabulary import clean_tag
 
 DEBIAN = "/usr/share/wordnet"  # Where Debian's wordnet-base puts them
+# Where they are looked for, if neither a folder is given nor the environment says one
 PLACES = (DEBIAN, "/usr/local/WordNet-3.0/dict", "/usr/local/WordNet-3.1/dict", "/opt/homebrew/opt/wordnet/dict")
-"""Where they are looked for, if neither a folder is given nor the environment says one."""
 
 HYPERNYMS = ("@", "@i")  # Pointer symbols: is a kind of, is an instance of
-PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)
-"""Pointer symbols: has as a part (tree, trunk), as a member (forest, tree), is made of (ice, water)."""
+PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)  # Has as a part (trunk), as a member (tree), is made of (water)
 
+# Plural endings and what they replace, in the order of morphy(7WN)
 ENDINGS = (
     ("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y")
 )  # fmt: skip
-"""Plural endings and what they replace, in the order of morphy(7WN)."""
 
 _ID = re.compile(r"n(\d{8})|(\d{8})-n", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"\d{1,8}", re.ASCII)
@@ -79,11 +78,9 @@ class WordNet:
         """Return the entry under which a word is listed (``polar_bear`` for "Polar bears"), or None."""
         form = clean_tag(word).lower().replace(" ", "_")
         plain = form.replace("-", "").replace("_", "")
-        for candidate in (form, form.replace("-", "_"), form.replace("_", "-"), plain):
-            for base in self._bases(candidate):
-                if base in self._senses:
-                    return base
-        return None
+        candidates = (form, form.replace("-", "_"), form.replace("_", "-"), plain)
+        bases = (base for candidate in candidates for base in self._bases(candidate))
+        return next((base for base in bases if base in self._senses), None)
 
     def has(self, offset: int) -> bool:
         """Return whether a meaning has this number."""

@@ -14,7 +14,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.relation_files import Pair, PairFormat, read_pairs
+from visterm.data.relations import Pair, PairFormat, read_pairs
 from visterm.data.tag_tree import TagTree
 
 MAP_FILE = PairFormat("map of tags", "--map", ("their_tag", "run_tag"), "puppy,dog", needs_header=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from visterm.core.errors import UserError
 from visterm.data.part_of import PART_OF_FILE
-from visterm.data.relation_files import write_pairs
+from visterm.data.relations import write_pairs
 from visterm.tagging.part_beliefs import beliefs_of, check_believes
 from visterm.tagging.relations import WordRelations
 from visterm.tagging.run import Run

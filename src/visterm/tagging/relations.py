@@ -15,7 +15,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, write_part_of
+from visterm.data.part_of import part_pairs, read_part_of, read_part_relations, write_part_of
 from visterm.data.relations import IsA, is_a_of_synset, read_is_a, sibling_sets, write_is_a
 from visterm.data.tag_rules import WORDNET
 from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
@@ -151,13 +151,13 @@ class WordRelations(NamedTuple):
     def save(self, folder: Path) -> None:
         """Write what there is into the folder of a run."""
         if self.part_of:
-            write_part_of(folder / PART_OF, [PartOf(*pair) for pair in self.part_of])
+            write_part_of(folder / PART_OF, self.part_of)
         if self.is_a:
-            write_is_a(folder / IS_A, [IsA(*pair) for pair in self.is_a])
+            write_is_a(folder / IS_A, self.is_a)
         if self.senses is not None:
             write_mapping(folder / SENSES, self.senses)
         if self.tree:
-            write_is_a(folder / TREE, [IsA(*pair) for pair in self.tree])
+            write_is_a(folder / TREE, self.tree)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,17 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data import (
-    PartOf,
-    TagSenses,
-    WordNet,
-    match_tags,
-    part_pairs,
-    read_mapping,
-    read_part_lists,
-    sibling_sets,
-    wordnet_part_of,
-)
+from visterm.data import PartOf, TagSenses, WordNet, match_tags, part_pairs, read_mapping, sibling_sets, wordnet_part_of
 from visterm_research.parts.images import pairs_of
 
 DEPTHS = (0, 1, 2)
@@ -105,6 +96,24 @@ def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> 
     shown = f"; none is known for {', '.join(unmatched)}" if unmatched else ""
     what = f"PASCAL-Part's ontology, {len(lists)} relations of {len(names)} classes, by synset: {how}{shown}."
     return Relations("pascal-part", what, by_depth, _siblings(wordnet, senses, vocabulary, by_depth))
+
+
+def read_part_lists(path: Path) -> list[PartOf]:
+    """Read a CSV in which each line is a whole and then its parts, as PASCAL-Part's ``pascalPartOntology.csv``.
+
+    A line with a whole alone says that it has no parts, and gives no relation. Raises DataError if a line has no whole,
+    or there is no relation.
+    """
+    relations: dict[PartOf, None] = {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file)
+        for whole, *parts in ([cell.strip() for cell in cells] for cells in lines if any(cells)):
+            if not whole:
+                raise DataError(f"{path}, line {lines.line_num}: the whole is empty; expected it before its parts.")
+            relations |= {PartOf(part, whole): None for part in parts if part}
+    if not relations:
+        raise DataError(f"The list of parts {path} has no relations; expected lines such as 'car,wheel,door'.")
+    return list(relations)
 
 
 def kinds_above(wordnet: WordNet, offset: int, depth: int) -> list[int]:
