@@ -20,7 +20,7 @@ from visterm.core.errors import MissingExtraError, StorageError
 from visterm.core.types import Skipped
 from visterm.data.sidecars import Sidecars, replace_file
 from visterm.data.tag_files import find_tags
-from visterm.data.text_notes import NOTES
+from visterm.data.tag_formats.texts import NOTES
 from visterm.data.xmp.keywords import Keywords, read_keywords
 from visterm.data.xmp.writing import SIDECAR
 from visterm.library.catalogue import Catalogue

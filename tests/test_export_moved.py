@@ -9,7 +9,7 @@ import pytest
 from command_line import visterm
 from shared_exiftool import lent_exiftool  # noqa: F401  # a fixture
 from tiny_catalogue import make_tiny_catalogue
-from visterm.data.text_notes import NOTES
+from visterm.data.tag_formats.texts import NOTES
 from visterm.data.xmp.keywords import read_keywords
 
 

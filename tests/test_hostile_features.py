@@ -13,8 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, VistermError
-from visterm.data.array_files import ALWAYS_FINE
-from visterm.data.feature_files import read_features
+from visterm.data.feature_files import ALWAYS_FINE, read_features
 from visterm.data.feature_shards import Shard, read_named_rows, read_shard, shard_bytes
 from visterm.models.neighbours.knn import Knn
 from visterm.models.pamir.pamir import Pamir

@@ -27,7 +27,7 @@ from visterms import PHOTOS, photos
 from visterm.core.threads import one_blas_thread
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.images import read_image
-from visterm.data.pixels import reduced_size
+from visterm.data.pillow import reduced_size
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.visterms import Visterms
 from visterm.models.linear.ridge import Ridge

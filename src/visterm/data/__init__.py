@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from visterm.data.images import ImageLike, read_image
     from visterm.data.learned_vectors import learn_word_vectors
     from visterm.data.part_of import PartOf, part_pairs, wordnet_part_of
-    from visterm.data.pixels import resized
+    from visterm.data.pillow import resized
     from visterm.data.relations import is_a_relations, sibling_sets
     from visterm.data.tag_formats.tables import read_table
     from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags, relevant_images
@@ -26,7 +26,7 @@ _NAMES = {
     "images": "ImageLike read_image",
     "learned_vectors": "learn_word_vectors",
     "part_of": "PartOf part_pairs wordnet_part_of",
-    "pixels": "resized",
+    "pillow": "resized",
     "relations": "is_a_relations sibling_sets",
     "tag_formats.tables": "read_table",
     "tag_queries": "MAX_SUBSETS Queries queries_of_tags relevant_images",

@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import lzma
+import math
 import os
-from collections.abc import Sequence
+import struct
+import tokenize
+import zipfile
+import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr
-from visterm.core.errors import DataError, ShapeError, StorageError, UnknownNameError, UserError, VistermError
-from visterm.core.files import GB, check_regular, open_regular, read_regular, why_no_file
+from visterm.core.checks import as_csr, checked_csr
+from visterm.core.errors import (
+    DataError,
+    ShapeError,
+    StorageError,
+    TooLargeError,
+    UnknownNameError,
+    UserError,
+    VistermError,
+)
+from visterm.core.files import GB, MB, check_regular, open_regular, read_regular, why_no_file
 from visterm.core.registry import unknown
 from visterm.core.wording import count_of
-from visterm.data import array_files
 from visterm.data.image_names import name_key
 
 SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.gz")
 SUFFIXES = (".npy", ".npz", ".parquet", *SVMLIGHT)
 NAMES = ".names.txt"
+# Columns of a Parquet file that hold names unless another is named, in this order
 NAME_COLUMNS = ("file_name", "image", "filename", "name")
-"""Columns of a Parquet file that hold names unless another is named, in this order."""
 
+SPARSE, DENSE = ("indices", "values"), ("features",)  # Columns of a Parquet file that hold rows unless one is named
+
+# Sparse rows may have as many features as the first, or as the second for each feature that any row has a number of:
+# models keep some numbers of every feature, and an index far beyond the others is wrong (67,108,863 takes 25 GiB)
 FEATURES_ALWAYS_FINE, FEATURES_PER_USED = 2**20, 1000
-"""Sparse rows may have as many features as the first, or as the second for each feature that any row has a number of:
-models keep some numbers of every feature, and an index far beyond the others is wrong (67,108,863 takes 25 GiB)."""
 
-ZIP_PREFIX = b"PK"
+# What the files of some endings hold and how they begin, and what to do where they hold something else
 KINDS = {
-    ".npy": ("a NumPy matrix", "Write it with numpy.save, from a matrix of numbers."),
-    ".npz": ("a sparse matrix as scipy.sparse.save_npz writes it", "Write it so, or a dense matrix with numpy.save."),
+    ".npy": ("a NumPy matrix", np.lib.format.MAGIC_PREFIX, "Write it with numpy.save, from a matrix of numbers."),
+    ".npz": ("a sparse matrix of scipy.sparse.save_npz", b"PK", "Write it so, or a dense matrix with numpy.save."),
 }
-"""What the files of some endings hold, and what to do where they hold something else."""
+
+NUMBERS = "fiub"  # Kinds of NumPy types that are numbers
+MOST_FEATURES = 2**26  # Columns of a matrix: models keep some numbers of each, and more than these is a wrong index
+MOST_GROWTH = 100  # How many times its own size a compressed file may unpack to: features and their indices reach ten
+ALWAYS_FINE = 64 * MB  # Bytes that any file may unpack to
+
+_PLACES = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}  # Beside the data
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+# What the readers of NumPy, of zip files and of compressions raise for bytes that are not what they should be
+READ_ERRORS = (
+    ValueError, SyntaxError, TypeError, LookupError, EOFError, OSError, OverflowError, MemoryError, RuntimeError,
+    tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
 
 
 class FeatureTable(NamedTuple):
@@ -75,20 +105,25 @@ def read_features(
     if column is not None or name_column is not None:
         raise UserError(f"Only Parquet files have columns, and {file} is none. Leave column and name_column out.")
     rows = _read_matrix(file)
-    return _checked(file, _read_names(_names_file(file, names)), rows)
+    if names is None:
+        ending = next(suffix for suffix in (*SUFFIXES[::-1], file.suffix) if file.name.endswith(suffix))
+        names = file.with_name(file.name.removesuffix(ending) + NAMES)
+    return _checked(file, _read_names(Path(names)), rows)
 
 
 def _read_matrix(file: Path) -> Any:
-    what, advice = KINDS.get(file.suffix, ("svmlight", "Write it with sklearn.datasets.dump_svmlight_file."))
+    what, begin, advice = KINDS.get(
+        file.suffix, ("svmlight", b"", "Write it with sklearn.datasets.dump_svmlight_file.")
+    )
     try:
         if file.suffix in KINDS:
-            _refuse_other_content(file, what, advice)
-            return array_files.map_npy(file) if file.suffix == ".npy" else as_csr(array_files.read_npz(file))
+            _refuse_other_content(file, what, begin, advice)
+            return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
         if file.name.endswith(SVMLIGHT):
-            return as_csr(array_files.read_svmlight(file))
+            return as_csr(read_svmlight(file))
     except VistermError:
         raise
-    except array_files.READ_ERRORS as error:
+    except READ_ERRORS as error:
         # EOFError comes with words of Python's own, and others are said in terms of NumPy's and SciPy's parameters.
         said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         reason = "it breaks off" if said.startswith("EOF") else said
@@ -96,18 +131,16 @@ def _read_matrix(file: Path) -> Any:
     raise UserError(f"{file} has an ending that is not known; expected one of {', '.join(SUFFIXES)}, or a folder.")
 
 
-def _refuse_other_content(file: Path, what: str, advice: str) -> None:
+def _refuse_other_content(file: Path, what: str, begin: bytes, advice: str) -> None:
     """Refuse what does not begin as its ending says, before NumPy takes it for pickled objects."""
-    magic = np.lib.format.MAGIC_PREFIX
     try:
         with open_regular(file) as opened:
-            begins = opened.read(len(magic))
+            begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
     except OSError as error:
         raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
-    if not begins:
-        raise DataError(f"{file} cannot be read as {what}: it is empty. {advice}")
-    if not begins.startswith(magic if file.suffix == ".npy" else ZIP_PREFIX):
-        raise DataError(f"{file} cannot be read as {what}: it begins with {begins!r}, as no such file does. {advice}")
+    if not begins.startswith(begin):
+        why = f"it begins with {begins!r}, as no such file does" if begins else "it is empty"
+        raise DataError(f"{file} cannot be read as {what}: {why}. {advice}")
 
 
 def _read_parquet(
@@ -131,70 +164,47 @@ def _read_parquet(
             facts = pq.read_metadata(part)
             groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
             n_values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
-            array_files.refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
+            refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
         schema = pq.read_schema(parts[0])
-        sparse = column is None and {shards.INDICES, shards.VALUES} <= set(schema.names)
-        of_rows = [shards.INDICES, shards.VALUES] if sparse else [_list_column(schema, column, file)]
-        of_names = None if names is not None else _name_column(schema.names, name_column, file)
-        table = ds.dataset(parts, schema=schema).to_table(columns=[*of_rows, *([of_names] if of_names else [])])
+        lists = [str(field.name) for field in schema if shards.is_list(field.type)]
+        of_rows, of_names = _columns(schema.names, lists, column, None if names is not None else name_column, file)
+        if names is None and not of_names:
+            raise DataError(
+                f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}. Name the column "
+                "of file names with name_column=... (--encoder-set name_column=NAME)."
+            )
+        table = ds.dataset(parts, schema=schema).to_table(columns=[*of_rows, *([of_names] if names is None else [])])
         table.validate(full=True)
     except shards.PARQUET_ERRORS as error:
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
     what = f"{file}, column {' and '.join(map(repr, of_rows))}"
     width = shards.shard_width(schema)
-    rows: Any = (
-        shards.sparse_rows(table[shards.INDICES], table[shards.VALUES], what, width=width)
-        if sparse
-        else shards.dense_rows(table[of_rows[0]], what)
-    )
+    columns = [table[name] for name in of_rows]
+    rows = shards.dense_rows(*columns, what) if len(columns) == 1 else shards.sparse_rows(*columns, what, width=width)
     if names is not None:
         return _read_names(Path(names)), rows
     texts = table[of_names].to_pylist()
     if None in texts:
-        raise DataError(
-            f"{file} has no name in row {texts.index(None) + 1} (column '{of_names}'); expected one in each."
-        )
+        row = texts.index(None) + 1
+        raise DataError(f"{file} has no name in row {row} (column '{of_names}'); expected one in each.")
     return [str(text) if width is None else shards.name_of_text(text) for text in texts], rows
 
 
-def _list_column(schema: Any, column: str | None, file: Path) -> str:
-    """Return the column of dense rows: the one that is named, "features", or the only one of lists."""
-    from visterm.data.feature_shards import FEATURES, is_list
-
-    if column is not None:
-        return _known_column(schema.names, column, file)
-    lists = [FEATURES] if FEATURES in schema.names else [str(field.name) for field in schema if is_list(field.type)]
-    if len(lists) != 1:
+def _columns(
+    there: list[str], lists: list[str], column: str | None, name_column: str | None, file: Path
+) -> tuple[list[str], str]:
+    """Return the columns of the rows, which are named or the usual ones, and that of the names, empty if none is."""
+    for requested in (column, name_column):
+        if requested is not None and requested not in there:
+            raise UnknownNameError(unknown(f"column of {file}", requested, there))
+    usual = next((names for names in (SPARSE, DENSE) if set(names) <= set(there)), lists)
+    of_rows = list(usual) if column is None else [column]
+    if of_rows == lists and len(lists) != 1:
         raise DataError(
-            f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(schema.names)}; expected one, or "
+            f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(there)}; expected one, or "
             "'features', or 'indices' and 'values'. Name it with column=... (--encoder-set column=NAME)."
         )
-    return lists[0]
-
-
-def _name_column(columns: Sequence[str], name_column: str | None, file: Path) -> str:
-    if name_column is not None:
-        return _known_column(columns, name_column, file)
-    found = next((column for column in NAME_COLUMNS if column in columns), None)
-    if found is None:
-        raise DataError(
-            f"{file} has the columns {', '.join(columns)}, none of {', '.join(NAME_COLUMNS)}. Name the column of file "
-            "names with name_column=... (--encoder-set name_column=NAME)."
-        )
-    return found
-
-
-def _known_column(columns: Sequence[str], column: str, file: Path) -> str:
-    if column not in columns:
-        raise UnknownNameError(unknown(f"column of {file}", column, list(columns)))
-    return column
-
-
-def _names_file(file: Path, names: str | os.PathLike[str] | None) -> Path:
-    if names is not None:
-        return Path(names)
-    ending = next(suffix for suffix in (*SUFFIXES[::-1], file.suffix) if file.name.endswith(suffix))
-    return file.with_name(file.name[: len(file.name) - len(ending)] + NAMES)
+    return of_rows, name_column or next((name for name in NAME_COLUMNS if name in there), "")
 
 
 def _read_names(file: Path) -> list[str]:
@@ -211,8 +221,10 @@ def _read_names(file: Path) -> list[str]:
 
 
 def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
-    if rows.ndim != 2 or rows.dtype.kind not in array_files.NUMBERS:
-        raise array_files.not_a_matrix(file, rows.dtype, rows.shape)
+    if rows.ndim != 2 or rows.dtype.kind not in NUMBERS:
+        raise ShapeError(
+            f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers, a row for each image."
+        )
     if rows.shape[0] != len(names):
         raise ShapeError(
             f"{file} has {count_of(rows.shape[0], 'row')}, and there are {count_of(len(names), 'name')}; expected "
@@ -220,8 +232,7 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
         )
     if 0 in rows.shape:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
-    if rows.shape[1] > FEATURES_ALWAYS_FINE:
-        _refuse_too_wide(file, rows)
+    _refuse_too_wide(file, rows)
     places: dict[str, int] = {}
     for place, name in enumerate(names):
         first = places.setdefault(name_key(name), place)
@@ -234,16 +245,208 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
 
 def _refuse_too_wide(file: Path, rows: Any) -> None:
     """Refuse more features than a model can keep numbers of, before any model makes room for them."""
-    most, where = array_files.MOST_FEATURES, ""
+    if rows.shape[1] <= FEATURES_ALWAYS_FINE:
+        return
+    most, where = MOST_FEATURES, ""
     if sp.issparse(rows) and rows.nnz:
         n_used = np.unique(rows.indices).size
-        most = min(array_files.MOST_FEATURES, max(FEATURES_ALWAYS_FINE, FEATURES_PER_USED * n_used))
+        most = min(MOST_FEATURES, max(FEATURES_ALWAYS_FINE, FEATURES_PER_USED * n_used))
         largest = int(np.argmax(rows.indices))
         row = np.searchsorted(rows.indptr, largest, side="right")
         where = f"; row {row} has the index {rows.indices[largest]}"
     if rows.shape[1] > most:
-        why = f", as only {n_used:,} of them have numbers" if most < array_files.MOST_FEATURES else ""
+        why = f", as only {n_used:,} of them have numbers" if most < MOST_FEATURES else ""
         raise ShapeError(
             f"{file} has {rows.shape[1]:,} features (columns){where}; expected at most {most:,}{why}. Correct the "
             "index, or number the features from 0."
         )
+
+
+class _Header(NamedTuple):
+    """The type and shape of an array, and the byte at which its numbers begin."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    start: int
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def map_npy(path: Path) -> NDArray[Any]:
+    """Map the array of a ``.npy`` file into memory.
+
+    Raises READ_ERRORS if it is no such file, or has less than its header promises.
+    """
+    with open_regular(path) as file:
+        header = _header(file, os.fstat(file.fileno()).st_size)
+        if 0 in header.shape:
+            return np.empty(header.shape, header.dtype)
+        order: Any = "F" if header.fortran else "C"
+        return np.memmap(file, header.dtype, mode="r", offset=header.start, shape=header.shape, order=order)
+
+
+def read_npz(path: Path) -> sp.csr_array:
+    """Read the sparse matrix of a ``.npz`` file that SciPy saved as CSR, CSC or COO.
+
+    Raises DataError if the parts do not fit each other, or a place has two numbers; TooLargeError if it would unpack to
+    far more than such a file does; READ_ERRORS if it is no such file.
+    """
+    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        packed = os.fstat(file.fileno()).st_size
+        refuse_bomb(path, packed, sum(member.file_size for member in archive.infolist()))
+        kind = _member(archive, "format", path, "SU").item()
+        kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else kind
+        shape = _member(archive, "shape", path, "iu").ravel().tolist()
+        refuse_bomb(path, packed, 8 * max(shape[:1], default=0))  # where each row begins, whatever form it is in
+        if kind not in _PLACES:
+            raise DataError(
+                f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo. Save matrix.tocsr()."
+            )
+        data, first, second = (_member(archive, name, path) for name in ("data", *_PLACES[kind]))
+    if kind == "coo":
+        return _of_places(path, data, first, second, shape)
+    if kind == "csc":
+        return sp.csr_array(checked_csr(data, first, second, shape[::-1], f"{path} (CSC: its rows are columns)").T)
+    return checked_csr(data, first, second, shape, str(path))
+
+
+def refuse_bomb(path: Path, packed: int, unpacked: int) -> None:
+    """Refuse a file that unpacks to far more than features do. Raises TooLargeError if so."""
+    if unpacked > max(ALWAYS_FINE, MOST_GROWTH * packed):
+        raise TooLargeError(
+            f"{path} has {packed:,} bytes and would unpack to {unpacked:,}; expected at most {MOST_GROWTH} times its "
+            "size, as of features. If it is what it should be, save it without compression."
+        )
+
+
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Open a file for reading, through gzip if it is named ``.gz``. Raises OSError if it is no regular file."""
+    return io.BufferedReader(_Unpacked(path)) if path.suffix == ".gz" else open_regular(path)
+
+
+class _Unpacked(io.RawIOBase):
+    """Unpacks gzip, and refuses to go on where a file unpacks to far more than features do."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, open_regular(path)
+        self._packed = os.fstat(self._file.fileno()).st_size
+        self._gzip = gzip.GzipFile(fileobj=self._file)
+        self._read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._gzip.read(len(buffer))
+        buffer[: len(content)] = content
+        self._read += len(content)
+        refuse_bomb(self._path, self._packed, self._read)
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMBERS) -> NDArray[Any]:
+    """Read one array of an archive, at most as many bytes as its directory says."""
+    try:
+        info = archive.getinfo(f"{name}.npy")
+    except KeyError as error:
+        raise DataError(
+            f"{path} has no '{name}'; expected a sparse matrix, with data, format, shape and its indices. Write it "
+            "with scipy.sparse.save_npz."
+        ) from error
+    with archive.open(info) as member:
+        header = _header(member, info.file_size, f"its part '{name}'")
+        if header.dtype.kind not in kinds:
+            raise DataError(f"{path}, '{name}': it holds {header.dtype}; expected numbers.")
+        content = member.read(header.size)
+    numbers = np.frombuffer(content, header.dtype) if content else np.empty(0, header.dtype)
+    return numbers.reshape(header.shape, order="F" if header.fortran else "C")
+
+
+def _header(file: IO[bytes], size: int, part: str = "it") -> _Header:
+    """Read what a ``.npy`` file says of its array, and refuse objects and more bytes than the file has."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"{part} is in version {version[0]}.{version[1]} of NumPy's format; expected 1.0 or 2.0")
+    shape, fortran, dtype = _HEADERS[version](file)
+    header = _Header(dtype, shape, fortran, file.tell())
+    if dtype.hasobject:
+        raise ValueError(f"{part} holds Python objects, which are never loaded")
+    if min(shape, default=0) < 0 or header.start + header.size > size:
+        raise ValueError(
+            f"{part} breaks off: the header promises {dtype} of shape {shape}, {header.size:,} bytes, and "
+            f"{max(0, size - header.start):,} are there"
+        )
+    return header
+
+
+def _of_places(path: Path, data: Any, rows: Any, columns: Any, shape: list[int]) -> sp.csr_array:
+    """Make a matrix of values and of the row and the column of each."""
+    if data.ndim != 1 or not data.shape == rows.shape == columns.shape:
+        raise DataError(f"{path}: there are {data.size} values, {rows.size} rows and {columns.size} columns of them.")
+    if len(shape) != 2 or rows.dtype.kind not in "iu":
+        raise DataError(f"{path}: the rows of the values are no whole numbers, or the shape is {tuple(shape)}.")
+    outside = np.flatnonzero((rows < 0) | (rows >= shape[0]))
+    if outside.size:
+        raise DataError(f"{path}: value {outside[0] + 1} is in row {rows[outside[0]]}; expected 0 to {shape[0] - 1}.")
+    order = np.argsort(rows, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows.astype(np.int64), minlength=shape[0]))])
+    return checked_csr(data[order], columns[order], indptr, shape, str(path))
+
+
+def read_svmlight(path: Path) -> sp.csr_array:
+    """Read the rows of a file, which may be gzipped, as float32; the targets are not looked at.
+
+    Columns begin with index 0 or 1, whichever the file begins with. Raises DataError if a line cannot be understood:
+    the message names it, and what is wrong with it; TooLargeError if it would unpack to far more than such a file does;
+    ValueError, OverflowError, OSError if it is no such file.
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        with open_unpacked(path) as file:
+            rows = load_svmlight_file(file, dtype=np.float32, multilabel=True)[0]
+    except (ValueError, OverflowError):
+        _refuse_first_wrong_line(path)
+        raise
+    if not np.isfinite(rows.data).all() or rows.indices.min(initial=0) < 0 or rows.shape[1] > MOST_FEATURES:
+        _refuse_first_wrong_line(path)
+    return checked_csr(rows.data, rows.indices, rows.indptr, rows.shape, str(path))
+
+
+def _refuse_first_wrong_line(path: Path) -> None:
+    """Name the first line of a svmlight file that is wrong, if any is."""
+    with open_unpacked(path) as file:
+        for number, line in enumerate(file, start=1):
+            cells = line.partition(b"#")[0].split()
+            last = -1
+            for pair in cells if cells and b":" in cells[0] else cells[1:]:
+                index, _, value = pair.partition(b":")
+                if index == b"qid":
+                    continue
+                wrong = _wrong(index, value, last)
+                if wrong:
+                    shown = pair[:40].decode("utf-8", "replace")
+                    raise DataError(f"{path}, line {number}: '{shown}' {wrong}. Correct the line, or leave it out.")
+                last = int(index)
+
+
+def _wrong(index: bytes, value: bytes, last: int) -> str:
+    """Return what is wrong with a pair, as the end of a sentence; empty if nothing is."""
+    if not index.isdigit():
+        return "does not begin with an index; expected INDEX:NUMBER, with a whole number of 0 or more"
+    if len(index) > len(str(MOST_FEATURES)) or int(index) >= MOST_FEATURES:
+        return f"has too large an index; expected at most {MOST_FEATURES - 1:,}"
+    if int(index) <= last:
+        return f"comes after the index {last}; expected indices in ascending order, each once"
+    try:
+        number = float(value)
+    except ValueError:
+        return "does not end with a number; expected INDEX:NUMBER"
+    return "" if math.isfinite(number) else "has a number that is not finite"

@@ -27,8 +27,16 @@ from visterm.core.types import Skipped
 from visterm.data.fetching import GONE, Fetched, fetch, fetch_ahead
 from visterm.data.file_kinds import HEIC_ADVICE
 from visterm.data.image_folders import find_images as find_images
-from visterm.data.pillow import is_heic, opened_image, pillow_silenced, readable_formats
-from visterm.data.pixels import orientation_of, reduced_size, resized, upright_rgb
+from visterm.data.pillow import (
+    is_heic,
+    opened_image,
+    orientation_of,
+    pillow_silenced,
+    readable_formats,
+    reduced_size,
+    resized,
+    upright_rgb,
+)
 from visterm.data.raw import is_raw, raw_preview
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image"
@@ -115,23 +123,6 @@ def decode_images(
     return _decode_all(images, max_side, resolve_jobs(n_jobs), ahead)
 
 
-def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Return width and height of an image file as people see it, upright, without decoding it.
-
-    Raises ImageError if the file is missing or not an image.
-    """
-    try:
-        with opened_image(path, raw_preview(path) if is_raw(path) else None) as image:
-            width, height = image.size
-            if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow have turned its size already
-                width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
-            return (height, width) if orientation_of(image) >= 5 else (width, height)
-    except (StorageError, ImageError):
-        raise
-    except Exception as error:  # whatever hostile bytes lead Pillow to, as in read_image
-        raise ImageError(os.fspath(path), _reason(error)) from error
-
-
 def _decode_all(
     images: Iterable[ImageLike], max_side: int | None, n_jobs: int, ahead: int
 ) -> Iterator[Decoded | Skipped]:
@@ -153,6 +144,23 @@ def _decode_all(
                 yield result
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Return width and height of an image file as people see it, upright, without decoding it.
+
+    Raises ImageError if the file is missing or not an image.
+    """
+    try:
+        with opened_image(path, raw_preview(path) if is_raw(path) else None) as image:
+            width, height = image.size
+            if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow have turned its size already
+                width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
+            return (height, width) if orientation_of(image) >= 5 else (width, height)
+    except (StorageError, ImageError):
+        raise
+    except Exception as error:  # whatever hostile bytes lead Pillow to, as in read_image
+        raise ImageError(os.fspath(path), _reason(error)) from error
 
 
 def _decoded_or_skipped(index: int, image: ImageLike | Fetched, max_side: int | None) -> Decoded | Skipped:

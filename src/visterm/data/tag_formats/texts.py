@@ -1,27 +1,33 @@
-"""Tags in a ``.txt`` for each image: beside it, or in a folder of texts that mirrors the image folder."""
+"""Tags in a ``.txt`` for each image, beside it or in a folder of texts, and notes of what visterm wrote there."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
-from visterm.core.errors import DataError, TagFileError
+from visterm.core.errors import DataError, StorageError, TagFileError
 from visterm.core.files import MB
+from visterm.core.jsonlines import json_text
 from visterm.core.types import NO_TAGS, Skipped
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
+from visterm.core.writing import writing
 from visterm.data.image_folders import closed_folder
+from visterm.data.image_names import name_key
+from visterm.data.sidecars import check_stays_inside, content_of
 from visterm.data.tag_formats.record import TagRecord, TagsFound, record, without_minus
 from visterm.data.tag_formats.separators import LINE_END, Splitter
 from visterm.data.text_files import read_text
-from visterm.data.text_notes import TextNotes
 
 SUFFIX = ".txt"
 MOST_TEXT = 16 * MB  # Bytes of the text of one image
+NOTES = ".visterm_texts.jsonl"  # What visterm wrote into the texts of a folder: a text has no place to say so
 
 
 def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:
@@ -55,18 +61,16 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
         for name in sorted(files):
             if name.lower().endswith(SUFFIX) and not name.startswith("."):
                 path = Path(parent, name)
-                by_key[_key(path.relative_to(texts))[: -len(SUFFIX)]] = path
+                by_key[name_key(path.relative_to(texts).as_posix())[: -len(SUFFIX)]] = path
     if not by_key:
         why = "".join(f" {skipped.image} is a {skipped.reason}." for skipped in map(closed_folder, closed[:1]))
         raise TagFileError(
             f"The tag folder {texts} has no {SUFFIX} file.{why} Expected one for each image (1{SUFFIX} for 1.jpg). "
             "If the tags are in a table, name the file itself."
         )
-    found: dict[Path, Path] = {}
-    for image in images:
-        key = next((key for key in _keys(image.relative_to(folder)) if key in by_key), None)
-        if key is not None:
-            found[image] = by_key[key]
+    found = {  # 1.jpg.txt before 1.txt
+        image: by_key[key] for image in images for key in reversed(_keys(image.relative_to(folder))) if key in by_key
+    }
     used = set(found.values())
     free = {key: path for key, path in by_key.items() if path not in used}
     found |= _by_name(texts, folder, [image for image in images if image not in found], free)
@@ -77,13 +81,12 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
         )
     used = set(found.values())
     unused = sorted(key for key, path in by_key.items() if path not in used)
-    remarks = []
-    if unused:
-        remarks = [f"Left out: {count_of(len(unused), 'text')} of no image, such as '{unused[0]}{SUFFIX}'."]
-    pairs = [(image, found[image]) for image in images if image in found]
-    records, skipped = _read(folder, pairs, separator)
+    left_out = [
+        f"Left out: {count_of(len(unused), 'text')} of no image, such as '{key}{SUFFIX}'." for key in unused[:1]
+    ]
+    records, skipped = _read(folder, [(image, found[image]) for image in images if image in found], separator)
     skipped += map(closed_folder, closed)
-    return TagsFound(records, remarks, f"without a {SUFFIX} in {texts}", skipped=skipped)
+    return TagsFound(records, left_out, f"without a {SUFFIX} in {texts}", skipped=skipped)
 
 
 def text_tags(text: str, separator: str | None = None) -> list[str]:
@@ -108,15 +111,15 @@ def _read(
             continue
         if path.parent not in notes:
             notes[path.parent] = TextNotes(path.parent)
-        predicted = notes[path.parent].predicted(path)
-        tags = text_tags(text, separator)
-        tags_of_people = [tag for tag in tags if tag_key(tag) not in predicted] if predicted else tags
+        note = notes[path.parent].of(path, content_of(path))
+        predicted = set(map(tag_key, note.predicted if note else ()))
+        tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted]
         place = str(path)
-        named = ((tag, without_minus(clean_tag(tag))) for tag in tags_of_people)
-        wrong = next((tag for tag, name in named if name and tag_fault(name) is not None), None)
+        names = {tag: without_minus(clean_tag(tag)) for tag in tags}
+        wrong = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
         if wrong is not None:
             place += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"
-        records.append(record(image.relative_to(folder).as_posix(), tags_of_people, None, place=place))
+        records.append(record(image.relative_to(folder).as_posix(), tags, None, place=place))
     return records, skipped
 
 
@@ -140,8 +143,8 @@ def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[st
     for name, several in images_of.items():
         if len(several) > 1 or len(by_name[name]) > 1:
             raise TagFileError(
-                f"In {texts} the texts {_some(f'{key}{SUFFIX}' for key in by_name[name])} may belong to the images "
-                f"{_some(image.relative_to(folder).as_posix() for image in several)}. Put each text into the "
+                f"In {texts} the texts {_some([f'{key}{SUFFIX}' for key in by_name[name]])} may belong to the images "
+                f"{_some([image.relative_to(folder).as_posix() for image in several])}. Put each text into the "
                 "sub-folder that its image has in the image folder."
             )
     return {images[0]: free[by_name[name][0]] for name, images in images_of.items()}
@@ -149,14 +152,108 @@ def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[st
 
 def _keys(image: Path) -> tuple[str, str]:
     """Return what the text of an image may be called, without the suffix."""
-    return _key(image), _key(image.with_suffix(""))
+    return name_key(image.as_posix()), name_key(image.with_suffix("").as_posix())
 
 
-def _key(path: Path) -> str:
-    """Return a path as texts are found by it."""
-    return unicodedata.normalize("NFC", path.as_posix())  # some file systems decompose the names they store
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:3]) + (", …" if len(listed) > 3 else "")
+class TextNote(NamedTuple):
+    """What visterm wrote into one text."""
+
+    file: str  # Name of the text
+    # The tags, by where they are from; none where all were taken back
+    given: list[str]
+    predicted: list[str]
+    made: bool  # Whether the text was not there before
+    length: int | None  # Bytes that were there before; None where a person has changed the text since
+    sha256: str  # Of the text as it was written
+    done: bool = True  # Whether the text is known to be written: a note comes first, and a kill may fall in between
+
+    @property
+    def tags(self) -> list[str]:
+        """All that was written."""
+        return [*self.given, *self.predicted]
+
+
+class TextNotes:
+    """The notes of the texts of one folder: a line each, of which the last of a text counts.
+
+    With `follow_links`, they are written where they are a link out of the folder. Raises DataError if they cannot be
+    understood.
+    """
+
+    def __init__(self, folder: Path, *, follow_links: bool = False) -> None:
+        self._path = folder / NOTES
+        self._follow_links = follow_links
+        self._notes: dict[str, list[TextNote]] = {}  # of each text the last that is done, and those after it
+        content = content_of(self._path) or b""
+        self._cut: int | None = None
+        for number, line in enumerate(content.splitlines(keepends=True), start=1):
+            try:
+                note = TextNote(**json.loads(line))
+            except (ValueError, TypeError, RecursionError) as error:
+                if not line.endswith(b"\n"):  # the process was killed while it wrote this: the text is as it was
+                    self._cut = len(content) - len(line)
+                    break
+                raise DataError(
+                    f"{self._path}, line {number} is damaged: it notes what visterm wrote into the texts beside it. "
+                    "Take the line out; what it noted then counts as a person's."
+                ) from error
+            self._keep(note)
+
+    def of(self, text: Path, content: bytes | None) -> TextNote | None:
+        """Return the note of a text with this content; None where visterm wrote nothing into it.
+
+        Where a kill fell between a note and its text, the content decides: if it is not what was to be written, the
+        note before that counts.
+        """
+        found = hashlib.sha256(content or b"").hexdigest()
+        notes = reversed(self._notes.get(text.name, []))
+        note = next((note for note in notes if note.done or note.sha256 == found), None)
+        return note if note is not None and note.tags else None
+
+    def put(self, note: TextNote) -> None:
+        """Write a note down, before the text is written: whatever happens then, no tag is without one."""
+        self._append(note._replace(done=False))
+
+    def is_done(self, text: Path) -> None:
+        """Note that a text is written as the last note says."""
+        self._append(self._notes[text.name][-1]._replace(done=True))
+
+    def forget(self, text: Path) -> None:
+        """Note that nothing of visterm is left in a text."""
+        if any(note.tags for note in self._notes.get(text.name, [])):
+            self._append(TextNote(text.name, [], [], False, None, ""))
+
+    def _append(self, note: TextNote) -> None:
+        fields = note._asdict()
+        if note.done:
+            del fields["done"]  # as all visterms read it
+        if not self._follow_links:
+            check_stays_inside(self._path)
+        try:
+            if self._cut is not None:
+                os.truncate(self._path, self._cut)
+                self._cut = None
+            with writing(self._path), self._path.open("ab") as file:
+                file.write(json_text(fields).encode() + b"\n")
+                file.flush()
+                if not (note.done and note.tags):  # nothing is lost with a note that a text is written
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be written: {error.strerror or error}.") from error
+        self._keep(note)
+
+    def _keep(self, note: TextNote) -> None:
+        """Remember a note, and forget those that it replaces."""
+        notes = self._notes.setdefault(note.file, [])
+        if note.done:
+            notes.clear()
+        notes.append(note)
+
+    def clean(self) -> None:
+        """Remove the notes where nothing is left of what was written."""
+        if self._notes and not any(note.tags for notes in self._notes.values() for note in notes):
+            self._path.unlink(missing_ok=True)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from visterm.core.vocabulary import tag_key
 from visterm.data.sidecars import Sidecars, check_stays_inside, content_of, replace_file
-from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, sidecar, text_tags
+from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, TextNote, TextNotes, sidecar, text_tags
 from visterm.data.text_files import read_text
-from visterm.data.text_notes import TextNote, TextNotes
 from visterm.data.xmp.keywords import GIVEN, Mark
 from visterm.library.export.items import Change, ExportItem
 
