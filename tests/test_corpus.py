@@ -253,11 +253,6 @@ def test_an_unknown_split_is_an_error_that_lists_the_others(corpus):
         bare.select("test")
 
 
-def test_splits_can_be_forgotten(corpus):
-    assert corpus.without_splits().splits == [None] * 10
-    assert corpus.remarks == []
-
-
 def test_a_subset_keeps_its_order(corpus):
     assert corpus.subset(np.array([3, 1])).names == ["3.jpg", "1.jpg"]
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError
-from visterm.data.held_tags import hold_one_out
+from visterm.data.tag_queries import hold_one_out
 
 
 def test_one_tag_is_held_out_of_each_image_that_has_two() -> None:

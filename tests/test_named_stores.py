@@ -9,9 +9,9 @@ import pytest
 from command_line import run_command
 from visterm.core.errors import ImageError, UserError
 from visterm.core.remote import NAMED, RemotePath, only_named_stores
-from visterm.data import fetching
-from visterm.data.fetching import fetch
+from visterm.data import images
 from visterm.data.image_folders import find_images
+from visterm.data.images import fetch
 
 
 @pytest.fixture
@@ -75,6 +75,6 @@ def test_a_picture_that_is_too_large_is_not_fetched(monkeypatch):
     place = RemotePath("memory://bounded/1.jpg")
     place.write_bytes(b"x" * 100)
     assert fetch(str(place)) == b"x" * 100
-    monkeypatch.setattr(fetching, "MOST_BYTES", 99)
+    monkeypatch.setattr(images, "MOST_BYTES", 99)
     with pytest.raises(ImageError, match="too large: 100 bytes"):
         fetch(str(place))

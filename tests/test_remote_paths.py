@@ -17,7 +17,7 @@ from visterm.core.errors import DataError, ImageError, MissingExtraError, Storag
 from visterm.core.persist import file_hash, folder_kind
 from visterm.core.remote import RemotePath, as_path, in_full, is_remote
 from visterm.core.types import Skipped
-from visterm.data import fetching
+from visterm.data import images
 from visterm.data.image_folders import find_images, images_in
 from visterm.data.images import decode_images, read_image
 
@@ -138,7 +138,7 @@ def test_a_place_without_images_says_what_is_there(store):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_images_of_a_store_are_decoded_in_order_among_those_of_this_machine(store, tmp_path, n_jobs, monkeypatch):
-    monkeypatch.setattr(fetching, "AHEAD", 3)
+    monkeypatch.setattr(images, "AHEAD", 3)
     colours = [(10 * i, 0, 0) for i in range(9)]
     places = []
     for i, colour in enumerate(colours):

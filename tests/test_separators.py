@@ -12,7 +12,7 @@ from command_line import visterm
 from visterm import Tagger
 from visterm.core.errors import TagFileError, UserError
 from visterm.data.tag_files import find_tags
-from visterm.data.tag_formats.separators import Splitter, TagsRead, separator_pattern
+from visterm.data.tag_formats.record import Splitter, TagsRead, separator_pattern
 from visterm.data.tag_formats.tables import read_table, stream_table
 
 

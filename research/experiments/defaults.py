@@ -29,7 +29,7 @@ from lab.sides import Theirs, hand_over
 from train_by_number import nuswide, warm_up
 
 from visterm.core.tables import MODELS
-from visterm.data.held_tags import hold_one_out
+from visterm.data.tag_queries import hold_one_out
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
 from visterm_research.data.mulan import read_mulan

@@ -23,8 +23,8 @@ from lab.race import Limits, as_json, explore, race
 from lab.sides import Ours, Theirs, hand_over
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.held_tags import hold_one_out
 from visterm.data.tag_formats.tables import read_table
+from visterm.data.tag_queries import hold_one_out
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs
 
 DIM = 100

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from train_by_number import nuswide
 
 from visterm.core.tables import MODELS
-from visterm.data.held_tags import hold_one_out
+from visterm.data.tag_queries import hold_one_out
 from visterm_research.comparison.image_problems import delicious_problem, dictionary_problem, scene_problem
 from visterm_research.comparison.sources import Source
 from visterm_research.data.drawn_tags import draw_dictionary, draw_pairs

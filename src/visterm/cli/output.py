@@ -160,7 +160,7 @@ def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> 
 
     Raises TagFileError if most tags look like lists, and no separator is given.
     """
-    from visterm.data.tag_formats.separators import TagsRead
+    from visterm.data.tag_formats.record import TagsRead
 
     found = TagsRead.in_lists(corpus.tags, paths=paths)
     say(found.line())

@@ -8,32 +8,30 @@ from visterm.core.registry import lazy_names
 
 if TYPE_CHECKING:
     from visterm.data.corpus import Corpus
-    from visterm.data.held_tags import hold_one_out
     from visterm.data.images import ImageLike, read_image
     from visterm.data.learned_vectors import learn_word_vectors
     from visterm.data.part_of import PartOf, part_pairs, wordnet_part_of
     from visterm.data.pillow import resized
     from visterm.data.relations import is_a_relations, sibling_sets
     from visterm.data.tag_formats.tables import read_table
-    from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags, relevant_images
+    from visterm.data.tag_queries import MAX_SUBSETS, Queries, hold_one_out, queries_of_tags, relevant_images
     from visterm.data.tag_senses import TagSenses, match_tags, read_mapping
     from visterm.data.word_vectors import vectors_of_tags
     from visterm.data.wordnet import WordNet
 
+# What plug-ins may use, by module: docs/add_a_model.md.
 _NAMES = {
     "corpus": "Corpus",
-    "held_tags": "hold_one_out",
     "images": "ImageLike read_image",
     "learned_vectors": "learn_word_vectors",
     "part_of": "PartOf part_pairs wordnet_part_of",
     "pillow": "resized",
     "relations": "is_a_relations sibling_sets",
     "tag_formats.tables": "read_table",
-    "tag_queries": "MAX_SUBSETS Queries queries_of_tags relevant_images",
+    "tag_queries": "MAX_SUBSETS Queries hold_one_out queries_of_tags relevant_images",
     "tag_senses": "TagSenses match_tags read_mapping",
     "word_vectors": "vectors_of_tags",
     "wordnet": "WordNet",
 }
-"""What plug-ins may use, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.data", _NAMES)

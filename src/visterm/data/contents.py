@@ -16,10 +16,10 @@ from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
 from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.threads import resolve_jobs
-from visterm.data.fetching import READERS
 
 T = TypeVar("T")
 
+READERS = 16  # Objects of a store that are requested at the same time
 LONGEST_NAME = 100  # Letters of a camera's name
 LONGEST_DATE = 30  # Letters that are shown of a date that cannot be read
 FIRST_RAW = "1990"  # The year, before which no camera wrote RAW files

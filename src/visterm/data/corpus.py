@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Self, Unpack
+from typing import Any, Self, Unpack
 
 from visterm.core.errors import ShapeError, TagFileError, UnknownNameError
 from visterm.core.remote import as_path, is_remote
@@ -26,28 +26,6 @@ LEFT_OUT = "Left out: "  # How the remark on images without tags begins
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 
 
-class EncodedBefore(Protocol):
-    """Feature rows of images that were encoded before, under the fingerprint of their encoder."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Name the output of the encoder."""
-
-    @property
-    def requested(self) -> str:
-        """Name the encoder that was requested, before it learned."""
-
-    @property
-    def encoder(self) -> Any:
-        """The fitted encoder."""
-
-    def encode(self, images: Sequence[Any], *, progress: Any) -> Any:
-        """Return the rows of images, as the encoder would."""
-
-    def sha256_of(self, image: Any) -> str:
-        """Return the hash that the file of an image had."""
-
-
 @dataclass(frozen=True)
 class Corpus:
     """Images with what is known of each; the lists that belong to images have one entry each."""
@@ -59,16 +37,16 @@ class Corpus:
     negatives: list[list[str]]
     splits: list[str | None]  # "train", "valid", "test" or another name; None where nothing is said
     missing: list[str] = field(default_factory=list)  # Names in the tag file that no image file has
+    # Image files that the tag file does not name, as paths inside the image folder
     untagged: list[str] = field(default_factory=list)
-    """Image files that the tag file does not name, as paths inside the image folder."""
     without_tags: str = ""  # How many these are of how many, and why, for people; empty where there are none
     folder: Path | None = None  # The image folder, where there is one
+    # A line each: where "auto" found the tags, and what of the tags and of the images did not meet
     remarks: list[str] = field(default_factory=list)
-    """A line each: where "auto" found the tags, and what of the tags and of the images did not meet."""
     source: str = ""  # Where `read` found the tags: a file in full, or "xmp", "auto"; empty where that is not known
-    encoded: EncodedBefore | None = None  # Where the rows of the images are, if they were encoded before
+    encoded: Any = None  # What holds the rows of the images, if they were encoded before: `features.stored.Features`
+    # Whose the images are; None where nothing is said. Where it is left out, nothing is said of any.
     users: list[str | None] = field(default_factory=list)
-    """Whose the images are; None where nothing is said. Where it is left out, nothing is said of any."""
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, where they came with those above them
     column_note: str = ""  # Of a table whose photos are not where it says: its column of these, see `column_note`
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files of tags that may not be read
@@ -101,9 +79,7 @@ class Corpus:
         return replace(corpus, source=source, remarks=remarks, skipped=skipped)
 
     @classmethod
-    def joined(
-        cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: EncodedBefore | None = None
-    ) -> Self:
+    def joined(cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: Any = None) -> Self:
         """Join the images of a folder with the tags that were read, by name, as `read` does.
 
         The files at `paths` need not be there (any more): `encoded` says where the rows of the images are. Raises
@@ -234,10 +210,6 @@ class Corpus:
                 else "The tags have no column 'split'. Leave split out, or add the column."
             )
         return self.subset(chosen)
-
-    def without_splits(self) -> Self:
-        """Return the same images with nothing said of splits."""
-        return replace(self, splits=[None] * len(self))
 
 
 def _remarks_on_differences(found: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:

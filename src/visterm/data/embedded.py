@@ -40,8 +40,8 @@ class Iptc(NamedTuple):
 
     keywords: list[str]
     is_there: bool = False  # Whether it has any
+    # Whether keywords can be added: the image's format has IPTC, and it is in UTF-8, or in ASCII so far
     is_writable: bool = False
-    """Whether keywords can be added: the image's format has IPTC, and it is in UTF-8, or in ASCII so far."""
     is_utf8: bool = False  # Whether it says so
     only_keywords: bool = True  # Whether it holds nothing else
 
@@ -228,5 +228,5 @@ def _jp2_packet(file: IO[bytes]) -> bytes | None:
     return None
 
 
+# By Pillow's names: formats whose XMP it does not read itself
 _PACKETS: dict[str | None, Callable[[IO[bytes]], bytes | None]] = {"GIF": _gif_packet, "JPEG2000": _jp2_packet}
-"""By Pillow's names: formats whose XMP it does not read itself."""

@@ -39,7 +39,7 @@ NAMES = ".names.txt"
 # Columns of a Parquet file that hold names unless another is named, in this order
 NAME_COLUMNS = ("file_name", "image", "filename", "name")
 
-SPARSE, DENSE = ("indices", "values"), ("features",)  # Columns of a Parquet file that hold rows unless one is named
+USUAL = (["indices", "values"], ["features"])  # Columns of a Parquet file that hold rows unless one is named
 
 # Sparse rows may have as many features as the first, or as the second for each feature that any row has a number of:
 # models keep some numbers of every feature, and an index far beyond the others is wrong (67,108,863 takes 25 GiB)
@@ -197,14 +197,13 @@ def _columns(
     for requested in (column, name_column):
         if requested is not None and requested not in there:
             raise UnknownNameError(unknown(f"column of {file}", requested, there))
-    usual = next((names for names in (SPARSE, DENSE) if set(names) <= set(there)), lists)
-    of_rows = list(usual) if column is None else [column]
-    if of_rows == lists and len(lists) != 1:
+    usual = [column] if column is not None else next((some for some in USUAL if set(some) <= set(there)), None)
+    if usual is None and len(lists) != 1:
         raise DataError(
             f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(there)}; expected one, or "
             "'features', or 'indices' and 'values'. Name it with column=... (--encoder-set column=NAME)."
         )
-    return of_rows, name_column or next((name for name in NAME_COLUMNS if name in there), "")
+    return usual or lists, name_column or next((name for name in NAME_COLUMNS if name in there), "")
 
 
 def _read_names(file: Path) -> list[str]:

@@ -21,11 +21,12 @@ from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Matrix
 
 FILE_NAME, SHA256 = "file_name", "sha256"
-FEATURES, INDICES, VALUES = "features", "indices", "values"
-"""The columns; rows are `FEATURES`, a list of fixed size, if dense, and else lists of `INDICES` and `VALUES`."""
 
+# The columns; rows are `FEATURES`, a list of fixed size, if dense, and else lists of `INDICES` and `VALUES`
+FEATURES, INDICES, VALUES = "features", "indices", "values"
+
+# What Arrow raises for a file whose bytes are not what they should be: names of columns need not even be UTF-8
 PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError, KeyError)
-"""What Arrow raises for a file whose bytes are not what they should be: names of columns need not even be UTF-8."""
 
 _WIDTH = b"visterm.width"
 _ODD_BYTE = re.compile(r"[\udc80-\udcff]")

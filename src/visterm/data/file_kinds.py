@@ -25,11 +25,12 @@ VIDEO = frozenset(
     {".3gp", ".avi", ".flv", ".insv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv"}
     | {".vob", ".webm", ".wmv"}
 )
-IMAGES = PHOTO | HEIC | RAW
-"""Suffixes, in small letters, of files that are images, whether or not their readers are installed."""
 
+# Suffixes, in small letters, of files that are images, whether or not their readers are installed
+IMAGES = PHOTO | HEIC | RAW
+
+# Those that can hold keywords which are not read, unlike those of RAW files that are TIFF inside
 UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
-"""Those that can hold keywords which are not read, unlike those of RAW files that are TIFF inside."""
 
 BESIDE_PHOTOS = frozenset({".xmp"})  # Read with their photos, and never counted
 OTHER, VIDEOS = "other", "video"

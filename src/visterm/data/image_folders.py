@@ -15,8 +15,8 @@ from visterm.core.wording import count_of
 from visterm.data.contents import is_there
 from visterm.data.file_kinds import NotRead, count_by_kind, readable_suffixes, suffix_of
 
+# Folders where storage devices and systems keep thumbnails, deleted files and old versions, in small letters
 SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
-"""Folders where storage devices and systems keep thumbnails, deleted files and old versions, in small letters."""
 
 COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Those that messages name
 

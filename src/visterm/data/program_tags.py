@@ -12,15 +12,16 @@ from collections.abc import Iterable
 
 from visterm.core.vocabulary import tag_key
 
+# Names under which all is a program's own, as in ``darktable|format|jpg``; alone, the first may be a person's tag
 ROOTS = {
     "darktable": "darktable (exported, changed, format, style, printed, problem, mode, locations, ...)",
     "_Digikam_Internal_Tags_": "digiKam (labels, versions, faces that were looked for)",
 }
-"""Names under which all is a program's own, as in ``darktable|format|jpg``; alone, the first may be a person's tag."""
 
+# Whole paths that are a program's own, though others beside them are not
 PATHS = {("People", name): "digiKam (faces without a name)" for name in ("Unknown", "Unconfirmed", "Ignored")}
-"""Whole paths that are a program's own, though others beside them are not."""
 
+# Tags that are a program's own wherever they stand; no others are so by their name alone
 NAMES = {
     "_Digikam_Internal_Tags_": "digiKam",
     "_Digikam_root_tag_": "digiKam",
@@ -34,15 +35,14 @@ NAMES = {
     },
     **{f"Pick Label {label}": "digiKam" for label in ("None", "Rejected", "Pending", "Accepted")},
 }
-"""Tags that are a program's own wherever they stand; no others are so by their name alone."""
 
+# Beginnings of tags that only programs write
 BEGINNINGS = {
     "geo:lat=": "programs that note a place as tags",
     "geo:lon=": "programs that note a place as tags",
     "uploaded:by=": "Flickr's programs",
     "flickriosapp:filter=": "Flickr's programs",
 }
-"""Beginnings of tags that only programs write."""
 
 _BETWEEN = re.compile(r"[|/]")  # Parents and children, in one program or another
 _MAY_BE = re.compile("|".join(map(re.escape, [*ROOTS, *NAMES, *BEGINNINGS, *{path[0] for path in PATHS}])))

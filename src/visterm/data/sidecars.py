@@ -20,8 +20,9 @@ from visterm.data.xmp.keywords import GIVEN, Keywords, first_places, read_keywor
 SUFFIX = ".xmp"
 FOUND, STEM_FOUND, FULL, STEM = "found", "stem found", "full", "stem"  # How `Sidecars.target` names the file
 MOST_BYTES = GB  # Bytes of a file that is read whole, to be written again with changes
+
+# Names of what `replace_file` writes first, with the number of its process
 _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGNORECASE | re.DOTALL)
-"""Names of what `replace_file` writes first, with the number of its process."""
 
 
 class Sidecars:

@@ -16,11 +16,12 @@ EXCHANGED = "a letter exchanged"
 TWO_SLIPS = "two letters"
 
 HOW = (SAME_LETTERS, PLURAL, DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS)  # In what spellings may differ, the surest first
-SHORTEST = {DOUBLED: 3, LEFT_OUT: 3, EXCHANGED: 4, TWO_SLIPS: 6}
-"""Letters of the shorter word from which on such slips are looked for: most words of four are two from many."""
 
+# Letters of the shorter word from which on such slips are looked for: most words of four are two from many
+SHORTEST = {DOUBLED: 3, LEFT_OUT: 3, EXCHANGED: 4, TWO_SLIPS: 6}
+
+# Letters that have no accent by Unicode, and what they are written as where keyboards lack them
 _LETTERS = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l"}
-"""Letters that have no accent by Unicode, and what they are written as where keyboards lack them."""
 
 
 class Alike(NamedTuple):

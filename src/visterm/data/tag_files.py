@@ -24,24 +24,23 @@ from visterm.data.tag_formats.record import (
     merged_by_image,
     record,
     refused_remarks,
+    separator_pattern,
     split_name,
     usable_keywords,
 )
-from visterm.data.tag_formats.separators import separator_pattern
 from visterm.data.tag_formats.tables import read_table, table_records
 from visterm.data.tag_formats.texts import may_not_be_read, read_sidecars, read_text_folder, sidecar
 from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
 
+# What Hugging Face's image folders call their tables, in the order of preference
 METADATA = ("metadata.jsonl", "metadata.csv")
-"""What Hugging Face's image folders call their tables, in the order of preference."""
 
 KEYWORDS = "xmp"  # What stands for the keywords in XMP files beside the images and in the images themselves
 OTHER_SOURCES = f", a folder of .txt files, '{KEYWORDS}' or 'auto'"
 
 
-TagSource: TypeAlias = Any
-"""A path, a DataFrame, or a list of dicts."""
+TagSource: TypeAlias = Any  # A path, a DataFrame, or a list of dicts
 
 
 class TableOptions(TypedDict, total=False):

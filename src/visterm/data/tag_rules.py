@@ -17,7 +17,7 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.wording import ends_of
 from visterm.core.writing import whole_file
 from visterm.data.tag_files import TableOptions
-from visterm.data.tag_formats.separators import separator_pattern
+from visterm.data.tag_formats.record import separator_pattern
 from visterm.data.text_files import read_text
 
 WORDNET = "wordnet"  # In place of a file of relations: WordNet, at one of its usual places
@@ -33,28 +33,24 @@ class TagRules:
     ()
     """
 
-    stop_tags: tuple[str, ...] = ()
-    """Tags that are not learned. One that has aliases is left out with them."""
-    max_share: float | None = None
-    """Leave out tags of more than this share of the training images."""
+    stop_tags: tuple[str, ...] = ()  # Tags that are not learned. One that has aliases is left out with them.
+    max_share: float | None = None  # Leave out tags of more than this share of the training images
+    # Learn from at most this many images of one owner with the same tags: more are bulk uploads. The owner is read from
+    # the column ``user``, ``owner`` or ``photographer``.
     per_user: int | None = None
-    """Learn from at most this many images of one owner with the same tags: more are bulk uploads. The owner is read
-    from the column ``user``, ``owner`` or ``photographer``."""
+    # Which tags are parts of which: a CSV of part,whole, WordNet's folder, or "wordnet" to look for it
     part_of: str | None = None
-    """Which tags are parts of which: a CSV of part,whole, WordNet's folder, or "wordnet" to look for it."""
+    # Which tags are kinds of which: a CSV of child,parent, WordNet's folder, or "wordnet". None: from the WordNet of
+    # `part_of`, if that is one.
     isa: str | None = None
-    """Which tags are kinds of which: a CSV of child,parent, WordNet's folder, or "wordnet". None: from the WordNet of
-    `part_of`, if that is one."""
+    # With WordNet: a CSV of tag,synset with the meaning of tags. None: the most frequent meaning.
     tag_synsets: str | None = None
-    """With WordNet: a CSV of tag,synset with the meaning of tags. None: the most frequent meaning."""
-    image_column: str | None = None
-    """Column of the tag file that has the images; None: the usual names."""
-    tags_column: str | None = None
-    """Column of the tag file that has the tags; None: the usual names."""
+    image_column: str | None = None  # Column of the tag file that has the images; None: the usual names
+    tags_column: str | None = None  # Column of the tag file that has the tags; None: the usual names
+    # What separates tags in a cell: a text, several such as ``;,``, or a pattern. None: a semicolon or a comma.
     separator: str | None = None
-    """What separates tags in a cell: a text, several such as ``;,``, or a pattern. None: a semicolon or a comma."""
+    # Spellings and the tags that they mean: images with either have the tag, and searches for either find it
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Spellings and the tags that they mean: images with either have the tag, and searches for either find it."""
 
     @classmethod
     def of(cls, rules: Rules) -> TagRules:
@@ -119,8 +115,8 @@ class TagRules:
         return bool(self.stop_tags) or self.max_share is not None or self.per_user is not None
 
 
+# A TOML file, its keys and values, or none
 Rules: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | TagRules | None"
-"""A TOML file, its keys and values, or none."""
 
 
 class Alias(NamedTuple):
@@ -174,6 +170,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+# What refuses a value of each rule, and what the message says instead
 _EXPECTED = {
     "stop_tags": (_is_tags, 'a list of tags, such as ["nikon", "untitled"]'),
     "max_share": (_is_share, "a number above 0 and up to 1, such as 0.5"),
@@ -186,7 +183,6 @@ _EXPECTED = {
     "separator": (lambda value: isinstance(value, str), "a text such as ';', or a pattern such as '[;|]'"),
     "aliases": (_is_aliases, 'a table of spellings and tags, such as {"nyc" = "new york"}'),
 }
-"""What refuses a value of each rule, and what the message says instead."""
 
 
 def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:

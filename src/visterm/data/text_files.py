@@ -12,8 +12,9 @@ from visterm.core.vocabulary import clean_tag
 
 MOST_TEXT = GB  # Bytes of a text that is read whole, unless its reader says otherwise
 LONGEST = 1000  # Characters of a word or phrase: more is a file of something else
+
+# What a cell begins with that spreadsheets take for a formula (full-width letters, too), or look behind for one
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
-"""What a cell begins with that spreadsheets take for a formula (full-width letters, too), or look behind for one."""
 
 GUARD = "'"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # What texts of this encoding begin with

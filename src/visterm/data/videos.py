@@ -30,8 +30,8 @@ SCENE = 0.3  # Change of a picture, 0 to 1, from which on the scene is another o
 WHOLE = 30.0  # Seconds up to which all pictures are compared; of a longer video those that stand alone (key frames)
 SIDE = 1280  # Longest side of a frame in pixels
 
+# What ffmpeg may take a file for: none of the formats that name other files (concat, hls, image2)
 FORMATS = "asf,avi,dv,flv,m4v,matroska,mov,mp4,mpeg,mpegts,mpegvideo,mxf,ogg,webm"
-"""What ffmpeg may take a file for: none of the formats that name other files (concat, hls, image2)."""
 
 NOT_OPENED = "not supported: a list of other files, or another format that is not opened"
 

@@ -1,37 +1,258 @@
-"""Word vectors: from the files in which others publish them, and from words to the tags of a vocabulary."""
+"""Word vectors: the files in which others publish them, and from their words to the tags of a vocabulary."""
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import json
+import mmap
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from typing import IO, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.files import why_no_file
+from visterm.core.persist import save_arrays
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.vector_files import (
-    LONGEST_LINE,
-    Wants,
-    WordRows,
-    are_numbers,
-    read_binary_vectors,
-    read_tensor_vectors,
-    read_text_vectors,
-    save_tensor_vectors,
-    two_counts,
-)
+from visterm.data.text_files import read_text
 
+MOST_DIGITS = 12  # Of a count: more is taken for the next power of ten, as Python converts no text of thousands
+LONGEST_LINE = 2**20  # Bytes that are read in search of a line's end: more is no text of vectors
+LONGEST_WORD = 4096  # Bytes of a word before its space: more means that numbers are read as words
+
+# The tensors of our own files: a matrix, and the words as bytes of UTF-8 with line feeds between them
+VECTORS, WORDS = "vectors", "words"
+_TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
+
+Wants: TypeAlias = Callable[[str], bool] | None  # Says of a word whether its vector is to be read; None: all are
+
+# Words, in the order of their file, and float32 vectors of shape (n_words, width)
+WordRows: TypeAlias = tuple[list[str], NDArray[np.float32]]
 TENSORS = ".safetensors"
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
 PACKED = {b"PK\x03\x04": "a zip file", b"\x1f\x8b": "gzipped, and not named .gz"}
-
 LEAST_KNOWN = 0.5  # Share of a tag's words that must have a vector, so that "the xyzzy" is not what "the" is
 _PARTS = re.compile(r"[\s\-_/]+")
+
+
+def read_text_vectors(path: Path, wants: Wants) -> WordRows:
+    """Read a text of word vectors line by line, so that memory does not grow with the file.
+
+    It may be gzipped, by the ending ``.gz``. The numbers are the last ones of a line, so a word may have spaces in it
+    (GloVe's 840B has such). Raises DataError if its first line is neither a word with its numbers, nor the two counts
+    with such a line below, or another line is broken.
+    """
+    words: list[str] = []
+    rows: list[NDArray[np.float32]] = []
+    with cast("IO[bytes]", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb") as file:
+        lines = _lines(path, file)
+        first = next(lines, (1, b""))
+        cells = first[1].split()
+        counts = two_counts(cells)
+        width = len(cells) - 1 if counts is None else counts[1]
+        if width < 1:
+            shown = _shown(b" ".join(cells))
+            raise DataError(
+                f"{path}, line 1: {shown}; expected a word and the numbers of its vector, parted by spaces."
+            )
+
+        n_words = 0
+        for number, line in lines if counts is not None else chain([first], lines):
+            n_words += 1
+            place = f"{path}, line {number}"
+            word, numbers = _parted(line, width, place)
+            is_wanted = wants is None or wants(word)
+            if is_wanted or n_words == 1:  # the first shows whether this is such a text
+                vector = _numbers(numbers, width, place)
+            if is_wanted:
+                words.append(word)
+                rows.append(vector)
+
+    if counts is not None and n_words < counts[0]:
+        raise DataError(f"{path} says that it has {counts[0]:,} words, but ends after {n_words:,}. Copy it again.")
+    return words, np.array(rows, np.float32).reshape(len(rows), width)
+
+
+def read_binary_vectors(path: Path, wants: Wants) -> WordRows:
+    """Read a binary of word2vec, mapped into memory; the vectors of words that nobody asks for are stepped over.
+
+    Raises DataError if it does not begin with its two counts, or is not whole.
+    """
+    words: list[str] = []
+    rows: list[NDArray[np.float32]] = []
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        end = content.find(b"\n", 0, LONGEST_WORD)
+        n_words, width = two_counts(content[: max(end, 0)].split()) or (0, 0)
+        if width < 1:
+            raise DataError(
+                f"{path}: the first line is not the numbers of words and of columns, such as '3000000 300'."
+            )
+        after = end + 1
+        for number in range(n_words):
+            space = content.find(b" ", after, after + LONGEST_WORD)
+            if space < 0 or space + 1 + 4 * width > len(content):
+                raise DataError(
+                    f"{path} says that it has {n_words:,} words of {width} numbers, but number {number + 1:,} is not "
+                    "whole. Copy it again."
+                )
+            # word2vec's own program ends each vector with a line feed, gensim does not
+            word = content[after:space].lstrip(b"\n").decode("utf-8", "replace")
+            after = space + 1 + 4 * width
+            if wants is None or wants(word):
+                vector = np.frombuffer(content[space + 1 : after], "<f4").astype(np.float32)
+                words.append(word)
+                rows.append(_finite(vector, f"{path}, byte {space + 1:,}"))
+    return words, np.array(rows, np.float32).reshape(len(rows), width)
+
+
+def read_tensor_vectors(path: Path, wants: Wants) -> WordRows:
+    """Read a safetensors file with one matrix of word vectors, mapped into memory; all of float32 stay on disk.
+
+    The matrix is the only one in it, or is named "vectors". The words are its tensor "words", or else the lines of
+    ``NAME.txt`` or ``vocab.txt`` beside it. Raises DataError if it is not safetensors, has no such matrix, or another
+    number of words.
+    """
+    header, start = _header(path)
+
+    def tensor(name: str, kind: str) -> NDArray[Any]:
+        first, last = header[name]["data_offsets"]
+        shape = tuple(header[name]["shape"])
+        return np.memmap(path, kind, "r", start + first, shape) if last > first else np.zeros(0, kind)
+
+    matrices = [name for name, entry in header.items() if len(entry["shape"]) == 2]
+    if VECTORS not in matrices and len(matrices) != 1:
+        there = f"these: {', '.join(sorted(matrices))}" if matrices else "none"
+        raise DataError(f"{path}: expected one matrix (words, numbers), or one named '{VECTORS}'; there are {there}.")
+    name = VECTORS if VECTORS in matrices else matrices[0]
+    kind = header[name]["dtype"]
+    if kind not in _TYPES:
+        raise DataError(f"{path}: the matrix '{name}' is of the type {kind}; expected {', '.join(_TYPES)}.")
+    if 0 in header[name]["shape"]:
+        lacking = "columns" if header[name]["shape"][0] else "rows"
+        raise DataError(f"{path}: the matrix '{name}' has no {lacking}; expected a word and numbers in each row.")
+    matrix = tensor(name, _TYPES[kind])
+
+    beside = [path.with_suffix(".txt"), path.with_name("vocab.txt")]
+    if WORDS in header:
+        text = tensor(WORDS, "u1").tobytes().decode("utf-8", "replace")
+        words = text.split("\n")
+    elif (file := next(filter(Path.is_file, beside), None)) is not None:
+        words = read_text(file, "list of words").removesuffix("\n").split("\n")
+    else:
+        raise DataError(
+            f"{path} has no tensor '{WORDS}', and neither {beside[0].name} nor {beside[1].name} is beside it. Write "
+            "the words into one of them, one a line, in the order of the rows."
+        )
+    if len(words) != len(matrix):
+        raise DataError(f"{path} has {len(matrix):,} vectors, but {len(words):,} words.")
+
+    if wants is None and matrix.dtype == np.float32:
+        return words, matrix
+    kept = [row for row, word in enumerate(words) if wants is None or wants(word)]
+    rows = [_finite(np.array(matrix[row], np.float32), f"{path}, row {row}") for row in kept]
+    return [words[row] for row in kept], np.array(rows, np.float32).reshape(len(rows), matrix.shape[1])
+
+
+def save_tensor_vectors(path: Path, words: list[str], matrix: NDArray[np.float32]) -> None:
+    """Write a file that `read_tensor_vectors` reads. Raises DataError if a word has a line feed in it."""
+    broken = [word for word in words if "\n" in word]
+    if broken:
+        raise DataError(f"The word {broken[0]!r} has a line feed in it, which a list of words cannot keep.")
+    text = np.frombuffer("\n".join(words).encode(), np.uint8)
+    save_arrays(path, {VECTORS: np.ascontiguousarray(matrix, np.float32), WORDS: text})
+
+
+def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
+    """Return the numbers of words and of columns that stand in the first line of word2vec and fastText, or None."""
+    if len(cells) == 2 and all(cell.isdigit() for cell in cells):
+        n_words, width = (int(cell) if len(cell) <= MOST_DIGITS else 10**MOST_DIGITS for cell in cells)
+        return n_words, width
+    return None
+
+
+def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the numbers and the lines of a text without the white space at their ends; the first, and others not empty.
+
+    Raises DataError if the text cannot be unpacked, is in UTF-16, or has a line that no such text has.
+    """
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = file.readline(LONGEST_LINE)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path} cannot be unpacked: {error}. Copy it again.") from error
+        if not line:
+            return
+        if len(line) >= LONGEST_LINE:
+            raise DataError(f"{path}, line {number} has a million characters; this is no text of word vectors.")
+        if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise DataError(f"{path} is in UTF-16; expected UTF-8. Save it as 'UTF-8'.")
+        line = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip()
+        if line or number == 1:
+            yield number, line
+
+
+def _parted(line: bytes, width: int, place: str) -> tuple[str, bytes]:
+    """Part the word from its numbers, which are only counted: most words of a file are not requested."""
+    if line.count(b" ") == width:
+        word, _, numbers = line.partition(b" ")
+        return word.decode("utf-8", "replace"), numbers
+    cells = line.split()
+    if len(cells) <= width:
+        raise DataError(f"{place}: {_shown(line)}; expected a word and {width} numbers.")
+    before = cells[-width - 1]
+    if len(cells) > width + 1 and b"." in before and are_numbers([before]):  # unlike the words of "catch 22"
+        raise DataError(f"{place}: {_shown(line)}; it has more than {width} numbers after the word.")
+    return b" ".join(cells[:-width]).decode("utf-8", "replace"), b" ".join(cells[-width:])
+
+
+def _numbers(text: bytes, width: int, place: str) -> NDArray[np.float32]:
+    cells = text.split()
+    if len(cells) != width or not are_numbers(cells):
+        raise DataError(f"{place}: {_shown(text)}; expected {width} numbers after the word.")
+    with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused
+        return _finite(np.array([float(cell) for cell in cells], np.float32), place)
+
+
+def are_numbers(cells: list[bytes]) -> bool:
+    """Return whether cells are numbers, one or more."""
+    try:
+        return bool([float(cell) for cell in cells])
+    except ValueError:
+        return False
+
+
+def _finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
+    if not np.isfinite(vector).all():
+        raise DataError(f"{place}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
+    return vector
+
+
+def _shown(line: bytes) -> str:
+    text = line[:200].decode("utf-8", "replace")
+    return f"'{text[:40]}{' …' if len(text) > 40 else ''}'"
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """Read what a file says of its tensors, after safetensors has compared that with its size, and where they begin."""
+    try:
+        with safe_open(path, framework="numpy"), path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path} is not a safetensors file, or not whole.") from error
+    header.pop("__metadata__", None)
+    return header, 8 + size
 
 
 class WordVectors:

@@ -28,7 +28,7 @@ from visterm.core.persist import MANIFEST, folder_kind, open_folder
 from visterm.core.remote import RemotePath, is_remote
 from visterm.core.system import is_alive
 from visterm.core.types import Skipped
-from visterm.data.fetching import READERS
+from visterm.data.contents import READERS
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import NOTE, Contents, FirstJob, ShardEntry, read_checked
 from visterm.features.folder import DATA, ENCODER, SKIPPED, FeatureFolder

@@ -19,7 +19,7 @@ from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
-from visterm.data.corpus import Corpus, EncodedBefore
+from visterm.data.corpus import Corpus
 from visterm.data.frames import Table, as_table, listed
 from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.data.tag_files import TableOptions
@@ -155,7 +155,7 @@ def encode_corpus(
     return X, Y, skipped
 
 
-def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | EncodedBefore:
+def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> Any:
     """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
 
     Raises EncoderMismatchError if those are rows of another encoder.

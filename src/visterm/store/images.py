@@ -286,8 +286,7 @@ def file_type_of(path: str | os.PathLike[str]) -> str:
 def _read_record(image: ImageFile, name: str, tags: Iterable[str]) -> Record | Skipped:
     """Read size and hash of an image."""
     from visterm.data.contents import content_hash, file_state  # with Pillow, which no search needs
-    from visterm.data.fetching import GONE
-    from visterm.data.images import image_size
+    from visterm.data.images import GONE, image_size
 
     if isinstance(image, np.ndarray):
         sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()

@@ -17,7 +17,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
 from visterm.data.pruning import prune
 from visterm.data.query_files import QueryRow
-from visterm.data.tag_formats.separators import TagsRead
+from visterm.data.tag_formats.record import TagsRead
 from visterm.data.tag_rules import TagRules
 from visterm.data.tag_tree import PATHS, TagTree, likely_paths, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import read_words
@@ -238,7 +238,8 @@ def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Cor
     for warning in corpus.remarks:
         say(warning)
     if request.split is not None:
-        corpus = corpus.select(request.split).without_splits()
+        corpus = corpus.select(request.split)
+        corpus = replace(corpus, splits=[None] * len(corpus))
     for line in not_learned(corpus.splits):
         say(line)
     if not request.learns_tags:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import ImageError
 from visterm.core.remote import is_remote
-from visterm.data.fetching import fetch
+from visterm.data.images import fetch
 from visterm.web.decoding_process import (
     ANSWER,
     JPEG,

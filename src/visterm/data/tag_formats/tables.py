@@ -19,8 +19,7 @@ from visterm.core.files import open_text
 from visterm.data.contents import is_there
 from visterm.data.frames import Table, unique_names
 from visterm.data.image_names import plain_name
-from visterm.data.tag_formats.record import TagRecord, listed, record, split_name
-from visterm.data.tag_formats.separators import Splitter
+from visterm.data.tag_formats.record import Splitter, TagRecord, listed, record, split_name
 from visterm.data.text_files import UTF16, read_text, unguarded
 
 IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file", "photo", "SourceFile")
@@ -30,12 +29,11 @@ SPLIT_COLUMN = ("split",)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 _SAY = 'Rename the column of {0}, or name it in a file of tag rules (--tag-rules, tag_rules=): {1}_column = "NAME".'
-_SAY_IMAGES = _SAY.format("file names", "image")
+_SAY_IMAGES, _SAY_TAGS = _SAY.format("file names", "image"), _SAY.format("tags", "tags")
 _DELIMITERS = (",", "\t", ";", "|")
 _SEP_LINE = re.compile(r'("?)sep=([^"\r\n])\1', re.IGNORECASE)  # The first line that tells Excel the delimiter
 
-TagsCell: TypeAlias = tuple[str | None, list[str]]
-"""The tags of a row: a text to split, and those that are in lists."""
+TagsCell: TypeAlias = tuple[str | None, list[str]]  # The tags of a row: a text to split, and those that are in lists
 
 
 class Row(NamedTuple):
@@ -57,8 +55,8 @@ class Columns(NamedTuple):
 class TableForm(NamedTuple):
     """What a table should look like."""
 
+    # The names that each of its columns may have; the delimiter is the one that makes a header of most of them
     columns: tuple[Sequence[str], ...]
-    """The names that each of its columns may have; the delimiter is the one that makes a header of most of them."""
     example: str  # A line of JSON, for messages
 
 
@@ -93,12 +91,10 @@ def table_records(
     """
     names = [name for name in table.names if isinstance(name, str)]
     columns = _columns_of(_tag_form(image_column, tags_column), names, "The table")
-    of_tags = columns_named((columns.tags,), tuple(names))
-    wanted = dict.fromkeys([*columns, *of_tags])
+    wanted = dict.fromkeys([*columns, *columns_named((columns.tags,), tuple(names))])
     cells = {name: table.cells(name) for name in wanted if name is not None}
     images = cells[columns.image]
     cells[columns.image] = [image_name(image, place) for place, image in enumerate(images)]
-    cells |= {name: [_as_tags(cell) for cell in cells[name]] for name in of_tags}
     rows = [Row(n, dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
     if not rows:
         raise TagFileError("The table has no rows.")
@@ -120,10 +116,10 @@ def column_note(table: Table, image_column: str | None = None) -> str:
     Nothing where the first photo is there, or is no file.
     """
     names = [name for name in table.names if isinstance(name, str)]
-    firsts = {name: next((cell for cell in table.cells(name) if cell is not None), None) for name in names}
+    firsts = ((name, next((cell for cell in table.cells(name) if cell is not None), None)) for name in names)
+    paths = {name: cell for name, cell in firsts if isinstance(cell, str | os.PathLike)}
     wanted = IMAGE_COLUMNS if image_column is None else [image_column]
     column = names[0] if len(table.names) == 1 else find_column(wanted, names)
-    paths = {name: cell for name, cell in firsts.items() if isinstance(cell, str | os.PathLike)}
     if column not in paths or is_there(paths[column]):
         return ""
     others = [name for name, path in paths.items() if is_there(path)]
@@ -164,8 +160,9 @@ def stream_table(
 
     splitter = Splitter(lambda: (text for _, (text, _) in cells() if text is not None), separator)
     for row, cell in cells():
+        assert columns is not None
         split = find_column(SPLIT_COLUMN, row.cells, f"The tag file {path}")
-        yield _record(path, row, cell, splitter, columns.image if columns else "", split, None)
+        yield _record(path, row, cell, splitter, columns._replace(split=split, user=None))
     if columns is None:
         raise TagFileError(f"The tag file {path} has no rows.")
 
@@ -213,17 +210,13 @@ def required_column(wanted: Sequence[str], names: Sequence[str], table: str, of:
     Raises TagFileError if there is none: `table` ("The tag file a.csv") and what the column is `of` (" of tags") begin
     the message, `advice` ends it.
     """
-    found = find_column(wanted, names, table)
-    if found is None:
-        raise _no_column(wanted, names, table, of, advice)
-    return found
-
-
-def _no_column(wanted: Sequence[str], names: Sequence[str], table: str, of: str, advice: str) -> TagFileError:
-    return TagFileError(
-        f"{table} has no column{of} named {' or '.join(map(repr, wanted))}; its columns are: "
-        f"{', '.join(names) or 'none'}. {advice}"
-    )
+    column = find_column(wanted, names, table)
+    if column is None:
+        raise TagFileError(
+            f"{table} has no column{of} named {' or '.join(map(repr, wanted))}; its columns are: "
+            f"{', '.join(names) or 'none'}. {advice}"
+        )
+    return column
 
 
 def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
@@ -235,25 +228,16 @@ def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
 def _columns_of(form: TableForm, names: Sequence[str], table: str) -> Columns:
     """Find the columns of a table, which errors call `table`. Raises TagFileError if one is missing."""
     image = required_column(form.columns[0], names, table, " of file names", _SAY_IMAGES)
-    tags = columns_named(tuple(form.columns[1]), tuple(names))
-    if not tags:
-        raise _no_column(form.columns[1], names, table, " of tags", _SAY.format("tags", "tags"))
-    return Columns(image, tags[0], find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
+    several = columns_named(tuple(form.columns[1]), tuple(names))  # which are joined
+    tags = several[0] if several else required_column(form.columns[1], names, table, " of tags", _SAY_TAGS)
+    return Columns(image, tags, find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
 
 
 def _records(path: Path | str, rows: Sequence[Row], columns: Columns, separator: str | None) -> list[TagRecord]:
     """Make a record of each row."""
     cells = [_tags_cell(path, row, columns.tags) for row in rows]
     splitter = Splitter(lambda: (text for text, _ in cells if text is not None), separator)
-    image, _, user, split = columns
-    return [_record(path, row, cell, splitter, image, split, user) for row, cell in zip(rows, cells, strict=True)]
-
-
-def _as_tags(cell: Any) -> Any:
-    """Return a cell of tags with a list in place of an array, a tuple or a set."""
-    if isinstance(cell, np.ndarray):
-        return cell.tolist()
-    return sorted(cell) if isinstance(cell, set | frozenset) else list(cell) if isinstance(cell, tuple) else cell
+    return [_record(path, row, cell, splitter, columns) for row, cell in zip(rows, cells, strict=True)]
 
 
 def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
@@ -304,9 +288,8 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
     header: list[str] | None = None
     try:
         for fields in reader:
-            if not any(field.strip() for field in fields):
-                continue
-            if header is None and _SEP_LINE.fullmatch(delimiter.join(fields)):
+            is_sep = header is None and _SEP_LINE.fullmatch(delimiter.join(fields)) is not None
+            if is_sep or not any(field.strip() for field in fields):
                 continue
             if header is None:
                 header = unique_names([name.strip() for name in fields])
@@ -337,22 +320,18 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
     return max(_DELIMITERS, key=columns)
 
 
-def _record(
-    path: Path | str, row: Row, cell: TagsCell, splitter: Splitter, image: str, split: str | None, user: str | None
-) -> TagRecord:
+def _record(path: Path | str, row: Row, cell: TagsCell, splitter: Splitter, columns: Columns) -> TagRecord:
     """Make a record of a row; its image is called as the cell has it, see `ImageNames.match`."""
-    name, (text_of_tags, in_lists) = (_text_cell(path, row, image) or "").removeprefix("./"), cell
+    place = f"{path}, line {row.line}"
+    name = (_text_cell(path, row, columns.image) or "").removeprefix("./")
     if not plain_name(name):
-        raise TagFileError(f"{path}, line {row.line}: the cell '{image}' is empty; expected the name of an image file.")
-    said = None if user is None else row.cells.get(user)  # a text, or whatever else JSON has
-    text = said if isinstance(said, str) else "" if said is None else json.dumps(said, sort_keys=True)
-    return record(
-        name,
-        [*(splitter.split(text_of_tags) if text_of_tags else ()), *in_lists],
-        split_name(_text_cell(path, row, split)) if split else None,
-        text.strip() or None,
-        place=f"{path}, line {row.line}",
-    )
+        raise TagFileError(f"{place}: the cell '{columns.image}' is empty; expected the name of an image file.")
+    text_of_tags, in_lists = cell
+    tags = [*(splitter.split(text_of_tags) if text_of_tags else ()), *in_lists]
+    split = split_name(_text_cell(path, row, columns.split)) if columns.split else None
+    owner = row.cells.get(columns.user) if columns.user else None  # a text, or whatever else JSON has
+    user = owner if isinstance(owner, str) else "" if owner is None else json.dumps(owner, sort_keys=True)
+    return record(name, tags, split, user.strip() or None, place=place)
 
 
 def _text_cell(path: Path | str, row: Row, name: str) -> str | None:
@@ -368,13 +347,14 @@ def _tags_cell(path: Path | str, row: Row, name: str) -> TagsCell:
     in_lists: list[str] = []
     for column in columns_named((name,), tuple(row.cells)):
         value = row.cells[column]
+        in_brackets = listed(value) if isinstance(value, str) else None
+        value = value if in_brackets is None else in_brackets
         if isinstance(value, str):
-            in_brackets = listed(value)
-            if in_brackets is None:
-                texts.append(value)
-                continue
-            value = in_brackets
-        values = [] if value is None else value
+            texts.append(value)
+            continue
+        values = value.tolist() if isinstance(value, np.ndarray) else [] if value is None else value
+        if isinstance(values, tuple | set | frozenset):
+            values = list(values) if isinstance(values, tuple) else sorted(values)
         if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):
             raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text or a list of texts.")
         in_lists += map(str, values)

@@ -21,8 +21,7 @@ from visterm.core.writing import writing
 from visterm.data.image_folders import closed_folder
 from visterm.data.image_names import name_key
 from visterm.data.sidecars import check_stays_inside, content_of
-from visterm.data.tag_formats.record import TagRecord, TagsFound, record, without_minus
-from visterm.data.tag_formats.separators import LINE_END, Splitter
+from visterm.data.tag_formats.record import LINE_END, Splitter, TagRecord, TagsFound, record, without_minus
 from visterm.data.text_files import read_text
 
 SUFFIX = ".txt"

@@ -27,6 +27,7 @@ HIERARCHICAL = qname(LIGHTROOM, "hierarchicalSubject")
 TAGS_LIST = qname(DIGIKAM, "TagsList")
 WRITTEN = qname(VISTERM, "written")
 
+# The properties in which programs keep keywords, and what stands between a parent and its child in them
 FIELDS: dict[str, str | None] = {
     SUBJECT: None,
     HIERARCHICAL: "|",
@@ -35,13 +36,12 @@ FIELDS: dict[str, str | None] = {
     qname("http://ns.microsoft.com/photo/1.0/", "LastKeywordXMP"): "/",
     qname("http://ns.iview-multimedia.com/mediapro/1.0/", "CatalogSets"): "|",
 }
-"""The properties in which programs keep keywords, and what stands between a parent and its child in them."""
 
+# The fields with paths. Where two put a tag in different places, the first counts, as in digiKam and Immich.
 PLACES = (TAGS_LIST, *(name for name in FIELDS if name not in (SUBJECT, TAGS_LIST)))
-"""The fields with paths. Where two put a tag in different places, the first counts, as in digiKam and Immich."""
 
+# The fields that visterm writes, always all of them, as programs read one and not the others
 OWN_FIELDS = {"dc": SUBJECT, "lr": HIERARCHICAL, "digiKam": TAGS_LIST}
-"""The fields that visterm writes, always all of them, as programs read one and not the others."""
 
 IPTC = "IPTC"  # Stands beside those, in notes of tags that were put into an image's IPTC keywords, too
 
@@ -53,13 +53,12 @@ class Mark(NamedTuple):
     """What visterm notes of a tag that it wrote."""
 
     tag: str
+    # Whether a person gave the tag, in the catalogue or a tag file ("given"), or a run predicted it ("predicted")
     source: str
-    """Whether a person gave the tag, in the catalogue or a tag file ("given"), or a run predicted it ("predicted")."""
     confidence: float | None = None  # Of a prediction, where the run has a calibration
     run: str | None = None  # Fingerprint of the run that predicted it
     path: tuple[str, ...] = ()  # The tag after those above it, as it was written; empty of one that has none above it
-    fields: str | None = None
-    """Where visterm wrote it (``dc lr digiKam``); None: nowhere yet, or no note says it."""
+    fields: str | None = None  # Where visterm wrote it (``dc lr digiKam``); None: nowhere yet, or no note says it
 
     @property
     def path_text(self) -> str | None:
@@ -82,9 +81,9 @@ class Keywords(NamedTuple):
     tags: list[str]  # Of all fields, each once; of a path its last part
     marks: list[Mark]  # Of the tags that visterm wrote; a person has removed those that are not among `tags` any more
     copies: tuple[Mark, ...] = ()  # Of other programs' tags that visterm wrote into more fields
+    # Where tags of people lie in their tree: each a tag after those above it, as in (animal, dog). A tag without one
+    # lies at the top, or above others only; one may have several.
     paths: tuple[tuple[str, ...], ...] = ()
-    """Where tags of people lie in their tree: each a tag after those above it, as in (animal, dog). A tag without one
-    lies at the top, or above others only; one may have several."""
     programs: frozenset[str] = frozenset()  # Keys of names in programs' own paths, see `program_names`
     placed: frozenset[str] = frozenset()  # Keys of names in people's fields of paths, which are theirs nevertheless
     cut: frozenset[str] = frozenset()  # Tags as IPTC has them, which may have been cut there

@@ -49,16 +49,15 @@ _EMPTY = (
 )
 SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()  # A new file, before anything is in it
 _BEGIN, _END = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n', '<?xpacket end="w"?>'
-PACKET = f"{_BEGIN}{_EMPTY}{_END}".encode()
-"""New metadata inside of an image."""
+PACKET = f"{_BEGIN}{_EMPTY}{_END}".encode()  # New metadata inside of an image
 
+# Prefix, namespace and local name of what is written
 _NAMES = {
     SUBJECT: ("dc", DC, "subject"),
     HIERARCHICAL: ("lr", LIGHTROOM, "hierarchicalSubject"),
     TAGS_LIST: ("digiKam", DIGIKAM, "TagsList"),
     WRITTEN: ("visterm", VISTERM, "written"),
 }
-"""Prefix, namespace and local name of what is written."""
 
 _KIND = {name: "Seq" if name == TAGS_LIST else "Bag" for name in _NAMES}  # digiKam's own is in order
 

@@ -25,8 +25,7 @@ from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.one_pass import BoundedCounts
-from visterm.data.tag_formats.record import Contradictions, TagRecord, split_name
-from visterm.data.tag_formats.separators import TagsRead
+from visterm.data.tag_formats.record import Contradictions, TagRecord, TagsRead, split_name
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.shards import Shards, index_names
 from visterm.features.training_rows import not_learned

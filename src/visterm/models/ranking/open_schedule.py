@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from visterm.core.checks import check_choice
 from visterm.core.types import Matrix
-from visterm.data.held_tags import hold_one_out
+from visterm.data.tag_queries import hold_one_out
 from visterm.models.base import Limit
 from visterm.models.epochs import OPEN, SCHEDULES, Validation, Weights
 from visterm.models.ranking.base import RankingCourse, Stage

@@ -17,7 +17,7 @@ from visterm.core.checks import as_generator, check_tags
 from visterm.core.errors import DataError
 from visterm.core.progress import Progress, Titled
 from visterm.core.types import Matrix
-from visterm.data.held_tags import hold_one_out
+from visterm.data.tag_queries import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
 from visterm.models.base import Annotator
