@@ -50,6 +50,14 @@ START_OF_SCAN = b"\xff\xda"
 QUALITY = 82  # Of thumbnails within a page
 MOST_SCANS = 100  # Scans of a progressive JPEG: cameras and programs write about ten
 _REASON_LENGTH = 160
+_REASONS = (
+    (Image.DecompressionBombError, "decompression bomb: far more pixels than allowed"),
+    (UnidentifiedImageError, "not an image: in no format that visterm reads"),
+    ((FileNotFoundError, NotADirectoryError), GONE),
+    (IsADirectoryError, "a folder: not an image"),
+    (NotRegularError, "not a regular file"),
+    (PermissionError, "no permission"),
+)
 _TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's words
 
 
@@ -136,7 +144,11 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     if isinstance(image, np.ndarray):
         return _checked_array(image, max_side)
     if isinstance(image, Image.Image):
-        return _of_pillow(image, max_side)
+        try:
+            with pillow_silenced():
+                return upright_rgb(image.copy(), max_side)
+        except Exception as error:  # a file that Pillow opened, and reads only now: as in _pixels
+            raise ImageError(str(getattr(image, "filename", "") or "image"), _reason(error)) from error
     if not isinstance(image, str | os.PathLike):
         raise DataError(
             f"An image is a path, a Pillow image or an array of uint8 (height, width, 3), not {type(image).__name__}."
@@ -263,15 +275,6 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
         raise ImageError(path, _reason(error)) from error
 
 
-def _of_pillow(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
-    """Decode an image that Pillow has opened, without a change to it."""
-    try:
-        with pillow_silenced():
-            return upright_rgb(image.copy(), max_side)
-    except Exception as error:  # a file that Pillow opened, and reads only now: as in _pixels
-        raise ImageError(str(getattr(image, "filename", "") or "image"), _reason(error)) from error
-
-
 def _opened(path: str, file: BinaryIO) -> Image.Image:
     """Open an image by its content, whatever its name ends in."""
     head = file.read(64)
@@ -303,18 +306,9 @@ def _refuse_scans(path: str, file: BinaryIO) -> None:
 
 def _reason(error: Exception) -> str:
     """Return a category that messages can count, and after a colon what is particular to this file."""
-    if isinstance(error, Image.DecompressionBombError):
-        return "decompression bomb: far more pixels than allowed"
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image: in no format that visterm reads"
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return "no such file"
-    if isinstance(error, IsADirectoryError):
-        return "a folder: not an image"
-    if isinstance(error, NotRegularError):
-        return "not a regular file"
-    if isinstance(error, PermissionError):
-        return "no permission"
+    for kinds, reason in _REASONS:
+        if isinstance(error, kinds):
+            return reason
     if isinstance(error, OSError) and error.errno is not None and error.errno != errno.EINVAL:
         return f"cannot be opened: {error.strerror}" if error.filename else f"cannot be read: {error.strerror}"
     text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__

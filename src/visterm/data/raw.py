@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from io import BytesIO
 from typing import Any
 
+from PIL import ExifTags, Image
+
 from visterm.core.errors import ImageError
 from visterm.core.files import GB, read_regular
 from visterm.data.file_kinds import RAW, RAW_ADVICE, suffix_of
@@ -64,8 +66,12 @@ def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
         raise ImageError(path, WITHOUT_PREVIEW) from error
     except rawpy.LibRawError as error:
         raise ImageError(path, f"damaged: not a RAW file that rawpy knows ({error})") from error
-    picture = thumb.data if thumb.format == rawpy.ThumbFormat.JPEG else _jpeg(thumb.data)
-    return bytes(picture), _ORIENTATIONS.get(flip, 1)
+    picture = BytesIO()
+    if thumb.format == rawpy.ThumbFormat.JPEG:
+        picture.write(thumb.data)
+    else:  # a few old cameras keep pixels as they are
+        Image.fromarray(thumb.data).save(picture, "JPEG", quality=95)
+    return picture.getvalue(), _ORIENTATIONS.get(flip, 1)
 
 
 def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
@@ -82,19 +88,8 @@ def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
     return base64.b64decode(max(texts, key=len).removeprefix(_BASE64)), found.get("Orientation", 1)
 
 
-def _jpeg(pixels: Any) -> bytes:
-    """Return pixels, which a few old cameras keep as they are, as a JPEG."""
-    from PIL import Image
-
-    made = BytesIO()
-    Image.fromarray(pixels).save(made, "JPEG", quality=95)
-    return made.getvalue()
-
-
 def _oriented(jpeg: bytes, orientation: int) -> bytes:
     """Note the orientation of the RAW file in a JPEG that says nothing of its own."""
-    from PIL import ExifTags, Image
-
     if orientation not in range(2, 9) or not jpeg.startswith(_START):
         return jpeg
     with Image.open(BytesIO(jpeg), formats=["JPEG"]) as image:

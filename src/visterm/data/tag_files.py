@@ -75,18 +75,23 @@ def find_tags(
     separator = options.get("separator")
     if separator is not None:
         separator_pattern(separator)  # refuses one that can't be used
-    if not isinstance(source, str | os.PathLike):
-        return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
+    is_name = isinstance(source, str | os.PathLike)
     folder = as_path(images)
-    if is_remote(folder) and not as_path(source).is_file():
+    if is_name and is_remote(folder) and not as_path(source).is_file():
         raise TagFileError(
             f"The tags of images in an object store ({folder}) are read from a table, and '{source}' is none. "
             "Name a .csv, .tsv or .jsonl file: --tags FILE."
         )
+    is_folder = is_name and source not in (KEYWORDS, "auto") and not is_remote(source) and Path(source).is_dir()
+    if not is_name or not (is_folder or source in (KEYWORDS, "auto")):
+        return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
     columns_named = any(value is not None for name, value in options.items() if name != "separator")
+    if columns_named and source != "auto":
+        what = f"{source} is a folder of .txt files, which" if is_folder else "Keywords of XMP files and of images"
+        raise UserError(f"{what} have no columns; leave the names of columns out.")
+    if is_folder:
+        return read_text_folder(Path(source), folder, find_images(folder) if files is None else files, separator)
     if source == KEYWORDS:
-        if columns_named:
-            raise UserError("Keywords of XMP files and of images have no columns; leave the names of columns out.")
         keywords = read_keyword_tags(folder, find_images(folder) if files is None else files)
         if not keywords.records:
             raise NoTagsError(
@@ -95,14 +100,6 @@ def find_tags(
                 "(--tags FILE)."
             )
         return keywords
-    if source != "auto" and not is_remote(source) and Path(source).is_dir():
-        if columns_named:
-            raise UserError(
-                f"{source} is a folder of .txt files, which have no columns; leave the names of columns out."
-            )
-        return read_text_folder(Path(source), folder, find_images(folder) if files is None else files, separator)
-    if source != "auto":
-        return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
     tables = _metadata_files(folder)
     if tables:
         rows = (_below(path.parent, folder, row) for path in tables for row in read_table(path, **options))

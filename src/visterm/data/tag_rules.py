@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from itertools import dropwhile
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -158,30 +158,27 @@ def _is_tags(value: Any) -> bool:
     return isinstance(value, list | tuple | set | frozenset) and all(isinstance(v, str) and clean_tag(v) for v in value)
 
 
-def _is_aliases(value: Any) -> bool:
-    return isinstance(value, Mapping) and _is_tags([*value, *value.values()])
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 # What refuses a value of each rule, and what the message says instead
 _EXPECTED = {
     "stop_tags": (_is_tags, 'a list of tags, such as ["nikon", "untitled"]'),
-    "max_share": (_is_share, "a number above 0 and up to 1, such as 0.5"),
-    "per_user": (_is_count, "a whole number of 1 or more"),
+    "max_share": (
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1,
+        "a number above 0 and up to 1, such as 0.5",
+    ),
+    "per_user": (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+        "a whole number of 1 or more",
+    ),
     "part_of": (_is_path, f'a CSV of part,whole, the folder of WordNet, or "{WORDNET}"'),
     "isa": (_is_path, f'a CSV of child,parent, the folder of WordNet, or "{WORDNET}"'),
     "tag_synsets": (_is_path, "a CSV of tag,synset"),
     "image_column": (_is_text, "the name of a column"),
     "tags_column": (_is_text, "the name of a column"),
     "separator": (lambda value: isinstance(value, str), "a text such as ';', or a pattern such as '[;|]'"),
-    "aliases": (_is_aliases, 'a table of spellings and tags, such as {"nyc" = "new york"}'),
+    "aliases": (
+        lambda value: isinstance(value, Mapping) and _is_tags([*value, *value.values()]),
+        'a table of spellings and tags, such as {"nyc" = "new york"}',
+    ),
 }
 
 
@@ -199,24 +196,18 @@ def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:
         if tag_key(meant.setdefault(key, tag)) != tag_key(tag):
             raise TagFileError(f"{source}: aliases: {alias!r} means {meant[key]!r} and {tag!r}. Leave one out.")
         spelled.setdefault(key, alias)
+    try:
+        order = list(TopologicalSorter({key: [tag_key(tag)] for key, tag in meant.items()}).static_order())
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        raise TagFileError(
+            f"{source}: aliases mean each other: {ends_of(circle, ' → ')} ({len(circle) - 1:,} aliases). Leave one of "
+            "them out."
+        ) from None
     ends: dict[str, str] = {}
-    return {alias: _end(key, meant, ends, source) for key, alias in spelled.items()}
-
-
-def _end(key: str, meant: dict[str, str], ends: dict[str, str], source: str) -> str:
-    """Follow an alias to the tag that is no alias itself, and keep that in `ends` for all on the way."""
-    seen = {key: None}
-    while key not in ends and (following := tag_key(meant[key])) in meant:
-        if following in seen:
-            circle = [*dropwhile(following.__ne__, seen), following]
-            raise TagFileError(
-                f"{source}: aliases mean each other: {ends_of(circle, ' → ')} ({len(circle) - 1:,} aliases). Leave one "
-                "of them out."
-            )
-        key = following
-        seen[key] = None
-    ends |= dict.fromkeys(seen, ends.get(key, meant[key]))
-    return ends[key]
+    for key in filter(meant.__contains__, order):
+        ends[key] = ends.get(tag_key(meant[key]), meant[key])
+    return {alias: ends[key] for key, alias in spelled.items()}
 
 
 def _quoted(text: str) -> str:

@@ -112,7 +112,8 @@ def keywords_of(document: Document) -> Keywords:
     programs wrote for themselves is left out, in dc:subject if only their paths explain it.
     """
     found = texts_of(document)
-    notes = [mark for item in _notes(document) if (mark := mark_of(item)) is not None]
+    lists = (element for node in descriptions(document) for element in node.children if element.name == WRITTEN)
+    notes = [mark for element in lists for item in items(element) if (mark := mark_of(item)) is not None]
     whole = {folded(text): text for text in found[SUBJECT]}
     own: dict[str, str] = {}  # Of each tag its first spelling, of fields where visterm did not copy it
     lies_in: dict[str, set[str]] = {}
@@ -184,14 +185,6 @@ def texts_of(document: Document) -> dict[str, list[str]]:
             if element.name in found:
                 found[element.name] += values(element)
     return found
-
-
-def _notes(document: Document) -> Iterator[Element]:
-    """Yield the entries in which visterm noted what it wrote."""
-    for node in descriptions(document):
-        for element in node.children:
-            if element.name == WRITTEN:
-                yield from items(element)
 
 
 def tag_of(text: str, name: str, whole: Mapping[str, str]) -> str:

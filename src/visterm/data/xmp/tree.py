@@ -47,11 +47,6 @@ class Element:
     children: list[Element] = field(default_factory=list)
     text: str = ""  # Without that of children
 
-    @property
-    def closed(self) -> bool:
-        """Whether it is written ``<a/>``."""
-        return self.inside == self.end
-
     def every(self) -> Iterator[Element]:
         """Yield this element and all inside it, in the order of the text."""
         waiting = [self]
@@ -108,11 +103,6 @@ class Document:
             text = text[: edit.start] + edit.text.encode() + text[edit.end :]
         return self._bom + text.decode().encode(self._encoding, "xmlcharrefreplace") + self._padding
 
-    def raw_name(self, element: Element) -> str:
-        """Return the name of an element as it is written, with its prefix."""
-        found = re.match(rb"<([^\s/>]+)", self.text[element.start : element.inside])
-        return found[1].decode() if found else ""
-
     def with_space_before(self, start: int) -> int:
         """Return where the white space before a place begins."""
         return len(self.text[:start].rstrip(b" \t\r\n"))
@@ -124,14 +114,48 @@ def qname(namespace: str, local: str) -> str:
 
 
 def _parse(text: bytes, where: str) -> Element:
-    builder = _Builder(text, where)
+    """Return the outermost element of a text in UTF-8."""
     parser = expat.ParserCreate("utf-8", _SEPARATOR)
     parser.buffer_text = True
-    parser.StartDoctypeDeclHandler = builder.refuse_doctype
-    parser.StartNamespaceDeclHandler = builder.declare
-    parser.StartElementHandler = lambda name, attributes: builder.begin(name, attributes, parser.CurrentByteIndex)
-    parser.EndElementHandler = lambda _: builder.finish(parser.CurrentByteIndex)
-    parser.CharacterDataHandler = builder.add_text
+    outermost: list[Element] = []
+    opened: list[Element] = []
+    declared: dict[str, str] = {}
+
+    def refuse_doctype(*_: object) -> None:
+        raise DataError(
+            f"{where} has a document type (<!DOCTYPE ...>), which XMP never has and which can define entities that "
+            "fill the memory. It is not read; take those lines out if you trust it."
+        )
+
+    def begin(name: str, attributes: dict[str, str]) -> None:
+        if len(opened) >= MAX_DEPTH:
+            raise DataError(f"{where} has more than {MAX_DEPTH} elements inside each other, so it is no XMP.")
+        parent = opened[-1] if opened else None
+        prefixes = parent.prefixes if parent else {}
+        if declared:
+            prefixes = {**prefixes, **declared}
+            declared.clear()
+        start = parser.CurrentByteIndex
+        tag = _START_TAG.match(text, start)
+        assert tag is not None
+        element = Element(name, attributes, prefixes, start, tag.end(), tag.end(), tag.end(), parent)
+        (parent.children if parent else outermost).append(element)
+        opened.append(element)
+
+    def finish(_: str) -> None:
+        element = opened.pop()
+        if not text.endswith(b"/>", element.start, element.inside):
+            element.inside_end = parser.CurrentByteIndex
+            element.end = text.index(b">", element.inside_end) + 1
+
+    def add_text(characters: str) -> None:
+        opened[-1].text += characters
+
+    parser.StartDoctypeDeclHandler = refuse_doctype
+    parser.StartNamespaceDeclHandler = lambda prefix, uri: declared.update({prefix or "": uri or ""})
+    parser.StartElementHandler = begin
+    parser.EndElementHandler = finish
+    parser.CharacterDataHandler = add_text
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
@@ -139,49 +163,4 @@ def _parse(text: bytes, where: str) -> Element:
             f"{where} is not well-formed XML ({expat.ErrorString(error.code)}, line {error.lineno}, column "
             f"{error.offset + 1}); it is left as it is. Repair it, or move it away."
         ) from error
-    assert builder.root is not None
-    return builder.root
-
-
-class _Builder:
-    def __init__(self, text: bytes, where: str) -> None:
-        self.root: Element | None = None
-        self._text = text
-        self._where = where
-        self._open: list[Element] = []
-        self._declared: dict[str, str] = {}
-
-    def refuse_doctype(self, *_: object) -> None:
-        raise DataError(
-            f"{self._where} has a document type (<!DOCTYPE ...>), which XMP never has and which can define entities "
-            "that fill the memory. It is not read; take those lines out if you trust it."
-        )
-
-    def declare(self, prefix: str | None, uri: str | None) -> None:
-        self._declared[prefix or ""] = uri or ""
-
-    def begin(self, name: str, attributes: dict[str, str], start: int) -> None:
-        if len(self._open) >= MAX_DEPTH:
-            raise DataError(f"{self._where} has more than {MAX_DEPTH} elements inside each other, so it is no XMP.")
-        parent = self._open[-1] if self._open else None
-        prefixes = parent.prefixes if parent else {}
-        if self._declared:
-            prefixes = {**prefixes, **self._declared}
-            self._declared = {}
-        tag = _START_TAG.match(self._text, start)
-        assert tag is not None
-        element = Element(name, attributes, prefixes, start, tag.end(), tag.end(), tag.end(), parent)
-        if parent:
-            parent.children.append(element)
-        else:
-            self.root = element
-        self._open.append(element)
-
-    def finish(self, place: int) -> None:
-        element = self._open.pop()
-        if not self._text.endswith(b"/>", element.start, element.inside):
-            element.inside_end = place
-            element.end = self._text.index(b">", place) + 1
-
-    def add_text(self, text: str) -> None:
-        self._open[-1].text += text
+    return outermost[0]

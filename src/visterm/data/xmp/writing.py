@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from visterm.core.errors import DataError
@@ -82,11 +81,12 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
     there = keywords_of(document)
     wanted = {tag_key(mark.tag): mark for mark in marks}
     keys, noted = {tag_key(tag) for tag in there.tags}, {tag_key(mark.tag): mark for mark in there.marks}
-    fields_there = _fields(document)
+    texts = texts_of(document)
+    fields_there = _fields(texts)
     in_iptc = set(map(tag_key, iptc))
     old_copies = {tag_key(mark.tag) for mark in there.copies}
     new = [mark for key, mark in wanted.items() if key not in keys.union(noted, old_copies)]
-    theirs = there.programs & {tag_key(text) for text in texts_of(document)[SUBJECT]}
+    theirs = there.programs & {tag_key(text) for text in texts[SUBJECT]}
     new = [mark._replace(fields=_prefixes(mark, theirs, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
     renewed = []
     for key, mark in noted.items():
@@ -105,7 +105,7 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
         document = Document(_removed(document, again, only_notes=True), where)
     entries: dict[str, list[Mark]] = {}
     for name in OWN_FIELDS.values():
-        more = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in fields_there[name].entries]
+        more = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in fields_there[name][0]]
         entries[name] = [mark for mark in (*more, *new) if name in mark.lies_in()]
     entries[WRITTEN] = [*copies, *renewed, *new]
     return document.edited(_additions(document, {name: some for name, some in entries.items() if some}, where))
@@ -148,23 +148,15 @@ def check_writable(mark: Mark) -> None:
             )
 
 
-class _Field(NamedTuple):
-    """What a field of keywords has, by `folded`."""
-
-    entries: set[str]  # The tags of its entries
-    parts: set[str]  # Those and the ones above them
-
-
-def _fields(document: Document) -> dict[str, _Field]:
-    """Return what the fields have that visterm writes."""
-    texts = texts_of(document)
+def _fields(texts: Mapping[str, list[str]]) -> dict[str, tuple[set[str], set[str]]]:
+    """Return the tags in the entries of each field that visterm writes, and these with those above them; `folded`."""
     whole = {folded(text): text for text in texts[SUBJECT]}
-    found = {}
+    fields = {}
     for name in OWN_FIELDS.values():
         entries = {folded(tag_of(text, name, whole)) for text in texts[name]}
         parts = {folded(part) for text in texts[name] if FIELDS[name] for part in parts_in(text, name)}
-        found[name] = _Field(entries, entries | parts)
-    return found
+        fields[name] = entries, entries | parts
+    return fields
 
 
 def _prefixes(mark: Mark, theirs: Collection[str], *, iptc: bool) -> str:
@@ -173,7 +165,9 @@ def _prefixes(mark: Mark, theirs: Collection[str], *, iptc: bool) -> str:
     return " ".join(each for each in prefixes if OWN_FIELDS.get(each) != SUBJECT or tag_key(mark.tag) not in theirs)
 
 
-def _copies(there: Keywords, wanted: dict[str, Mark], fields: dict[str, _Field], in_iptc: set[str]) -> list[Mark]:
+def _copies(
+    there: Keywords, wanted: dict[str, Mark], fields: dict[str, tuple[set[str], set[str]]], in_iptc: set[str]
+) -> list[Mark]:
     """Return notes of the tags of other programs that are to be copied into fields (and IPTC) that lack them.
 
     A tag with several places gets a note of each. One that only lies above others is in no list of paths by itself.
@@ -183,17 +177,16 @@ def _copies(there: Keywords, wanted: dict[str, Mark], fields: dict[str, _Field],
     for path in there.paths:
         places.setdefault(folded(path[-1]), []).append(path)
     above = {folded(part) for path in there.paths for part in path[:-1]}
-    in_paths = fields[HIERARCHICAL].entries | fields[TAGS_LIST].entries
+    in_paths = fields[HIERARCHICAL][0] | fields[TAGS_LIST][0]
     found = []
     for tag in there.tags:
         key, name = tag_key(tag), folded(tag)
-        old = [mark for mark in there.copies if tag_key(mark.tag) == key]
         if key in ours:
             continue
-        if old:
-            copies = [*old]
-        else:
-            lacking = [prefix for prefix, field in OWN_FIELDS.items() if name not in fields[field].parts]
+        old = [mark for mark in there.copies if tag_key(mark.tag) == key]
+        copies = [*old]
+        if not old:
+            lacking = [prefix for prefix, field in OWN_FIELDS.items() if name not in fields[field][1]]
             if name in above - in_paths:
                 lacking = [prefix for prefix in lacking if OWN_FIELDS[prefix] == SUBJECT]
             paths = places.get(name) or [wanted[key].path if key in wanted else ()]
@@ -235,16 +228,15 @@ def _is_text(element: Element) -> bool:
 def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]) -> Edit:
     """Append entries to the list of a property."""
     bag = container(element)
+    entries = [_entry(mark, name, bag or element) for mark in marks]
     if bag is None:
         rdf, declared = _prefix(element, "rdf", RDF)
-        entries = "".join(_entry(mark, name, element) for mark in marks)
-        return _inside(document, element, f"<{rdf}{_KIND[name]}{declared}>{entries}</{rdf}{_KIND[name]}>")
-    there = items(element)
-    if not there:
-        return _inside(document, bag, "".join(_entry(mark, name, bag) for mark in marks))
-    last = there[-1]
+        return _inside(document, element, f"<{rdf}{_KIND[name]}{declared}>{''.join(entries)}</{rdf}{_KIND[name]}>")
+    if not items(element):
+        return _inside(document, bag, "".join(entries))
+    last = items(element)[-1]
     space = document.text[document.with_space_before(last.start) : last.start].decode()
-    return Edit(last.end, last.end, "".join(space + _entry(mark, name, bag) for mark in marks))
+    return Edit(last.end, last.end, "".join(space + entry for entry in entries))
 
 
 def _new_description(document: Document, marks: dict[str, list[Mark]], where: str) -> Edit:
@@ -273,10 +265,9 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
 
 def _inside(document: Document, element: Element, text: str) -> Edit:
     """Put a text at the end of what is inside an element, before the white space there."""
-    if element.closed:
-        name = document.raw_name(element)
-        slash = element.end - len("/>")
-        return Edit(slash, element.end, f">{text}</{name}>")
+    if element.inside == element.end:  # it is written <a/>
+        name = document.text[element.start + 1 : element.end].split(maxsplit=1)[0].rstrip(b"/>").decode()
+        return Edit(element.end - len("/>"), element.end, f">{text}</{name}>")
     place = element.children[-1].end if element.children else element.inside
     return Edit(place, place, text)
 
@@ -309,8 +300,9 @@ def _removed(
     noted = {*keys, *(tag_key(mark.tag) for mark in copies)}
     folds, whole = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
     there = keywords_of(document)
-    ours = {tag_key(mark.tag) for mark in (*there.marks, *there.copies) if SUBJECT in mark.lies_in()}
-    programs = there.programs - ours
+    programs = there.programs - {
+        tag_key(mark.tag) for mark in (*there.marks, *there.copies) if SUBJECT in mark.lies_in()
+    }
 
     def goes(text: str, name: str) -> bool:
         key = folded(tag_of(text, name, whole))
