@@ -12,9 +12,8 @@ from PIL import Image
 
 from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F401  # a fixture
 from visterm.core.types import Skipped
-from visterm.data.embedded import MOST_IPTC, embedded_keywords, read_iptc
 from visterm.data.program_tags import NAMES, of_people, program_path
-from visterm.data.sidecars import Sidecars
+from visterm.data.sidecars import MOST_IPTC, Sidecars, embedded_keywords, read_iptc
 from visterm.data.tag_files import find_tags, read_keyword_tags, read_tag_table
 from visterm.data.xmp.keywords import GIVEN, Mark, read_keywords
 from visterm.data.xmp.writing import add_tags, remove_tags

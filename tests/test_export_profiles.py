@@ -14,8 +14,7 @@ from drawn_videos import draw_video, needs_ffmpeg
 from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F401  # a fixture
 from visterm.core.errors import UserError
 from visterm.core.types import Skipped
-from visterm.data.embedded import embedded_keywords, read_iptc
-from visterm.data.sidecars import Sidecars
+from visterm.data.sidecars import Sidecars, embedded_keywords, read_iptc
 from visterm.library.export.items import ExportItem, Parents, Predicted
 from visterm.library.export.profiles import PROFILES
 from visterm.library.export.writing import export_tags, make_target, undo_tags

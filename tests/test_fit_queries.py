@@ -17,8 +17,8 @@ from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
-from visterm.data.reference_texts import count_texts
 from visterm.data.tag_queries import queries_of_tags
+from visterm.data.text_files import count_texts
 from visterm.features.training_rows import named_corpus
 from visterm.models.pamir.pamir import Pamir
 from visterm.tagging.query_rows import query_rows

@@ -11,13 +11,12 @@ from visterm.cli.serve import _read_token
 from visterm.core.errors import VistermError
 from visterm.core.persist import read_json
 from visterm.data.contents import content_hash, exif_of
-from visterm.data.embedded import embedded_keywords
 from visterm.data.feature_files import read_features
 from visterm.data.feature_shards import read_shard
 from visterm.data.images import image_size, read_image
 from visterm.data.query_files import read_query_file
 from visterm.data.relations import read_is_a
-from visterm.data.sidecars import Sidecars, content_of
+from visterm.data.sidecars import Sidecars, content_of, embedded_keywords
 from visterm.data.tag_files import find_tags, read_tag_table
 from visterm.data.tag_formats.tables import stream_table
 from visterm.data.tag_rules import TagRules

@@ -19,7 +19,7 @@ import pytest
 
 import visterm
 from visterm.core.system import is_alive, memory_bytes
-from visterm.data import image_names
+from visterm.data import image_folders
 from visterm.library.duplicates import keeper_by
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.filters import Filter
@@ -146,10 +146,10 @@ def test_a_folder_has_the_photos_of_the_folders_in_it(monkeypatch, folder):
 
 @pytest.mark.parametrize("name", [r"C:\photos\s\1.jpg", "c:/Photos/s/1.jpg", r"C:\photos\t\..\s\1.jpg", r"s\1.jpg"])
 def test_a_table_names_photos_with_their_drive(monkeypatch, name):
-    monkeypatch.setattr(image_names, "Path", PureWindowsPath)
-    monkeypatch.setattr(image_names, "os", SimpleNamespace(path=ntpath, sep="\\"))
+    monkeypatch.setattr(image_folders, "Path", PureWindowsPath)
+    monkeypatch.setattr(image_folders, "os", SimpleNamespace(path=ntpath, sep="\\"))
     photos = [PureWindowsPath(rf"C:\photos\{folder}\1.jpg") for folder in "st"]
-    names = image_names.ImageNames(PureWindowsPath(r"C:\photos"), photos)
+    names = image_folders.ImageNames(PureWindowsPath(r"C:\photos"), photos)
     assert [match and match.path for match in names.match([name, r"D:\photos\t\2.jpg"])] == [photos[0], None]
 
 

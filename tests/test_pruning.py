@@ -6,8 +6,8 @@ import pytest
 
 from visterm.core.errors import DataError
 from visterm.data.corpus import Corpus
-from visterm.data.pruning import prune
 from visterm.data.tag_formats.tables import read_table
+from visterm.data.tag_rules import prune
 
 
 def corpus_of(*rows):

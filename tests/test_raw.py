@@ -17,10 +17,9 @@ from PIL import Image
 from command_line import visterm
 from visterm.core.errors import ImageError
 from visterm.core.types import Skipped
-from visterm.data import file_kinds, raw
+from visterm.data import file_kinds, pillow
 from visterm.data.contents import exif_of
-from visterm.data.image_folders import count_not_read, find_images
-from visterm.data.image_names import ImageNames
+from visterm.data.image_folders import ImageNames, count_not_read, find_images
 from visterm.data.images import Decoded, decode_images, image_size, read_image
 from visterm.web.decoding_process import JPEG, JPEG_OF_FILE, answer
 
@@ -127,7 +126,7 @@ def reader(request, monkeypatch):
 
 
 def without(monkeypatch, *packages):
-    for module in (raw, file_kinds):
+    for module in (pillow, file_kinds):
         found = module.find_spec
         monkeypatch.setattr(module, "find_spec", lambda name, found=found: None if name in packages else found(name))
 

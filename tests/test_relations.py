@@ -8,7 +8,7 @@ import pytest
 from visterm.core.errors import DataError, TooLargeError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import relations
-from visterm.data.relations import IsA, read_is_a, sibling_sets, write_is_a
+from visterm.data.relations import read_is_a, sibling_sets, write_is_a
 
 
 def written(folder, text, name="isa.csv", encoding="utf-8"):
@@ -20,12 +20,12 @@ def written(folder, text, name="isa.csv", encoding="utf-8"):
 @pytest.mark.parametrize("header", ["", "child,parent\n", "\ufeffChild , PARENT\r\n"])
 def test_a_csv_of_two_words_a_line_is_read_with_a_header_or_without(header, tmp_path):
     path = written(tmp_path, header + 'toad, amphibian\n\n"frog, common",amphibian\n')
-    assert read_is_a(path) == [IsA("toad", "amphibian"), IsA("frog, common", "amphibian")]
+    assert read_is_a(path) == [("toad", "amphibian"), ("frog, common", "amphibian")]
 
 
 def test_a_header_may_name_more_columns_in_any_order_and_tabs_are_taken(tmp_path):
-    assert read_is_a(written(tmp_path, "parent,sure,child\nfish,0.9,tuna\n")) == [IsA("tuna", "fish")]
-    assert read_is_a(written(tmp_path, "tuna\tfish\n", "isa.tsv")) == [IsA("tuna", "fish")]
+    assert read_is_a(written(tmp_path, "parent,sure,child\nfish,0.9,tuna\n")) == [("tuna", "fish")]
+    assert read_is_a(written(tmp_path, "tuna\tfish\n", "isa.tsv")) == [("tuna", "fish")]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_file_that_is_absent_or_in_another_encoding_is_named(tmp_path):
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
-    pairs = [IsA("frog, common", "amphibian"), IsA("école", 'a "building"')]
+    pairs = [("frog, common", "amphibian"), ("école", 'a "building"')]
     write_is_a(tmp_path / "isa.csv", pairs)
     assert read_is_a(tmp_path / "isa.csv") == pairs
 

@@ -118,7 +118,7 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
     cannot be read is no date, and is appended to `unread`. Of a RAW file without a date for Pillow, the data of its
     preview count.
     """
-    from visterm.data.raw import is_raw, raw_preview
+    from visterm.data.pillow import is_raw, raw_preview
 
     found = _read_exif(path, unread=unread)
     if found.taken is not None or not is_raw(path):

@@ -15,8 +15,7 @@ from visterm.core.types import Skipped
 from visterm.core.vocabulary import checked_lists
 from visterm.core.wording import count_of
 from visterm.data.frames import Table
-from visterm.data.image_folders import Unsearched, images_in
-from visterm.data.image_names import CAPITALS, ENDING, ImageNames, Match, plain_name
+from visterm.data.image_folders import CAPITALS, ENDING, ImageNames, Match, Unsearched, images_in, plain_name
 from visterm.data.images import ImageLike
 from visterm.data.tag_files import KEYWORDS, TableOptions, TagSource, find_tags, read_tag_table
 from visterm.data.tag_formats.record import Contradictions, TagRecord, TagsFound, merged_by_image, record, split_name

@@ -31,7 +31,7 @@ from visterm.core.errors import (
 from visterm.core.files import GB, MB, check_regular, open_regular, read_regular, why_no_file
 from visterm.core.registry import unknown
 from visterm.core.wording import count_of
-from visterm.data.image_names import name_key
+from visterm.data.image_folders import name_key
 
 SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.gz")
 SUFFIXES = (".npy", ".npz", ".parquet", *SVMLIGHT)
@@ -179,8 +179,9 @@ def _read_parquet(
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
     what = f"{file}, column {' and '.join(map(repr, of_rows))}"
     width = shards.shard_width(schema)
-    columns = [table[name] for name in of_rows]
-    rows = shards.dense_rows(*columns, what) if len(columns) == 1 else shards.sparse_rows(*columns, what, width=width)
+    first, last = table[of_rows[0]], table[of_rows[-1]]
+    is_dense = len(of_rows) == 1
+    rows: Any = shards.dense_rows(first, what) if is_dense else shards.sparse_rows(first, last, what, width=width)
     if names is not None:
         return _read_names(Path(names)), rows
     texts = table[of_names].to_pylist()
@@ -305,8 +306,20 @@ def read_npz(path: Path) -> sp.csr_array:
                 f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo. Save matrix.tocsr()."
             )
         data, first, second = (_member(archive, name, path) for name in ("data", *_PLACES[kind]))
-    if kind == "coo":
-        return _of_places(path, data, first, second, shape)
+    if kind == "coo":  # of each value the row and the column
+        if data.ndim != 1 or not data.shape == first.shape == second.shape:
+            raise DataError(
+                f"{path}: there are {data.size} values, {first.size} rows and {second.size} columns of them."
+            )
+        if len(shape) != 2 or first.dtype.kind not in "iu":
+            raise DataError(f"{path}: the rows of the values are no whole numbers, or the shape is {tuple(shape)}.")
+        outside = np.flatnonzero((first < 0) | (first >= shape[0]))
+        if outside.size:
+            value, row = outside[0] + 1, first[outside[0]]
+            raise DataError(f"{path}: value {value} is in row {row}; expected 0 to {shape[0] - 1}.")
+        order = np.argsort(first, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(first.astype(np.int64), minlength=shape[0]))])
+        return checked_csr(data[order], second[order], indptr, shape, str(path))
     if kind == "csc":
         return sp.csr_array(checked_csr(data, first, second, shape[::-1], f"{path} (CSC: its rows are columns)").T)
     return checked_csr(data, first, second, shape, str(path))
@@ -383,20 +396,6 @@ def _header(file: IO[bytes], size: int, part: str = "it") -> _Header:
             f"{max(0, size - header.start):,} are there"
         )
     return header
-
-
-def _of_places(path: Path, data: Any, rows: Any, columns: Any, shape: list[int]) -> sp.csr_array:
-    """Make a matrix of values and of the row and the column of each."""
-    if data.ndim != 1 or not data.shape == rows.shape == columns.shape:
-        raise DataError(f"{path}: there are {data.size} values, {rows.size} rows and {columns.size} columns of them.")
-    if len(shape) != 2 or rows.dtype.kind not in "iu":
-        raise DataError(f"{path}: the rows of the values are no whole numbers, or the shape is {tuple(shape)}.")
-    outside = np.flatnonzero((rows < 0) | (rows >= shape[0]))
-    if outside.size:
-        raise DataError(f"{path}: value {outside[0] + 1} is in row {rows[outside[0]]}; expected 0 to {shape[0] - 1}.")
-    order = np.argsort(rows, kind="stable")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows.astype(np.int64), minlength=shape[0]))])
-    return checked_csr(data[order], columns[order], indptr, shape, str(path))
 
 
 def read_svmlight(path: Path) -> sp.csr_array:

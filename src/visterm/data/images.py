@@ -29,15 +29,16 @@ from visterm.data.file_kinds import HEIC_ADVICE
 from visterm.data.image_folders import find_images as find_images
 from visterm.data.pillow import (
     is_heic,
+    is_raw,
     opened_image,
     orientation_of,
     pillow_silenced,
+    raw_preview,
     readable_formats,
     reduced_size,
     resized,
     upright_rgb,
 )
-from visterm.data.raw import is_raw, raw_preview
 
 MOST_BYTES = 2**28  # Bytes of a single image that is fetched because somebody looks at it
 AHEAD = 32  # Images fetched or on their way before they are decoded: what is held in memory
@@ -142,7 +143,14 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     if max_side is not None and max_side < 1:
         raise DataError(f"max_side is {max_side!r}; expected None or a whole number of pixels, 1 or more.")
     if isinstance(image, np.ndarray):
-        return _checked_array(image, max_side)
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+            raise DataError(
+                f"An image array has dtype {image.dtype} and shape {image.shape}; expected uint8 and (height, width, "
+                "3), RGB, at least one pixel."
+            )
+        full = (image.shape[1], image.shape[0])
+        size, array = reduced_size(full, max_side), np.ascontiguousarray(image)
+        return array if size == full else np.array(resized(Image.fromarray(array), size))
     if isinstance(image, Image.Image):
         try:
             with pillow_silenced():
@@ -318,16 +326,3 @@ def _reason(error: Exception) -> str:
     unsupported = isinstance(error, NotImplementedError) or "support" in text.lower()
     category = "truncated" if "truncated" in text.lower() else "not supported" if unsupported else "damaged"
     return f"{category}: {text}"[:_REASON_LENGTH]
-
-
-def _checked_array(array: NDArray[Any], max_side: int | None) -> NDArray[np.uint8]:
-    """Return an image that was given as an array, reduced if requested."""
-    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or array.size == 0:
-        raise DataError(
-            f"An image array has dtype {array.dtype} and shape {array.shape}; expected uint8 and (height, width, 3), "
-            "RGB, at least one pixel."
-        )
-    height, width, _ = array.shape
-    array = np.ascontiguousarray(array)
-    size = reduced_size((width, height), max_side)
-    return array if size == (width, height) else np.array(resized(Image.fromarray(array), size))

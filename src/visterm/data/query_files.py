@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.errors import TagFileError
-from visterm.data.image_names import plain_name
+from visterm.data.image_folders import plain_name
 from visterm.data.tag_formats.tables import Row, TableForm, find_column, required_column, table_rows
 from visterm.data.text_files import read_text
 

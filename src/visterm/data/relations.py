@@ -54,13 +54,6 @@ class Pair(NamedTuple):
     place: str
 
 
-class IsA(NamedTuple):
-    """One relation: the child is a kind of the parent."""
-
-    child: str
-    parent: str
-
-
 def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of two columns.
 
@@ -114,14 +107,14 @@ def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Itera
         writer.writerows([guarded(cell) for cell in row] for row in rows)
 
 
-def read_is_a(path: str | os.PathLike[str]) -> list[IsA]:
+def read_is_a(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of relations.
 
     Two columns, the child and its parent. A first line that names the columns ``child`` and ``parent`` is a header;
     there may then be other columns too, in any order. Raises DataError if it cannot be read, has no relation, or a line
     is not two words; the message names file and line.
     """
-    return [IsA(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
+    return [(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
 
 
 def write_is_a(path: str | os.PathLike[str], relations: Iterable[tuple[str, str]]) -> None:
@@ -129,7 +122,7 @@ def write_is_a(path: str | os.PathLike[str], relations: Iterable[tuple[str, str]
     write_pairs(path, IS_A_FILE.columns, relations)
 
 
-def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[IsA]:
+def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[tuple[str, str]]:
     """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
 
     Raises DataError if the file or the folder cannot be used.
@@ -137,7 +130,7 @@ def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[Is
     return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
 
 
-def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[IsA]:
+def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[tuple[str, str]]:
     """Return what each tag is directly a kind of, tag by tag, by its most frequent meaning.
 
     Tags that are no nouns of the WordNet are left out. A parent is named by its first word and its number,
@@ -147,9 +140,9 @@ def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[IsA]:
     return [relation for tag, offset in first for relation in is_a_of_synset(wordnet, tag, wordnet.synset(offset))]
 
 
-def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[IsA]:
+def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[tuple[str, str]]:
     """Return what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
-    return [IsA(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
+    return [(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
 
 
 def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> sp.csr_array:

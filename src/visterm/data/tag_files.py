@@ -14,8 +14,7 @@ from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
 from visterm.data.file_kinds import unread_inside
 from visterm.data.frames import as_table
-from visterm.data.image_folders import find_images
-from visterm.data.image_names import plain_name
+from visterm.data.image_folders import find_images, plain_name
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
     STANDARD,
@@ -103,7 +102,12 @@ def find_tags(
     tables = _metadata_files(folder)
     if tables:
         rows = (_below(path.parent, folder, row) for path in tables for row in read_table(path, **options))
-        return TagsFound(merged_by_image(rows), [_describe_tables(tables, folder)])
+        names = {path.name for path in tables}
+        where = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
+        beside = {path.with_name(name) for path in tables for name in METADATA if name != path.name}
+        unread = sorted({path.name for path in beside if path.is_file()})
+        notes = "".join(f" ({name} lies there too and is not read)" for name in unread)
+        return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{where}{notes}."])
     if not columns_named:
         files = find_images(folder) if files is None else files
         if any(sidecar(image) for image in files):
@@ -222,14 +226,6 @@ def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterato
         here = places.get(tag_key(tag), [])
         own = [place for place in here if place in keywords.paths] if tag_key(tag) in ends else here
         yield from (names[place] for place in own) if own else (tag,)
-
-
-def _describe_tables(tables: list[Path], folder: Path) -> str:
-    """Return which tables were found, and which lie there unread."""
-    names = " and ".join(sorted({path.name for path in tables}))
-    place = names if tables[0].parent == folder else f"{names} in {count_of(len(tables), 'sub-folder')}"
-    beside = {name for path in tables for name in METADATA if name != path.name and path.with_name(name).is_file()}
-    return f"Tags: {place}{''.join(f' ({name} lies there too and is not read)' for name in sorted(beside))}."
 
 
 def _describe_folders(records: list[TagRecord]) -> list[str]:

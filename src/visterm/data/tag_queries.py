@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, lgamma
@@ -83,8 +85,8 @@ def queries_of_tags(
     positive_tags = as_csr(check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y)) > 0)
     sizes = np.diff(positive_tags.indptr)
     longest = int(sizes.max(initial=0)) if max_words is None else min(int(sizes.max(initial=0)), max_words)
-    found = _Subsets(longest)
-    found.add(np.unique(positive_tags.indices)[:, None])
+    sets: defaultdict[int, list[NDArray[np.int32]]] = defaultdict(list)  # Of each size, a row each, sorted
+    sets[1].append(np.unique(positive_tags.indices)[:, None])
     counts = [_n_subsets(size, longest, max_subsets) for size in range(int(sizes.max(initial=0)) + 1)]
     limit = _even_limit(np.array(counts, np.int64)[sizes], max_subsets)
     rng = as_generator(random_state)
@@ -96,11 +98,16 @@ def queries_of_tags(
         if count <= limit:
             for width in range(2, min(size, longest) + 1):
                 chosen = np.array(list(combinations(range(size), width)))
-                found.add(tags[:, chosen].reshape(-1, width))
+                sets[width].append(_unique_rows(tags[:, chosen].reshape(-1, width)))
         else:
-            for row in tags:
-                _sample(row, longest, limit, rng, found)
-    words = found.rows(positive_tags.shape[1])
+            for drawn in (drawn for row in tags for drawn in _sampled(row, longest, limit, rng)):
+                sets[drawn.shape[1]].append(drawn)
+    of_size = [np.concatenate(sets[width]) for width in sorted(sets)]
+    unique = [_unique_rows(rows) for rows in of_size if len(rows)]
+    starts = np.cumsum(np.concatenate([[0], *(np.full(len(part), part.shape[1]) for part in unique)]))
+    columns = np.concatenate([np.empty(0, np.int32), *(part.ravel() for part in unique)]).astype(np.int32)
+    ones = np.ones(columns.size, np.float32)
+    words = sp.csr_array((ones, columns, starts), shape=(len(starts) - 1, positive_tags.shape[1]))
     return Queries(words, relevant_images(words, positive_tags))
 
 
@@ -132,27 +139,6 @@ def _lengths(rows: sp.csr_array) -> NDArray[np.int64]:
     return starts[1:] - starts[:-1]
 
 
-class _Subsets:
-    """Sets of tags by their size, each kept once."""
-
-    def __init__(self, longest: int) -> None:
-        self._of_size: dict[int, list[NDArray[np.int32]]] = {width: [] for width in range(1, longest + 1)}
-
-    def add(self, sets: NDArray[np.int32]) -> None:
-        """Take sets of one size, a row each, sorted within a row; any may be there before."""
-        if sets.size:
-            self._of_size[sets.shape[1]].append(_unique_rows(sets))
-
-    def rows(self, n_tags: int) -> sp.csr_array:
-        """Return them as a row of ones each, by size, then by the tags."""
-        sets = [_unique_rows(np.concatenate(parts)) for parts in self._of_size.values() if parts]
-        lengths = np.concatenate([np.full(len(part), part.shape[1]) for part in sets]) if sets else np.empty(0, int)
-        columns = np.concatenate([part.ravel() for part in sets]) if sets else np.empty(0, np.int32)
-        starts = np.concatenate(([0], np.cumsum(lengths)))
-        ones = np.ones(columns.size, np.float32)
-        return sp.csr_array((ones, columns.astype(np.int32), starts), shape=(lengths.size, n_tags))
-
-
 def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:
     """Sort rows by their columns, the first before all, and drop repetitions."""
     rows = rows[np.lexsort(rows.T[::-1])]
@@ -180,8 +166,8 @@ def _even_limit(counts: NDArray[np.int64], total: int) -> int:
     return max(1, int((total - before[cut]) // left[cut]))
 
 
-def _sample(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Generator, found: _Subsets) -> None:
-    """Draw n sets of 2 to `longest` of an image's tags, each set as likely as any other; repetitions count once."""
+def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Generator) -> Iterator[NDArray[np.int32]]:
+    """Yield n sets of 2 to `longest` of an image's tags, each set as likely as any other; repetitions count once."""
     widths = np.arange(2, min(tags.size, longest) + 1)
     logs = np.array([-lgamma(width + 1) - lgamma(tags.size - width + 1) for width in widths])
     chances = np.exp(logs - logs.max())
@@ -190,7 +176,7 @@ def _sample(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Genera
         drawn = np.repeat(widths, rng.multinomial(size, chances / chances.sum()))
         order = rng.random((size, tags.size)).argsort(axis=1)
         for width in np.unique(drawn):
-            found.add(np.sort(tags[order[drawn == width, :width]], axis=1))
+            yield _unique_rows(np.sort(tags[order[drawn == width, :width]], axis=1))
 
 
 class HeldTags(NamedTuple):

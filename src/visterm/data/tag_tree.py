@@ -246,7 +246,8 @@ class TreeColumns:
     def pairs(self) -> NDArray[np.int64]:
         """Each tag with each one above it, by columns, shape (n_pairs, 2)."""
         above, under = self.below.tocoo().coords
-        return np.stack([under, above], axis=1)[under != above].astype(np.int64)
+        pairs: NDArray[np.int64] = np.stack([under, above], axis=1)[under != above].astype(np.int64)
+        return pairs
 
     def has_under(self, tags: NDArray[Any]) -> bool:
         """Return whether any of some tags, by column, has others under it."""

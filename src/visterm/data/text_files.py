@@ -1,14 +1,20 @@
-"""Text files that people write: read as UTF-8, or as words one a line; and cells that a spreadsheet would compute."""
+"""Text files that people write: words one a line, texts to count tags in; cells that a spreadsheet would compute."""
 
 from __future__ import annotations
 
 import codecs
 import os
+import re
 from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.files import GB, read_regular
-from visterm.core.vocabulary import clean_tag
+from visterm.core.queries import inverse_frequencies
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 
 MOST_TEXT = GB  # Bytes of a text that is read whole, unless its reader says otherwise
 LONGEST = 1000  # Characters of a word or phrase: more is a file of something else
@@ -18,6 +24,7 @@ FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r
 
 GUARD = "'"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # What texts of this encoding begin with
+_PIECE = re.compile(r"\w+")
 
 
 def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT, *, or_utf16: bool = False) -> str:
@@ -72,3 +79,55 @@ def guarded(cell: str) -> str:
 def unguarded(cell: str) -> str:
     """Return a cell as it was before `guarded`."""
     return cell[1:] if cell.startswith(GUARD) and cell.lstrip(GUARD).startswith(FORMULA) else cell
+
+
+class Reference(NamedTuple):
+    """How common tags are in a corpus of texts."""
+
+    counts: NDArray[np.int64]  # shape (n_tags,): texts that have the tag
+    n_texts: int
+
+    @property
+    def idf(self) -> NDArray[np.float32]:
+        """Return ``-log`` of the share of texts with each tag; a tag that none has counts as in one."""
+        return inverse_frequencies(self.counts, self.n_texts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain numbers, as they are saved with a run."""
+        return {"counts": self.counts.tolist(), "texts": self.n_texts}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> Self:
+        """Make it of what `to_json` returned."""
+        return cls(np.array(saved["counts"], np.int64), saved["texts"])
+
+
+def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Reference:
+    """Count the texts of a file that have each tag, in any case; a tag of several words as these words in a row.
+
+    The file is UTF-8, a text (a caption, a document) each line; empty lines do not count. Raises TagFileError if the
+    file cannot be read, or has no text, or none of the tags is in it.
+    """
+    tags: dict[tuple[str, ...], list[int]] = {}
+    spellings = [*enumerate(vocabulary), *((vocabulary.index(alias), alias) for alias in vocabulary.aliases)]
+    for column, spelling in spellings:
+        tags.setdefault(tuple(_PIECE.findall(tag_key(spelling))), []).append(column)
+    tags.pop((), None)
+    longest = max(map(len, tags), default=0)
+    counts = np.zeros(len(vocabulary), np.int64)
+    n_texts = 0
+    for line in read_text(Path(path), "reference corpus (idf)", 4 * GB).splitlines():
+        if line.strip():
+            n_texts += 1
+            words = _PIECE.findall(tag_key(line))
+            spans = ((start, start + n) for n in range(1, longest + 1) for start in range(len(words) - n + 1))
+            found = {tuple(words[start:stop]) for start, stop in spans} & tags.keys()
+            counts[[column for run in found for column in tags[run]]] += 1
+    if n_texts == 0:
+        raise TagFileError(f"The reference corpus {path} has no text; expected one text a line.")
+    if not counts.any():
+        raise TagFileError(
+            f"None of the {len(vocabulary):,} tags (such as '{vocabulary.tags[0]}') is in the reference corpus {path}. "
+            "Take one in the language of the tags."
+        )
+    return Reference(counts, n_texts)

@@ -19,7 +19,7 @@ from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
 from visterm.data.feature_files import FeatureTable, read_features
-from visterm.data.image_names import PathsByEnd, name_key
+from visterm.data.image_folders import PathsByEnd, name_key
 from visterm.encoders.contract import AnyEncoder, Encoded, name_of
 
 BLOCK = 4096  # Rows read at a time where all are gone through

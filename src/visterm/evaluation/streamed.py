@@ -22,7 +22,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
-from visterm.data.image_names import plain_name
+from visterm.data.image_folders import plain_name
 from visterm.data.relations import read_relations, sibling_sets
 from visterm.data.tag_files import check_in_file
 from visterm.data.tag_formats.record import Contradictions, TagRecord, split_name

@@ -18,11 +18,10 @@ from visterm.core.types import Skipped
 from visterm.core.wording import count_of
 from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
-from visterm.data.embedded import union
 from visterm.data.file_kinds import is_video, unread_inside
 from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.images import read_image
-from visterm.data.sidecars import Sidecars, read_sidecar
+from visterm.data.sidecars import Sidecars, read_sidecar, union
 from visterm.data.tag_files import KEYWORDS
 from visterm.data.tag_formats.record import refused_remarks, usable_keywords
 from visterm.features.contents import is_features

@@ -15,10 +15,9 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
-from visterm.data.pruning import prune
 from visterm.data.query_files import QueryRow
 from visterm.data.tag_formats.record import TagsRead
-from visterm.data.tag_rules import TagRules
+from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, likely_paths, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import read_words
 from visterm.encoders.contract import AnyEncoder

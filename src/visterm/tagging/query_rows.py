@@ -20,8 +20,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of, first_or
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import Unsearched, images_in
-from visterm.data.image_names import ImageNames, plain_name
+from visterm.data.image_folders import ImageNames, Unsearched, images_in, plain_name
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_formats.record import TagsFound, record
 from visterm.data.tag_queries import queries_of_tags

@@ -16,7 +16,7 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import part_pairs, read_part_of, read_part_relations, write_part_of
-from visterm.data.relations import IsA, is_a_of_synset, read_is_a, sibling_sets, write_is_a
+from visterm.data.relations import is_a_of_synset, read_is_a, sibling_sets, write_is_a
 from visterm.data.tag_rules import WORDNET
 from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
 from visterm.data.tag_tree import TREE, TagTree
@@ -234,7 +234,7 @@ class RelationSources(NamedTuple):
         return WordRelations.read(vocabulary, part_of=self.part_of, is_a=self.isa, mapping=self.tag_synsets)
 
 
-def wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[IsA]:
+def wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[tuple[str, str]]:
     """Describe what tags are directly a kind of, by the meanings that they were matched with."""
     return [
         relation

@@ -40,7 +40,7 @@ from visterm.tagging.run_files import (
 from visterm.tagging.word_places import WordPlaces
 
 if TYPE_CHECKING:
-    from visterm.data.reference_texts import Reference
+    from visterm.data.text_files import Reference
     from visterm.features.learned_images import LearnedImages
     from visterm.features.training_rows import TrainingRows
     from visterm.tagging.relations import WordRelations
@@ -184,7 +184,7 @@ class Run:
                 f"Images known by number (--encoder {ENCODERS.name_of(self.encoder)}) are not searched by words, so "
                 "no words are weighed. Leave the reference corpus out."
             )
-        from visterm.data.reference_texts import count_texts
+        from visterm.data.text_files import count_texts
 
         self.reference = None if texts is None else count_texts(texts, vocabulary)
 

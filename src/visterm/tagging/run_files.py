@@ -20,8 +20,8 @@ from visterm.core.packing import csr_of_parts
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.reference_texts import Reference
 from visterm.data.tag_tree import TREE
+from visterm.data.text_files import Reference
 from visterm.encoders.contract import AnyEncoder
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration

@@ -18,7 +18,7 @@ from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
 from visterm.data.contents import is_there
 from visterm.data.frames import Table, unique_names
-from visterm.data.image_names import plain_name
+from visterm.data.image_folders import plain_name
 from visterm.data.tag_formats.record import Splitter, TagRecord, listed, record, split_name
 from visterm.data.text_files import UTF16, read_text, unguarded
 

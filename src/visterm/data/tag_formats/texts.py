@@ -18,8 +18,7 @@ from visterm.core.types import NO_TAGS, Skipped
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import writing
-from visterm.data.image_folders import closed_folder
-from visterm.data.image_names import name_key
+from visterm.data.image_folders import closed_folder, name_key
 from visterm.data.sidecars import check_stays_inside, content_of
 from visterm.data.tag_formats.record import LINE_END, Splitter, TagRecord, TagsFound, record, without_minus
 from visterm.data.text_files import read_text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from visterm.core.errors import UserError
 from visterm.data.file_kinds import DNG, suffix_of
-from visterm.data.raw import is_raw
+from visterm.data.pillow import is_raw
 from visterm.data.sidecars import FOUND, FULL, STEM, STEM_FOUND
 from visterm.data.xmp.keywords import Mark
 from visterm.library.export.items import Change, ExportItem

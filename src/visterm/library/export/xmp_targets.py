@@ -14,11 +14,21 @@ from typing import NamedTuple
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
-from visterm.data.embedded import MOST_IPTC, embedded_keywords, read_iptc, union
 from visterm.data.exiftool import ExifTool
 from visterm.data.file_kinds import DNG, suffix_of
-from visterm.data.raw import is_raw
-from visterm.data.sidecars import FOUND, Sidecars, check_stays_inside, content_of, read_sidecar, replace_file
+from visterm.data.pillow import is_raw
+from visterm.data.sidecars import (
+    FOUND,
+    MOST_IPTC,
+    Sidecars,
+    check_stays_inside,
+    content_of,
+    embedded_keywords,
+    read_iptc,
+    read_sidecar,
+    replace_file,
+    union,
+)
 from visterm.data.xmp.keywords import GIVEN, Keywords, Mark, read_keywords
 from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, as_packet, check_writable, remove_tags
 from visterm.library.export.items import Change, ExportItem
