@@ -157,7 +157,7 @@ def test_an_inheritance_that_is_no_number_of_steps_is_refused(inherit, wordnet):
 
 
 def test_other_meronyms_are_refused(wordnet):
-    with pytest.raises(UserError, match="meronyms has 'pieces'; expected some of parts, members, substances"):
+    with pytest.raises(UserError, match="meronyms is 'pieces'; expected one of: parts, members, substances"):
         of(wordnet, ["house"], meronyms=["pieces"])
 
 

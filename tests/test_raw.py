@@ -206,12 +206,12 @@ def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monk
     for name in names:
         (tmp_path / name).write_bytes(b"x")
     found = count_not_read([tmp_path])
-    assert found.line() == (
-        "Not read as photos: 1 HEIC file (.heic; read with: pip install 'visterm[heif]'), 3 RAW files (.cr2, .nef; "
+    assert found.text == (
+        "1 HEIC file (.heic; read with: pip install 'visterm[heif]'), 3 RAW files (.cr2, .nef; "
         "read with: pip install 'visterm[raw]', or the program exiftool), 1 video (.mp4; index and annotate read "
-        "them), 2 others (without ending, .txt)."
+        "them), 2 others (without ending, .txt)"
     )
-    assert found.as_dict() == {"heic": 1, "raw": 3, "video": 1, "other": 2}
+    assert found.counts == {"heic": 1, "raw": 3, "video": 1, "other": 2}
     assert [path.name for path in find_images(tmp_path)] == ["a.jpg"]
 
 
@@ -221,7 +221,7 @@ def test_what_can_be_read_is_listed_and_not_counted(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"x")
     kinds = tuple(kind for kind in file_kinds.KINDS if kind.name != "video")
     monkeypatch.setattr(file_kinds, "KINDS", tuple(kind._replace(is_readable=lambda: True) for kind in kinds))
-    assert count_not_read([tmp_path]).line() == ""
+    assert count_not_read([tmp_path]).text == ""
     assert [path.name for path in find_images(tmp_path)] == ["a.CR2", "a.heic", "a.jpg"]
 
 

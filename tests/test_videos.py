@@ -448,4 +448,4 @@ def test_without_ffmpeg_videos_are_counted_and_named_in_one_line(run, photos, tm
     assert made.exit_code == 0, made.output
     assert "Not read as photos: 2 videos (.mp4, .webm; read with: the program ffmpeg)." in made.output
     assert len(Catalogue.load(tmp_path / "c")) == 4
-    assert count_by_kind(["a.mp4"], videos=True).count("video") == 1
+    assert count_by_kind(["a.mp4"], videos=True).counts["video"] == 1

@@ -176,10 +176,10 @@ def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
     from visterm.data.image_folders import count_not_read
     from visterm.features.contents import is_features
 
-    found = count_not_read((folder for folder in folders if not is_features(folder)), videos=videos)
-    if line := found.line():
-        say(line)
-    return found.as_dict()
+    not_read = count_not_read((folder for folder in folders if not is_features(folder)), videos=videos)
+    if not_read.text:
+        say(f"Not read as photos: {not_read.text}.")
+    return not_read.counts
 
 
 def _numeric(cell: str) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from visterm.core.wording import count_of
 
@@ -88,50 +88,18 @@ def readable_suffixes(*, videos: bool = False) -> frozenset[str]:
     return frozenset().union(*(kind.suffixes for kind in kinds if kind.is_readable()))
 
 
-@dataclass(frozen=True, slots=True)
-class NotRead:
-    """How many files among the photos are not read, by kind and suffix."""
+class NotRead(NamedTuple):
+    """How many files among the photos are not read."""
 
-    suffixes: dict[str, dict[str, int]] = field(default_factory=dict)  # Of each kind: files by suffix
-    videos: bool = False  # Whether videos would be read if what reads them were installed
-
-    def count(self, kind: str) -> int:
-        """Return the number of files of a kind."""
-        return sum(self.suffixes.get(kind, {}).values())
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the counts as they stand in JSON."""
-        return {name: self.count(name) for name in [*(kind.name for kind in KINDS[1:]), OTHER]}
-
-    def line(self) -> str:
-        """Return the counts as a sentence; empty where there are none."""
-        return f"Not read as photos: {text}." if (text := self.text()) else ""
-
-    def text(self) -> str:
-        """Return the counts as a list: ``12 RAW files (.cr2), 4 others (.txt)``."""
-        found = [
-            (kind.name, kind.noun, f"read with: {kind.advice}" if kind.name != VIDEOS or self.videos else READ_VIDEOS)
-            for kind in KINDS
-            if self.count(kind.name)
-        ]
-        found += [(OTHER, OTHER, "")] if self.count(OTHER) else []
-        counts = [f"{count_of(self.count(name), noun)} ({self._named(name, advice)})" for name, noun, advice in found]
-        return ", ".join(counts)
-
-    def _named(self, kind: str, advice: str) -> str:
-        by_suffix = self.suffixes[kind]
-        first = sorted(by_suffix, key=lambda suffix: (-by_suffix[suffix], suffix))
-        named = ", ".join([suffix or "without ending" for suffix in first[:_SHOWN]])
-        return f"{named}{', ...' if len(first) > _SHOWN else ''}{f'; {advice}' if advice else ''}"
+    counts: dict[str, int]  # By kind, as they stand in JSON
+    text: str  # The same as a list: ``12 RAW files (.cr2), 4 others (.txt)``; empty where there are none
 
 
 def unread_inside(names: Iterable[str | os.PathLike[str]]) -> list[str]:
     """Return a line that counts the files whose own keywords are not read; nothing if there are none."""
     suffixes = sorted(suffix for suffix in map(suffix_of, names) if suffix in UNREAD_INSIDE)
-    if not suffixes:
-        return []
-    shown = ", ".join(dict.fromkeys(suffixes))
-    return [f"Keywords inside of {count_of(len(suffixes), 'file')} ({shown}) are not read; XMP files beside them are."]
+    files = f"{count_of(len(suffixes), 'file')} ({', '.join(dict.fromkeys(suffixes))})"
+    return [f"Keywords inside of {files} are not read; XMP files beside them are."] if suffixes else []
 
 
 def is_video(path: object) -> bool:
@@ -144,9 +112,18 @@ def count_by_kind(names: Iterable[str], *, videos: bool = False) -> NotRead:
     unread = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEOS and not videos)]
     kinds = {suffix: kind.name for kind in unread for suffix in kind.suffixes}
     read = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | BESIDE_PHOTOS
-    found: dict[str, dict[str, int]] = {}
+    files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # Of each kind, by suffix
     for suffix in map(suffix_of, names):
         if suffix not in read:
-            by_suffix = found.setdefault(kinds.get(suffix, OTHER), {})
-            by_suffix[suffix] = by_suffix.get(suffix, 0) + 1
-    return NotRead(found, videos)
+            files[kinds.get(suffix, OTHER)][suffix] += 1
+
+    counts, texts = {}, []
+    for name, noun, _, _, advice in (*KINDS[1:], Kind(OTHER, OTHER, frozenset(), lambda: False)):
+        counts[name] = files[name].total()
+        if counts[name]:
+            first = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
+            named = ", ".join([suffix or "without ending" for suffix in first[:_SHOWN]])
+            how = READ_VIDEOS if name == VIDEOS and not videos else advice and f"read with: {advice}"
+            more = f"{', ...' if len(first) > _SHOWN else ''}{f'; {how}' if how else ''}"
+            texts.append(f"{count_of(counts[name], noun)} ({named}{more})")
+    return NotRead(counts, ", ".join(texts))

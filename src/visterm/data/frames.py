@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import DataError, MissingExtraError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.wording import printable
@@ -116,8 +117,7 @@ def to_frame(results: Any, library: str = "pandas") -> Any:
     UserError
         If the library is another one, or not installed.
     """
-    if library not in LIBRARIES:
-        raise UserError(f"library is {library!r}; expected one of {', '.join(LIBRARIES)}.")
+    check_choice(library, "library", LIBRARIES)
     rows = results.rows() if isinstance(results, Framed) else [_as_dict(one) for one in results]
     names = dict.fromkeys(name for row in rows for name in row)
     import narwhals

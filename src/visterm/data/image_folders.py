@@ -34,11 +34,8 @@ class Unsearched:
 
     def remarks(self) -> list[str]:
         """Return a line that counts the hidden ones; nothing where there are none."""
-        if not self.hidden:
-            return []
-        return [
-            f"Not searched: {count_of(len(self.hidden), 'hidden or thumbnail folder')} (such as '{self.hidden[0]}')."
-        ]
+        n_hidden = count_of(len(self.hidden), "hidden or thumbnail folder")
+        return [f"Not searched: {n_hidden} (such as '{self.hidden[0]}')."] if self.hidden else []
 
 
 def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> NotRead:

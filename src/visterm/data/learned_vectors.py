@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_generator, check_count
-from visterm.core.errors import DataError, UserError
+from visterm.core.checks import as_generator, check_choice, check_count
+from visterm.core.errors import DataError
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import RandomState
 from visterm.core.vocabulary import Vocabulary
@@ -42,8 +42,7 @@ def learn_word_vectors(
     (Mikolov et al. 2013), one list after the other. Raises UserError if `method` or `dim` cannot be used; DataError if
     there are no tags.
     """
-    if method not in METHODS:
-        raise UserError(f"method is {method!r}; expected one of: {', '.join(METHODS)}.")
+    check_choice(method, "method", METHODS)
     check_count(dim, "dim")
     lists = [list(tags) for tags in tag_lists]
     vocabulary = Vocabulary.from_lists(lists, min_count=min_count)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.relations import PairFormat, read_pairs, write_pairs
@@ -120,8 +121,7 @@ def wordnet_part_of(
         raise UserError(f"inherit is {inherit!r}; expected a whole number of 0 or more, or None for no limit.")
     kinds = tuple(meronyms)
     for kind in kinds:
-        if kind not in get_args(Meronyms):
-            raise UserError(f"meronyms has {kind!r}; expected some of {', '.join(get_args(Meronyms))}.")
+        check_choice(kind, "meronyms", get_args(Meronyms))
     tags = senses.tags_by_synset()
     relations: dict[PartOf, None] = {}
     for sense in senses:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.wording import count_of, ends_of
-from visterm.core.writing import whole_file
+from visterm.core.writing import write_whole
 from visterm.data.corpus import Corpus
 from visterm.data.tag_files import TableOptions
 from visterm.data.tag_formats.record import separator_pattern
@@ -145,8 +145,7 @@ class Alias(NamedTuple):
 def write_draft(path: str | os.PathLike[str], aliases: Iterable[Alias]) -> None:
     """Write a file of tag rules with these aliases, each with its reason; the other rules are comments."""
     lines = [_DRAFT, *(f"{_quoted(a.alias)} = {_quoted(a.tag)}  # {a.reason}" for a in aliases)]
-    with whole_file(Path(path)) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    write_whole(Path(path), ("\n".join(lines) + "\n").encode())
 
 
 def _is_text(value: Any) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from visterm.core.errors import ImageError
 from visterm.core.remote import is_remote
+from visterm.core.writing import write_whole
 from visterm.data.contents import Exif, camera_name
 from visterm.data.file_kinds import reads_videos
 
@@ -111,9 +112,7 @@ class VideoFrames:
             if not content:
                 raise ImageError(os.fspath(path), f"damaged: ffmpeg finds no picture at {at:g} s")
             found.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=found.parent, suffix=".part", delete=False) as part:
-                part.write(content)
-            os.replace(part.name, found)
+            write_whole(found, content)
         return found
 
     def sweep(self, known: set[str]) -> None:

@@ -162,15 +162,6 @@ def read_tensor_vectors(path: Path, wants: Wants) -> WordRows:
     return [words[row] for row in kept], np.array(rows, np.float32).reshape(len(rows), matrix.shape[1])
 
 
-def save_tensor_vectors(path: Path, words: list[str], matrix: NDArray[np.float32]) -> None:
-    """Write a file that `read_tensor_vectors` reads. Raises DataError if a word has a line feed in it."""
-    broken = [word for word in words if "\n" in word]
-    if broken:
-        raise DataError(f"The word {broken[0]!r} has a line feed in it, which a list of words cannot keep.")
-    text = np.frombuffer("\n".join(words).encode(), np.uint8)
-    save_arrays(path, {VECTORS: np.ascontiguousarray(matrix, np.float32), WORDS: text})
-
-
 def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
     """Return the numbers of words and of columns that stand in the first line of word2vec and fastText, or None."""
     if len(cells) == 2 and all(cell.isdigit() for cell in cells):
@@ -283,9 +274,6 @@ class WordVectors:
     def __len__(self) -> int:
         return len(self.words)
 
-    def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and self.find(word) is not None
-
     @property
     def width(self) -> int:
         """Numbers of each vector."""
@@ -331,7 +319,11 @@ def write_word_vectors(path: str | os.PathLike[str], vectors: WordVectors) -> No
     path = Path(path)
     if path.suffix != TENSORS:
         raise DataError(f"Word vectors are written as {TENSORS}, and the file is {path}. Name it so.")
-    save_tensor_vectors(path, vectors.words, vectors.matrix)
+    broken = [word for word in vectors.words if "\n" in word]
+    if broken:
+        raise DataError(f"The word {broken[0]!r} has a line feed in it, which a list of words cannot keep.")
+    text = np.frombuffer("\n".join(vectors.words).encode(), np.uint8)
+    save_arrays(path, {VECTORS: np.ascontiguousarray(vectors.matrix, np.float32), WORDS: text})
 
 
 def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

@@ -220,5 +220,5 @@ def tell_skipped(done: Indexed, images: Any) -> None:
 
 def _not_read(root: str | None) -> dict[str, str]:
     """Return what of a folder is not read, by kind, as `visterm info` shows it; object stores are not listed again."""
-    text = "" if root is None or is_remote(root) else count_not_read([root], videos=True).text()
+    text = "" if root is None or is_remote(root) else count_not_read([root], videos=True).text
     return {"not read": text} if text else {}

@@ -83,9 +83,8 @@ def usable_keywords(keywords: Iterable[str], place: str, refused: list[str]) -> 
 
 def refused_remarks(refused: Sequence[str]) -> list[str]:
     """Return a line that counts the keywords that were left out, with the first of them; nothing if there are none."""
-    if not refused:
-        return []
-    return [f"Left out: {count_of(len(refused), 'keyword')} that cannot be tags, such as in {refused[0]}"]
+    n_refused = count_of(len(refused), "keyword")
+    return [f"Left out: {n_refused} that cannot be tags, such as in {refused[0]}"] if refused else []
 
 
 def _why_no_tag(tag: str, fault: str, place: str) -> str:
@@ -111,9 +110,8 @@ class Contradictions:
 
     def remarks(self) -> list[str]:
         """Return a line that counts them, with the first; nothing where there are none."""
-        if not self._n:
-            return []
-        return [f"Left out: {count_of(self._n, 'tag')} that a photo both has and hasn't (such as {self._example})."]
+        n_tags = count_of(self._n, "tag")
+        return [f"Left out: {n_tags} that a photo both has and hasn't (such as {self._example})."] if self._n else []
 
 
 def without_minus(tag: str) -> str:

@@ -278,9 +278,9 @@ def _entry(mark: Mark, name: str, around: Element) -> str:
     if name != WRITTEN:
         return f"<{rdf}li{declared}>{escape(path_in(mark, name))}</{rdf}li>"
     own, own_declared = _prefix(around, "visterm", VISTERM)
-    known = {name: text for name, text in (mark._asdict() | {"path": mark.path_text}).items() if text is not None}
-    if mark.confidence is not None:
-        known["confidence"] = f"{mark.confidence:.4f}"
+    confidence = None if mark.confidence is None else f"{mark.confidence:.4f}"
+    noted = mark._asdict() | {"path": mark.path_text, "confidence": confidence}
+    known = {name: text for name, text in noted.items() if text is not None}
     fields = "".join(f"<{own}{name}>{escape(text)}</{own}{name}>" for name, text in known.items())
     return f'<{rdf}li{declared}{own_declared} {rdf}parseType="Resource">{fields}</{rdf}li>'
 
