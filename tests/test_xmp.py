@@ -311,7 +311,7 @@ def test_places_of_elements_are_those_of_their_bytes():
     document = Document(text.encode(), "x")
     pieces = [document.text[e.start : e.end].decode() for e in document.root.every()]
     assert pieces == [text, "<b />", '<é x="1>2"  >t</é >']
-    assert [e.closed for e in document.root.every()] == [False, True, False]
+    assert [e.inside == e.end for e in document.root.every()] == [False, True, False]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from visterm.core.errors import DataError, MissingExtraError, StorageError
 from visterm.core.writing import why_refused
@@ -26,9 +26,11 @@ class ExifTool:
 
     def __init__(self) -> None:
         self._program = find_exiftool()
+        self._folder = tempfile.TemporaryDirectory(prefix="visterm-")
+        self._errors = Path(self._folder.name, "errors")
+        self._errors.touch()
+        self._complaints = self._errors.open("rb")
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._errors: IO[bytes] | None = None
         self._number = 0
 
     def __enter__(self) -> Self:
@@ -57,8 +59,6 @@ class ExifTool:
         before. Raises DataError or StorageError as `read_packet` does; the image is then as it was.
         """
         how = [] if keep_original else [b"-overwrite_original"]
-        self._started()
-        assert self._folder is not None
         file = Path(self._folder.name, "packet.xmp")
         file.write_bytes(packet or b"")
         source = os.fsencode(file).replace(b"%", b"%%")
@@ -71,25 +71,25 @@ class ExifTool:
             )
 
     def close(self) -> None:
-        """End the process."""
-        if self._process is not None and self._process.stdin is not None:
+        """End the process, and remove what it left."""
+        self._end()
+        self._complaints.close()
+        self._folder.cleanup()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None and process.stdout is not None:
             with suppress(BrokenPipeError):  # it may have ended already
-                self._process.stdin.write(b"-stay_open\nFalse\n")
-                self._process.stdin.close()
-            self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
-        if self._errors is not None and self._folder is not None:
-            self._errors.close()
-            self._folder.cleanup()
-        self._process = self._errors = self._folder = None
+                process.stdin.write(b"-stay_open\nFalse\n")
+                process.stdin.close()
+            process.wait()
+            process.stdout.close()
 
     def _execute(self, arguments: list[bytes], image: Path) -> bytes:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        assert self._errors is not None
-        self._errors.seek(0, os.SEEK_END)  # past what it said of others
+        self._complaints.seek(0, os.SEEK_END)  # past what it said of others
         self._number += 1
         end = _READY % self._number
         lines = [*arguments, b"-execute%d" % self._number, b""]
@@ -103,27 +103,22 @@ class ExifTool:
             more = os.read(process.stdout.fileno(), 2**16)
             if not more:
                 complaint = self._complaint() or "no reason given"
-                self.close()  # the next image gets a new one
+                self._end()  # the next image gets a new one
                 raise StorageError(f"exiftool ended at {image}: {complaint}.")
             said += more
         return said[: said.rindex(end)]
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="visterm-")
-            errors = Path(self._folder.name, "errors")
             command = [self._program, "-config", "", "-stay_open", "True", "-@", "-"]
             command += ["-common_args", "-charset", "utf8", "-charset", "filename=utf8"]
-            with errors.open("wb") as said:
-                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
-            self._errors = errors.open("rb")  # its own place in the file: that of `said` is the process's, too
+            with self._errors.open("ab") as errors:
+                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         return self._process
 
     def _complaint(self) -> str:
         """Return what it said since the last command."""
-        if self._errors is None:
-            return ""
-        said = self._errors.read(2**12)
+        said = self._complaints.read(2**12)
         return " ".join(said.decode("utf-8", "replace").split())[:300]
 
 

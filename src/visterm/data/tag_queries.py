@@ -47,12 +47,12 @@ class Queries:
     @property
     def n_words(self) -> NDArray[np.int64]:
         """Words of each query, shape (n_queries,)."""
-        return _lengths(self.words)
+        return np.diff(self.words.indptr).astype(np.int64)
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
         """Images relevant to each query, shape (n_queries,)."""
-        return _lengths(self.relevant)
+        return np.diff(self.relevant.indptr).astype(np.int64)
 
     def among(self, images: NDArray[np.int64]) -> Self:
         """Return the queries that have a relevant image among some, which are numbered anew in their order."""
@@ -132,11 +132,6 @@ def relevant_images(words: Any, Y: Any) -> sp.csr_array:
     return sp.csr_array(
         (np.ones(images.size, np.float32), images, starts), shape=(words.shape[0], positive_tags.shape[0])
     )
-
-
-def _lengths(rows: sp.csr_array) -> NDArray[np.int64]:
-    starts: NDArray[np.int64] = rows.indptr.astype(np.int64)
-    return starts[1:] - starts[:-1]
 
 
 def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:

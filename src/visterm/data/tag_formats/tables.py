@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,6 @@ _SAY = 'Rename the column of {0}, or name it in a file of tag rules (--tag-rules
 _SAY_IMAGES, _SAY_TAGS = _SAY.format("file names", "image"), _SAY.format("tags", "tags")
 _DELIMITERS = (",", "\t", ";", "|")
 _SEP_LINE = re.compile(r'("?)sep=([^"\r\n])\1', re.IGNORECASE)  # The first line that tells Excel the delimiter
-
-TagsCell: TypeAlias = tuple[str | None, list[str]]  # The tags of a row: a text to split, and those that are in lists
 
 
 class Row(NamedTuple):
@@ -149,22 +147,14 @@ def stream_table(
     cells with ``;`` and others with commas.
     """
     form = _tag_form(image_column, tags_column)
-    columns: Columns | None = None
-
-    def cells() -> Iterator[tuple[Row, TagsCell]]:
-        nonlocal columns
-        for row in _streamed_rows(path, form):
-            if columns is None:
-                columns = _columns_of(form, list(row.cells), f"The tag file {path}")
-            yield row, _tags_cell(path, row, columns.tags)
-
-    splitter = Splitter(lambda: (text for _, (text, _) in cells() if text is not None), separator)
-    for row, cell in cells():
-        assert columns is not None
-        split = find_column(SPLIT_COLUMN, row.cells, f"The tag file {path}")
-        yield _record(path, row, cell, splitter, columns._replace(split=split, user=None))
-    if columns is None:
+    first = next(_streamed_rows(path, form), None)
+    if first is None:
         raise TagFileError(f"The tag file {path} has no rows.")
+    columns = _columns_of(form, list(first.cells), f"The tag file {path}")
+    splitter = Splitter(lambda: _texts_of(path, _streamed_rows(path, form), columns), separator)
+    for row in _streamed_rows(path, form):
+        split = find_column(SPLIT_COLUMN, row.cells, f"The tag file {path}")
+        yield _record(path, row, splitter, columns._replace(split=split, user=None))
 
 
 def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
@@ -235,9 +225,13 @@ def _columns_of(form: TableForm, names: Sequence[str], table: str) -> Columns:
 
 def _records(path: Path | str, rows: Sequence[Row], columns: Columns, separator: str | None) -> list[TagRecord]:
     """Make a record of each row."""
-    cells = [_tags_cell(path, row, columns.tags) for row in rows]
-    splitter = Splitter(lambda: (text for text, _ in cells if text is not None), separator)
-    return [_record(path, row, cell, splitter, columns) for row, cell in zip(rows, cells, strict=True)]
+    splitter = Splitter(lambda: _texts_of(path, rows, columns), separator)
+    return [_record(path, row, splitter, columns) for row in rows]
+
+
+def _texts_of(path: Path | str, rows: Iterable[Row], columns: Columns) -> Iterator[str]:
+    """Yield the tags of rows that are texts to split."""
+    return (text for row in rows if (text := _tags_cell(path, row, columns.tags)[0]) is not None)
 
 
 def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
@@ -320,13 +314,13 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
     return max(_DELIMITERS, key=columns)
 
 
-def _record(path: Path | str, row: Row, cell: TagsCell, splitter: Splitter, columns: Columns) -> TagRecord:
+def _record(path: Path | str, row: Row, splitter: Splitter, columns: Columns) -> TagRecord:
     """Make a record of a row; its image is called as the cell has it, see `ImageNames.match`."""
     place = f"{path}, line {row.line}"
     name = (_text_cell(path, row, columns.image) or "").removeprefix("./")
     if not plain_name(name):
         raise TagFileError(f"{place}: the cell '{columns.image}' is empty; expected the name of an image file.")
-    text_of_tags, in_lists = cell
+    text_of_tags, in_lists = _tags_cell(path, row, columns.tags)
     tags = [*(splitter.split(text_of_tags) if text_of_tags else ()), *in_lists]
     split = split_name(_text_cell(path, row, columns.split)) if columns.split else None
     owner = row.cells.get(columns.user) if columns.user else None  # a text, or whatever else JSON has
@@ -341,8 +335,8 @@ def _text_cell(path: Path | str, row: Row, name: str) -> str | None:
     raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text.")
 
 
-def _tags_cell(path: Path | str, row: Row, name: str) -> TagsCell:
-    """Return the tags of a row, of all columns of that name."""
+def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[str]]:
+    """Return the tags of a row, of all columns of that name: a text to split, and those that are in lists."""
     texts: list[str] = []
     in_lists: list[str] = []
     for column in columns_named((name,), tuple(row.cells)):

@@ -183,7 +183,8 @@ def texts_of(document: Document) -> dict[str, list[str]]:
                 found[name].append(text)
         for element in node.children:
             if element.name in found:
-                found[element.name] += values(element)
+                is_list = container(element) is not None
+                found[element.name] += map(value, items(element)) if is_list else [element.text]
     return found
 
 
@@ -241,11 +242,6 @@ def items(element: Element) -> list[Element]:
     """Return the entries of the list inside a property."""
     inside = container(element)
     return [] if inside is None else [child for child in inside.children if child.name == ITEM]
-
-
-def values(element: Element) -> list[str]:
-    """Return the texts of the entries of a property; its own where it is no list."""
-    return [element.text] if container(element) is None else [value(item) for item in items(element)]
 
 
 def value(item: Element) -> str:
