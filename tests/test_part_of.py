@@ -8,8 +8,8 @@ import pytest
 from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.part_of import PartOf, part_pairs, read_part_of, read_part_relations, wordnet_part_of, write_part_of
-from visterm.data.relations import is_a_relations, sibling_sets
+from visterm.data.part_of import PART_OF_FILE, PartOf, part_pairs, read_part_of, read_part_relations, wordnet_part_of
+from visterm.data.relations import is_a_relations, sibling_sets, write_pairs
 from visterm.data.tag_senses import match_tags
 from visterm.data.wordnet import WordNet
 
@@ -65,7 +65,7 @@ def test_a_line_that_is_no_relation_is_named(text, message, tmp_path):
 @pytest.mark.parametrize("name", ["part_of.csv", "part_of.tsv"])
 def test_what_is_written_is_what_is_read(name, tmp_path):
     relations = [PartOf("lamp, red", "tower"), PartOf("fenêtre", 'a "house"')]
-    write_part_of(tmp_path / name, relations)
+    write_pairs(tmp_path / name, PART_OF_FILE.columns, relations)
     assert read_part_of(tmp_path / name) == relations
 
 

@@ -8,7 +8,7 @@ import pytest
 from visterm.core.errors import DataError, TooLargeError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data import relations
-from visterm.data.relations import read_is_a, sibling_sets, write_is_a
+from visterm.data.relations import IS_A_FILE, read_is_a, sibling_sets, write_pairs
 
 
 def written(folder, text, name="isa.csv", encoding="utf-8"):
@@ -55,7 +55,7 @@ def test_a_file_that_is_absent_or_in_another_encoding_is_named(tmp_path):
 
 def test_what_is_written_is_what_is_read(tmp_path):
     pairs = [("frog, common", "amphibian"), ("école", 'a "building"')]
-    write_is_a(tmp_path / "isa.csv", pairs)
+    write_pairs(tmp_path / "isa.csv", IS_A_FILE.columns, pairs)
     assert read_is_a(tmp_path / "isa.csv") == pairs
 
 

@@ -35,6 +35,7 @@ class Corpus:
     tags: list[list[str]]
     negatives: list[list[str]]
     splits: list[str | None]  # "train", "valid", "test" or another name; None where nothing is said
+    users: list[str | None]  # Whose the images are; None where nothing is said
     missing: list[str] = field(default_factory=list)  # Names in the tag file that no image file has
     # Image files that the tag file does not name, as paths inside the image folder
     untagged: list[str] = field(default_factory=list)
@@ -44,18 +45,9 @@ class Corpus:
     remarks: list[str] = field(default_factory=list)
     source: str = ""  # Where `read` found the tags: a file in full, or "xmp", "auto"; empty where that is not known
     encoded: Any = None  # What holds the rows of the images, if they were encoded before: `features.stored.Features`
-    # Whose the images are; None where nothing is said. Where it is left out, nothing is said of any.
-    users: list[str | None] = field(default_factory=list)
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, where they came with those above them
     column_note: str = ""  # Of a table whose photos are not where it says: its column of these, see `column_note`
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files of tags that may not be read
-
-    def __post_init__(self) -> None:
-        if not self.users:
-            object.__setattr__(self, "users", [None] * len(self.images))
-        sizes = {name: len(getattr(self, name)) for name in _PER_IMAGE}
-        if len(set(sizes.values())) > 1:
-            raise ShapeError(f"A corpus needs one entry an image in each list, not {sizes}.")
 
     @classmethod
     def read(cls, images: str | os.PathLike[str], tags: TagSource = "auto", **options: Unpack[TableOptions]) -> Self:

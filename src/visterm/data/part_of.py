@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_choice
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.relations import PairFormat, read_pairs, write_pairs
+from visterm.data.relations import PairFormat, read_pairs
 from visterm.data.tag_senses import TagSenses, match_tags
 from visterm.data.wordnet import Synset, WordNet, find_wordnet
 
@@ -95,11 +95,6 @@ def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
     relation, or a line is not two words; the message names file and line.
     """
     return [PartOf(pair.first, pair.second) for pair in read_pairs(path, PART_OF_FILE)]
-
-
-def write_part_of(path: str | os.PathLike[str], relations: Iterable[tuple[str, str]]) -> None:
-    """Write a header and a line for each relation, which `read_part_of` reads."""
-    write_pairs(path, PART_OF_FILE.columns, relations)
 
 
 def wordnet_part_of(

@@ -117,11 +117,6 @@ def read_is_a(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     return [(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
 
 
-def write_is_a(path: str | os.PathLike[str], relations: Iterable[tuple[str, str]]) -> None:
-    """Write what `read_is_a` reads: a header and a line for each relation."""
-    write_pairs(path, IS_A_FILE.columns, relations)
-
-
 def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[tuple[str, str]]:
     """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
 

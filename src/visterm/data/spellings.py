@@ -8,14 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, groupby, pairwise
 from typing import NamedTuple
 
-SAME_LETTERS = "hyphens, spaces or accents"
-PLURAL = "plural"
-DOUBLED = "letters doubled or swapped"
-LEFT_OUT = "a letter left out"
-EXCHANGED = "a letter exchanged"
-TWO_SLIPS = "two letters"
-
-HOW = (SAME_LETTERS, PLURAL, DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS)  # In what spellings may differ, the surest first
+# In what spellings may differ, the surest first
+HOW = (
+    "hyphens, spaces or accents", "plural", "letters doubled or swapped", "a letter left out", "a letter exchanged",
+    "two letters",
+)  # fmt: skip
+SAME_LETTERS, PLURAL, DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS = HOW
 
 # Letters of the shorter word from which on such slips are looked for: most words of four are two from many
 SHORTEST = {DOUBLED: 3, LEFT_OUT: 3, EXCHANGED: 4, TWO_SLIPS: 6}

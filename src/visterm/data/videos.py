@@ -200,10 +200,8 @@ def _checked(path: str | os.PathLike[str]) -> str:
     if not reads_videos():
         raise ImageError(os.fspath(path), NO_FFMPEG)
     file = os.path.abspath(path)
-    if not os.path.exists(file):
-        raise ImageError(file, "no such file")
     if not os.path.isfile(file):
-        raise ImageError(file, "not a regular file")
+        raise ImageError(file, "not a regular file" if os.path.exists(file) else "no such file")
     return file
 
 

@@ -145,9 +145,8 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
 
 def word_key(word: str) -> str:
     """Return that by which words are compared: as tags are, and with ``_`` for a space."""
-    if word.isascii() and word.isalnum():  # the most, of millions of words
-        return word.lower()
-    return tag_key(word.replace("_", " "))
+    is_plain = word.isascii() and word.isalnum()  # as the most, of millions of words
+    return word.lower() if is_plain else tag_key(word.replace("_", " "))
 
 
 def parts_of(tag: str) -> list[str]:

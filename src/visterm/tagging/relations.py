@@ -15,8 +15,8 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.part_of import part_pairs, read_part_of, read_part_relations, write_part_of
-from visterm.data.relations import is_a_of_synset, read_is_a, sibling_sets, write_is_a
+from visterm.data.part_of import PART_OF_FILE, part_pairs, read_part_of, read_part_relations
+from visterm.data.relations import IS_A_FILE, is_a_of_synset, read_is_a, sibling_sets, write_pairs
 from visterm.data.tag_rules import WORDNET
 from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
 from visterm.data.tag_tree import TREE, TagTree
@@ -151,13 +151,13 @@ class WordRelations(NamedTuple):
     def save(self, folder: Path) -> None:
         """Write what there is into the folder of a run."""
         if self.part_of:
-            write_part_of(folder / PART_OF, self.part_of)
+            write_pairs(folder / PART_OF, PART_OF_FILE.columns, self.part_of)
         if self.is_a:
-            write_is_a(folder / IS_A, self.is_a)
+            write_pairs(folder / IS_A, IS_A_FILE.columns, self.is_a)
         if self.senses is not None:
             write_mapping(folder / SENSES, self.senses)
         if self.tree:
-            write_is_a(folder / TREE, self.tree)
+            write_pairs(folder / TREE, IS_A_FILE.columns, self.tree)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -246,8 +246,6 @@ def items(element: Element) -> list[Element]:
 
 def value(item: Element) -> str:
     """Return the text of an entry, with or without qualifiers."""
-    if not item.children and VALUE not in item.attributes:
-        return item.text
     return fields(item).get(VALUE, item.text)
 
 
