@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def lent_exiftool() -> Iterator[None]:
     if shutil.which("exiftool") is None:
         yield
         return
-    with ExifTool() as one, pytest.MonkeyPatch.context() as patch:
+    with closing(ExifTool()) as one, pytest.MonkeyPatch.context() as patch:
         patch.setattr(xmp_targets, "ExifTool", Lent)
         ONE[:] = [one]
         yield

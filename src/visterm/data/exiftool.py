@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 from visterm.core.errors import DataError, MissingExtraError, StorageError
 from visterm.core.writing import why_refused
@@ -18,7 +17,7 @@ _READY = b"{ready%d}"
 
 
 class ExifTool:
-    """A running exiftool, to be used in a ``with`` statement.
+    """A running exiftool, which its user closes.
 
     Arguments go to it line by line, not through a shell; its configuration, which is a program, is not loaded. Raises
     MissingExtraError if there is no such program.
@@ -32,12 +31,6 @@ class ExifTool:
         self._complaints = self._errors.open("rb")
         self._process: subprocess.Popen[bytes] | None = None
         self._number = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def read_packet(self, image: Path) -> bytes | None:
         """Return the XMP of an image as it is; None where it has none.

@@ -126,20 +126,16 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
     ShapeError if it has no lists of numbers, a list is missing, holds a missing number, or is not as long as the first.
     """
     _check_lists(column.type, what, _IS_NUMBER, "numbers")
-    parts: list[NDArray[np.float32]] = []
-    n_rows = 0
-    for lengths, flat in _parts(column, what):
-        width = int(lengths[0]) if not parts else parts[0].shape[1]
-        odd = np.flatnonzero(lengths != width)
-        if odd.size:
-            raise ShapeError(
-                f"{what}, row {n_rows + odd[0] + 1}: it has {lengths[odd[0]]:,} numbers, and the first row has "
-                f"{width:,}; expected as many in each (or sparse rows, as columns 'indices' and 'values')."
-            )
-        n_rows += len(lengths)
-        with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused where the row is taken
-            parts.append(flat.astype(np.float32, copy=False).reshape(len(lengths), width))
-    return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+    lengths, numbers = _joined(column, what)
+    width = int(lengths[0]) if len(lengths) else 0
+    odd = np.flatnonzero(lengths != width)
+    if odd.size:
+        raise ShapeError(
+            f"{what}, row {odd[0] + 1}: it has {lengths[odd[0]]:,} numbers, and the first row has {width:,}; expected "
+            "as many in each (or sparse rows, as columns 'indices' and 'values')."
+        )
+    with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused where the row is taken
+        return numbers.astype(np.float32, copy=False).reshape(len(lengths), width)
 
 
 def sparse_rows(

@@ -34,7 +34,6 @@ class PartRelations(NamedTuple):
     """What `read_part_relations` found."""
 
     relations: list[PartOf]  # All relations of a file; of WordNet, those among the tags
-    pairs: NDArray[Any]  # int64, shape (n_pairs, 2): columns of (part, whole) among the tags, for `part_of` of a model
     senses: TagSenses | None  # How the tags were matched with WordNet; None where the relations are from a file
     source: Path  # The file, or WordNet's folder
 
@@ -70,12 +69,13 @@ def read_part_relations(
             )
         relations = read_part_of(source)
         try:
-            return PartRelations(relations, part_pairs(relations, vocabulary), None, Path(source))
+            part_pairs(relations, vocabulary)
         except DataError as error:
             raise DataError(
                 f"{source} (the tag rule part_of): no line has two known tags, such as "
                 f"{', '.join(vocabulary.tags[:3])}. The first pair is '{','.join(relations[0])}'; expected part,whole."
             ) from error
+        return PartRelations(relations, None, Path(source))
     wordnet = WordNet(find_wordnet(source))
     senses = match_tags(wordnet, vocabulary, mapping=mapping)
     relations = wordnet_part_of(wordnet, senses, inherit=inherit)
@@ -84,7 +84,7 @@ def read_part_relations(
             f"The WordNet of {wordnet.folder} knows none of the tags as a part of another; {senses.summary()} "
             "Say what they mean (a mapping of tags to synsets), or give a CSV of part,whole."
         )
-    return PartRelations(relations, part_pairs(relations, vocabulary), senses, wordnet.folder)
+    return PartRelations(relations, senses, wordnet.folder)
 
 
 def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:

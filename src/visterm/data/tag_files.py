@@ -243,15 +243,13 @@ def _describe_folders(records: list[TagRecord]) -> list[str]:
 
 def _metadata_files(folder: Path) -> list[Path]:
     """Find the table of the folder itself, or else those of its sub-folders."""
-    for name in METADATA:
-        if (folder / name).is_file():
-            return [folder / name]
-    below: dict[Path, Path] = {}
-    for name in METADATA:
-        for path in sorted(folder.rglob(name)):
-            if not any(part.startswith(".") for part in path.relative_to(folder).parts):
-                below.setdefault(path.parent, path)
-    return [below[parent] for parent in sorted(below)]
+    tables = [path for name in METADATA if (path := folder / name).is_file()]
+    if tables:
+        return tables[:1]
+    below = (path for name in METADATA for path in sorted(folder.rglob(name)))
+    shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    first = {path.parent: path for path in reversed(shown)}
+    return [first[parent] for parent in sorted(first)]
 
 
 def _below(parent: Path, folder: Path, row: TagRecord) -> TagRecord:

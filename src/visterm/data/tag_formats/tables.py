@@ -143,7 +143,7 @@ def stream_table(
     """Read a table row by row, in memory that does not grow with it; users are passed over.
 
     Parameters, records and errors are those of `read_table`, but for this: of JSON lines the first object names the
-    columns of images and tags. Where no separator is given, the file is read once before, and three times if it has
+    columns of images and tags. Where no separator is given, the file is read once before, and up to four times if it has
     cells with ``;`` and others with commas.
     """
     form = _tag_form(image_column, tags_column)
