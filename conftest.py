@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from visterm.core.errors import DataError
-from visterm.data.wordnet import find_wordnet, read_database
+from visterm.data.tag_senses import find_wordnet, read_database
 
 NO_NETWORKS = tempfile.TemporaryDirectory(prefix="visterm-no-networks-")
 # Read when huggingface_hub is imported: what lies in the developer's cache, or in a table of networks, changes no test.

@@ -20,9 +20,9 @@ from visterm.data.sidecars import Sidecars, content_of, embedded_keywords
 from visterm.data.tag_files import find_tags, read_tag_table
 from visterm.data.tag_formats.tables import stream_table
 from visterm.data.tag_rules import TagRules
+from visterm.data.tag_senses import read_database
 from visterm.data.text_files import read_text, read_words
 from visterm.data.word_vectors import read_word_vectors
-from visterm.data.wordnet import read_database
 from visterm.data.xmp.keywords import Keywords
 from visterm.encoders.onnx_graph import network_hash, read_network
 from visterm.encoders.onnx_settings import settings_beside

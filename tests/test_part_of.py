@@ -9,9 +9,8 @@ from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.part_of import PART_OF_FILE, PartOf, part_pairs, read_part_of, read_part_relations, wordnet_part_of
-from visterm.data.relations import is_a_relations, sibling_sets, write_pairs
-from visterm.data.tag_senses import match_tags
-from visterm.data.wordnet import WordNet
+from visterm.data.relations import sibling_sets, write_pairs
+from visterm.data.tag_senses import WordNet, is_a_relations, match_tags
 
 SYNSETS = [
     ("entity", [], "that which exists"),

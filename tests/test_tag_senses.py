@@ -8,8 +8,7 @@ import pytest
 
 from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError
-from visterm.data.tag_senses import match_tags, read_mapping, write_mapping
-from visterm.data.wordnet import WordNet
+from visterm.data.tag_senses import WordNet, match_tags, read_mapping, write_mapping
 
 SYNSETS = [
     ("entity", [], "that which exists"),

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from visterm import Tagger
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
+from visterm.data.tag_senses import WordNet
 from visterm.data.tag_tree import TagTree, TreeColumns
-from visterm.data.wordnet import WordNet
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import measure, paired_bootstrap
 from visterm.tagging.relations import WordRelations

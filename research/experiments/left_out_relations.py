@@ -31,7 +31,7 @@ from visterm.core.errors import DataError, DivergedError
 from visterm.core.packing import key_of
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.wordnet import WordNet
+from visterm.data.tag_senses import WordNet
 from visterm.metrics import paired_bootstrap
 from visterm.models.parts.pairs import ranks_of_pairs
 from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets

@@ -18,7 +18,7 @@ from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.wordnet import WordNet
+from visterm.data.tag_senses import WordNet
 from visterm.models.parts.quadruplets import QuadrupletBlock
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows

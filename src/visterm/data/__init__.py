@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from visterm.data.learned_vectors import learn_word_vectors
     from visterm.data.part_of import PartOf, part_pairs, wordnet_part_of
     from visterm.data.pillow import resized
-    from visterm.data.relations import is_a_relations, sibling_sets
+    from visterm.data.relations import sibling_sets
     from visterm.data.tag_formats.tables import read_table
     from visterm.data.tag_queries import MAX_SUBSETS, Queries, hold_one_out, queries_of_tags, relevant_images
-    from visterm.data.tag_senses import TagSenses, match_tags, read_mapping
+    from visterm.data.tag_senses import TagSenses, WordNet, is_a_relations, match_tags, read_mapping
     from visterm.data.word_vectors import vectors_of_tags
-    from visterm.data.wordnet import WordNet
 
 # What plug-ins may use, by module: docs/add_a_model.md.
 _NAMES = {
@@ -26,12 +25,11 @@ _NAMES = {
     "learned_vectors": "learn_word_vectors",
     "part_of": "PartOf part_pairs wordnet_part_of",
     "pillow": "resized",
-    "relations": "is_a_relations sibling_sets",
+    "relations": "sibling_sets",
     "tag_formats.tables": "read_table",
     "tag_queries": "MAX_SUBSETS Queries hold_one_out queries_of_tags relevant_images",
-    "tag_senses": "TagSenses match_tags read_mapping",
+    "tag_senses": "TagSenses WordNet is_a_relations match_tags read_mapping",
     "word_vectors": "vectors_of_tags",
-    "wordnet": "WordNet",
 }
 
 __getattr__, __dir__ = lazy_names("visterm.data", _NAMES)

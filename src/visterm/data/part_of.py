@@ -14,8 +14,7 @@ from visterm.core.checks import check_choice
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.relations import PairFormat, read_pairs
-from visterm.data.tag_senses import TagSenses, match_tags
-from visterm.data.wordnet import Synset, WordNet, find_wordnet
+from visterm.data.tag_senses import Synset, TagSenses, WordNet, find_wordnet, match_tags
 
 PART_OF_FILE = PairFormat("part-of file", "the tag rule part_of", ("part", "whole"), "wheel,car", "part of")
 

@@ -17,7 +17,6 @@ from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.writing import whole_file
 from visterm.data.text_files import guarded, read_text, unguarded
-from visterm.data.wordnet import Synset, WordNet
 
 MAX_BYTES = 2**31  # Of pairs of siblings
 
@@ -115,29 +114,6 @@ def read_is_a(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     is not two words; the message names file and line.
     """
     return [(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
-
-
-def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[tuple[str, str]]:
-    """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
-
-    Raises DataError if the file or the folder cannot be used.
-    """
-    return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
-
-
-def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[tuple[str, str]]:
-    """Return what each tag is directly a kind of, tag by tag, by its most frequent meaning.
-
-    Tags that are no nouns of the WordNet are left out. A parent is named by its first word and its number,
-    ``big cat [02127808]``, because a word has several meanings.
-    """
-    first = ((tag, offset) for tag in dict.fromkeys(tags) for offset in wordnet.senses(tag)[:1])
-    return [relation for tag, offset in first for relation in is_a_of_synset(wordnet, tag, wordnet.synset(offset))]
-
-
-def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[tuple[str, str]]:
-    """Return what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
-    return [(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
 
 
 def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> sp.csr_array:

@@ -47,12 +47,14 @@ class Queries:
     @property
     def n_words(self) -> NDArray[np.int64]:
         """Words of each query, shape (n_queries,)."""
-        return np.diff(np.asarray(self.words.indptr, np.int64))
+        lengths: NDArray[np.int64] = np.diff(self.words.indptr).astype(np.int64)
+        return lengths
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
         """Images relevant to each query, shape (n_queries,)."""
-        return np.diff(np.asarray(self.relevant.indptr, np.int64))
+        lengths: NDArray[np.int64] = np.diff(self.relevant.indptr).astype(np.int64)
+        return lengths
 
     def among(self, images: NDArray[np.int64]) -> Self:
         """Return the queries that have a relevant image among some, which are numbered anew in their order."""

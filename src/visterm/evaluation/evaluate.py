@@ -16,7 +16,8 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.relations import read_relations, sibling_sets
+from visterm.data.relations import sibling_sets
+from visterm.data.tag_senses import read_relations
 from visterm.data.tag_tree import TreeColumns
 from visterm.features.training_rows import source_of_rows
 from visterm.kernels.topk import top_k

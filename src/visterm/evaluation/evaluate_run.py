@@ -19,7 +19,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_rules import WORDNET, Rules, TagRules
-from visterm.data.wordnet import find_wordnet
+from visterm.data.tag_senses import find_wordnet
 from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers, is_mean
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library

@@ -23,10 +23,11 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.image_folders import plain_name
-from visterm.data.relations import read_relations, sibling_sets
+from visterm.data.relations import sibling_sets
 from visterm.data.tag_files import check_in_file
 from visterm.data.tag_formats.record import Contradictions, TagRecord, split_name
 from visterm.data.tag_formats.tables import stream_table
+from visterm.data.tag_senses import read_relations
 from visterm.features.streaming.joining import ROWS, TagPairs, batches_of, check_met, ones_at, tag_hash
 from visterm.features.streaming.shards import Shards, check_encoder, index_names, read_ahead
 from visterm.metrics.report import Part, PartMeasures

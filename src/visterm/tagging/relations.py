@@ -16,11 +16,18 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import PART_OF_FILE, part_pairs, read_part_of, read_part_relations
-from visterm.data.relations import IS_A_FILE, is_a_of_synset, read_is_a, sibling_sets, write_pairs
+from visterm.data.relations import IS_A_FILE, read_is_a, sibling_sets, write_pairs
 from visterm.data.tag_rules import WORDNET
-from visterm.data.tag_senses import TagSenses, match_tags, read_mapping, write_mapping
+from visterm.data.tag_senses import (
+    TagSenses,
+    WordNet,
+    find_wordnet,
+    is_a_of_synset,
+    match_tags,
+    read_mapping,
+    write_mapping,
+)
 from visterm.data.tag_tree import TREE, TagTree
-from visterm.data.wordnet import WordNet, find_wordnet
 from visterm.features.training_rows import LEARNED
 
 N_EXAMPLES = 3

@@ -143,8 +143,8 @@ def stream_table(
     """Read a table row by row, in memory that does not grow with it; users are passed over.
 
     Parameters, records and errors are those of `read_table`, but for this: of JSON lines the first object names the
-    columns of images and tags. Where no separator is given, the file is read once before, and up to four times if it has
-    cells with ``;`` and others with commas.
+    columns of images and tags. Where no separator is given, the file is read once before, and up to four times with
+    cells that have ``;`` and others that have commas.
     """
     form = _tag_form(image_column, tags_column)
     first = next(_streamed_rows(path, form), None)
