@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -25,6 +25,7 @@ from visterm.data.text_files import read_text
 
 WORDNET = "wordnet"  # In place of a file of relations: WordNet, at one of its usual places
 LEARNED = "train"  # The split that is learned from, and so may lose images; without splits, all rows are
+_PATHS = ("part_of", "isa", "tag_synsets")
 _N_SHOWN = 5
 
 # A TOML file, its keys and values, or none
@@ -91,38 +92,27 @@ class TagRules:
             raise TagFileError(f'{path} is no TOML: {error}. Texts stand in quotes: stop_tags = ["nikon"].') from error
         found = cls._checked(values, str(path))
         beside: dict[str, Any] = {
-            name: str(path.parent / value)
-            for name in ("part_of", "isa", "tag_synsets")
-            if (value := getattr(found, name)) not in (None, WORDNET)
+            name: str(path.parent / value) for name in _PATHS if (value := getattr(found, name)) not in (None, WORDNET)
         }
         return replace(found, **beside)
 
     @classmethod
     def _checked(cls, values: dict[str, Any], source: str) -> Self:
         """Check each value, and return the rules; `source` begins the messages."""
-        names = [rule.name for rule in fields(cls)]
-        for name in values:
-            if name not in names:
-                near = get_close_matches(name, names, 1)
-                advice = f"Did you mean {near[0]!r}?" if near else f"Expected {', '.join(names)}."
-                raise TagFileError(f"{source}: there is no rule {name!r}. {advice}")
-        checked = {}
         for name, value in values.items():
+            if name not in _EXPECTED:
+                near = get_close_matches(name, _EXPECTED, 1)
+                advice = f"Did you mean {near[0]!r}?" if near else f"Expected {', '.join(_EXPECTED)}."
+                raise TagFileError(f"{source}: there is no rule {name!r}. {advice}")
             is_valid, expected = _EXPECTED[name]
             if not is_valid(value):
                 raise TagFileError(f"{source}: {name} is {value!r:.60}; expected {expected}.")
-            checked[name] = value
-        if "separator" in checked:
-            separator_pattern(checked["separator"])  # refuses one that can't be used
-        if "stop_tags" in checked:
-            by_key = {tag_key(tag): clean_tag(tag) for tag in reversed(checked["stop_tags"])}
-            checked["stop_tags"] = tuple(by_key.values())[::-1]
-        if "aliases" in checked:
-            checked["aliases"] = _resolved(checked["aliases"], source)
-        for name in ("part_of", "isa", "tag_synsets"):
-            if name in checked:
-                checked[name] = os.fspath(checked[name])
-        return cls(**checked)
+        if "separator" in values:
+            separator_pattern(values["separator"])  # refuses one that can't be used
+        by_key = {tag_key(tag): clean_tag(tag) for tag in reversed(list(values.get("stop_tags", ())))}
+        paths = {name: os.fspath(values[name]) for name in _PATHS if name in values}
+        aliases = _resolved(values.get("aliases", {}), source)
+        return cls(**{**values, **paths, "stop_tags": tuple(by_key.values())[::-1], "aliases": aliases})
 
     def columns(self) -> TableOptions:
         """Return how the tag file is written."""
