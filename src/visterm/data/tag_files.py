@@ -35,6 +35,12 @@ from visterm.data.xmp.keywords import Keywords
 # What Hugging Face's image folders call their tables, in the order of preference
 METADATA = ("metadata.jsonl", "metadata.csv")
 
+# What "auto" looks for beside tables, for people
+WITHOUT_COLUMNS = (
+    "a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)",
+    "one folder per tag (beach/1.jpg)", "keywords in the images",
+)  # fmt: skip
+
 KEYWORDS = "xmp"  # What stands for the keywords in XMP files beside the images and in the images themselves
 OTHER_SOURCES = f", a folder of .txt files, '{KEYWORDS}' or 'auto'"
 
@@ -88,10 +94,11 @@ def find_tags(
     if columns_named and source != "auto":
         what = f"{source} is a folder of .txt files, which" if is_folder else "Keywords of XMP files and of images"
         raise UserError(f"{what} have no columns; leave the names of columns out.")
+    files = find_images(folder) if files is None else files
     if is_folder:
-        return read_text_folder(Path(source), folder, find_images(folder) if files is None else files, separator)
+        return read_text_folder(Path(source), folder, files, separator)
     if source == KEYWORDS:
-        keywords = read_keyword_tags(folder, find_images(folder) if files is None else files)
+        keywords = read_keyword_tags(folder, files)
         if not keywords.records:
             raise NoTagsError(
                 f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself."
@@ -99,33 +106,12 @@ def find_tags(
                 "(--tags FILE)."
             )
         return keywords
-    tables = _metadata_files(folder)
-    if tables:
-        rows = (_below(path.parent, folder, row) for path in tables for row in read_table(path, **options))
-        names = {path.name for path in tables}
-        where = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
-        beside = {path.with_name(name) for path in tables for name in METADATA if name != path.name}
-        unread = sorted({path.name for path in beside if path.is_file()})
-        notes = "".join(f" ({name} lies there too and is not read)" for name in unread)
-        return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{where}{notes}."])
-    if not columns_named:
-        files = find_images(folder) if files is None else files
-        if any(sidecar(image) for image in files):
-            return read_sidecars(folder, files, separator)
-        sidecars = Sidecars()
-        has_xmp = any(sidecars.of(image) for image in files)
-        found = read_keyword_tags(folder, files) if has_xmp else None
-        if found is None or not found.records:
-            records = read_folder_tags(folder, files)
-            if records:
-                return TagsFound(records, _describe_folders(records), "in no tag's folder, so without a tag")
-            found = found or read_keyword_tags(folder, files)
-        if found.records:
-            return found
-    looked_for = [f"a table ({' or '.join(METADATA)})"]
-    if not columns_named:
-        looked_for += ["a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)"]
-        looked_for += ["one folder per tag (beach/1.jpg)", "keywords in the images"]
+    found = _metadata_tags(folder, options)
+    if found is None and not columns_named:
+        found = _tags_of_images(folder, files, separator)
+    if found is not None:
+        return found
+    looked_for = [f"a table ({' or '.join(METADATA)})", *(() if columns_named else WITHOUT_COLUMNS)]
     raise NoTagsError(
         f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
         "If the tags are in another file, name it (--tags FILE)."
@@ -241,15 +227,24 @@ def _describe_folders(records: list[TagRecord]) -> list[str]:
     return remarks
 
 
-def _metadata_files(folder: Path) -> list[Path]:
-    """Find the table of the folder itself, or else those of its sub-folders."""
-    tables = [path for name in METADATA if (path := folder / name).is_file()]
-    if tables:
-        return tables[:1]
-    below = (path for name in METADATA for path in sorted(folder.rglob(name)))
-    shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    first = {path.parent: path for path in reversed(shown)}
-    return [first[parent] for parent in sorted(first)]
+def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
+    """Read the table of the folder itself, or else those of its sub-folders; None where there is none."""
+    tables = [path for name in METADATA if (path := folder / name).is_file()][:1]
+    if not tables:
+        below = (path for name in METADATA for path in sorted(folder.rglob(name)))
+        shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+        first = {path.parent: path for path in reversed(shown)}
+        tables = [first[parent] for parent in sorted(first)]
+    if not tables:
+        return None
+
+    rows = (_below(path.parent, folder, row) for path in tables for row in read_table(path, **options))
+    names = {path.name for path in tables}
+    where = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
+    beside = {path.with_name(name) for path in tables for name in METADATA if name != path.name}
+    unread = sorted({path.name for path in beside if path.is_file()})
+    notes = "".join(f" ({name} lies there too and is not read)" for name in unread)
+    return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{where}{notes}."])
 
 
 def _below(parent: Path, folder: Path, row: TagRecord) -> TagRecord:
@@ -259,3 +254,17 @@ def _below(parent: Path, folder: Path, row: TagRecord) -> TagRecord:
     top = split_name(parent.parts[0]) if parent.parts else None
     split = row.split or (top if top in STANDARD else None)
     return row._replace(image=(parent / name).as_posix(), split=split)
+
+
+def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None) -> TagsFound | None:
+    """Read the texts beside images, or else keywords, or else folders; None where there are none of these."""
+    if any(sidecar(image) for image in images):
+        return read_sidecars(folder, images, separator)
+    sidecars = Sidecars()
+    keywords = read_keyword_tags(folder, images) if any(sidecars.of(image) for image in images) else None
+    if keywords is None or not keywords.records:
+        records = read_folder_tags(folder, images)
+        if records:
+            return TagsFound(records, _describe_folders(records), "in no tag's folder, so without a tag")
+        keywords = keywords or read_keyword_tags(folder, images)
+    return keywords if keywords.records else None
