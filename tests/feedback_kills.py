@@ -49,7 +49,7 @@ KINDS = (
 )  # fmt: skip
 WORK = {"visterm fit": "fit", "visterm use": "go-back"}  # The others take as long as a job
 PRELOADED = [
-    "feedback_kills", "visterm.web.app", "visterm.cli.tag", "visterm.cli.fit", "visterm.cli.runs", "uvicorn",
+    "feedback_kills", "visterm.web.app", "visterm.cli.tag", "visterm.cli.fit", "uvicorn",
     "visterm.library.learn", "visterm.models.ranking.wsabie", "visterm.encoders.visterms", "visterm.encoders.codebook",
     "visterm.tagging.calibrating", "visterm.metrics.report", "sklearn.base", "pi_heif", "pyarrow.parquet",
 ]  # fmt: skip

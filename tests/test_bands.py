@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from visterm import Tagger
 from visterm.cli.command_line import app
-from visterm.cli.evaluation_tables import show_bands
+from visterm.cli.evaluate import show_bands
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.evaluation.evaluate_run import EvaluateRequest

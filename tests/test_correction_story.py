@@ -139,7 +139,7 @@ def test_questions_are_answered_by_keys_and_undone(asked, monkeypatch):
     folder, questions = asked
     assert [question["why"][0] for question in questions] == ["the run has no confidences"] * 6
     keys = iter("yx" + "nu" + "n" + "su" + "s" + "q")
-    monkeypatch.setattr("visterm.cli.judge.at_a_terminal", lambda: True)
+    monkeypatch.setattr("visterm.cli.tag.at_a_terminal", lambda: True)
     monkeypatch.setattr("typer.getchar", lambda: next(keys))
     code, out, err = visterm("judge catalogue -k 6", folder)
     assert (code, out.splitlines()[0].split()[:2]) == (0, ["1/6", f"{questions[0]['tag']}?"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visterm.cli.evaluation_tables import show_annotation
+from visterm.cli.evaluate import show_annotation
 
 
 @pytest.mark.parametrize(

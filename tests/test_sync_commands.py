@@ -21,7 +21,7 @@ from fakes import served
 from fakes.immich import KEY, FakeImmich
 from remembered_library import N_PHOTOS, N_TAGGED, colour_of, picture, tags_of
 from visterm import Catalogue
-from visterm.cli.sync import Shown, explain_chances, lines_of_tags, serve_rounds
+from visterm.cli.connect import Shown, explain_chances, lines_of_tags, serve_rounds
 from visterm.connectors import keys
 from visterm.connectors.push import Change, Pushed
 from visterm.connectors.sync import Round

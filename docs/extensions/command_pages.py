@@ -32,7 +32,7 @@ def list_of_commands() -> Iterator[str]:
         yield "```\n"
     yield "## From other packages\n"
     yield "[visterm-research](/research/README.md) adds:\n"
-    yield from (f"- `visterm {name}`: {known.summary}" for name, known in command_line.PACKAGE_COMMANDS.items())
+    yield from (f"- `visterm {name}`: {summary}" for name, summary in command_line.PACKAGE_COMMANDS.items())
 
 
 def command_page(command: Any, name: str) -> Iterator[str]:

@@ -48,35 +48,29 @@ def main() -> None:
     except MemoryError as error:
         sys.exit(_fail(f"Too little memory{f': {error}' if str(error) else ''}. Work on fewer images at once."))
     except Exception as error:  # of libraries: a disk that refuses is no fault of the program, all else is
-        sys.exit(_fail(_in_one_line(error)))
+        from visterm.core.writing import storage_error
+
+        if refused := storage_error(error):
+            sys.exit(_fail(str(refused)))
+        if not isinstance(error, OSError):
+            raise
+        sys.exit(_fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error)))
 
 
 def _with_option(message: str) -> str:
     """Return the message of a setting with the option that set it: ``--set dim=abc: expected a whole number``."""
     from visterm.cli.options import value_of
 
-    found = re.match(r"(\w+) is (.+?); (expected .+)", message)
+    setting = re.match(r"(\w+) is (.+?); (expected .+)", message)
     for option, typed in zip(sys.argv, sys.argv[1:], strict=False):
         name, _, text = typed.partition("=")
-        if found is None or name != found[1]:
+        if setting is None or name != setting[1]:
             continue
         if option == "--grid":
             return f"--grid {typed}: {message}"
-        if option in ("--set", "--encoder-set") and repr(value_of(text)).removesuffix(".0") == found[2]:
-            return f"{option} {typed}: {found[3]}"
+        if option in ("--set", "--encoder-set") and repr(value_of(text)).removesuffix(".0") == setting[2]:
+            return f"{option} {typed}: {setting[3]}"
     return message
-
-
-def _in_one_line(error: Exception) -> str:
-    """Describe what the system refused; an error of the program itself is raised again."""
-    from visterm.core.writing import storage_error
-
-    refused = storage_error(error)
-    if refused is not None:
-        return str(refused)
-    if not isinstance(error, OSError):
-        raise error
-    return f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
 
 
 def _usage(error: Any) -> int:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from typer import Exit, Option, Typer, echo
 from typer.core import TyperCommand, TyperGroup
@@ -46,31 +46,31 @@ def in_lines(examples: Examples) -> str | None:
 PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Learn": {
         "fit": ("fit", "Learn tags from photos that have them."),
-        "tune": ("tune", "Try settings of a model, and learn with the best ones."),
+        "tune": ("fit", "Try settings of a model, and learn with the best ones."),
         "evaluate": ("evaluate", "Measure how well a run tags photos, or compare runs."),
         "encode": ("encode", "Compute the features of photos once, to use them again."),
     },
     "Tag photos": {
         "annotate": ("annotate", "Tag photos, and say how likely each tag is right."),
-        "explain": ("explain", "Show which places in a photo a tag comes from."),
+        "explain": ("annotate", "Show which places in a photo a tag comes from."),
         "export": ("export", "Write tags where other programs find them."),
     },
     "Search": {
         "index": ("index", "Put photos into a catalogue, to search them by words."),
         "search": ("search", "Find photos by words, a similar photo, or filters."),
         "tag": ("tag", "Tag photos of a catalogue by hand, or show their tags."),
-        "judge": ("judge", "Judge which suggested tags are right."),
-        "watch": ("watch", "Keep a catalogue up to date while photos come and go."),
-        "use": ("runs", "Search a catalogue with another of its runs, or list them."),
+        "judge": ("tag", "Judge which suggested tags are right."),
+        "watch": ("index", "Keep a catalogue up to date while photos come and go."),
+        "use": ("fit", "Search a catalogue with another of its runs, or list them."),
         "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),
-        "map": ("map", "Draw a map of the photos, alike ones close together."),
+        "map": ("index", "Draw a map of the photos, alike ones close together."),
         "mistakes": ("mistakes", "List tags that are probably wrong or missing."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },
     "Other programs": {
         "connect": ("connect", "Make a catalogue of a library in Immich or PhotoPrism."),
-        "push": ("push", "Share a run on the Hugging Face hub."),
-        "sync": ("sync", "Follow a connected library, and write predictions there."),
+        "push": ("export", "Share a run on the Hugging Face hub."),
+        "sync": ("connect", "Follow a connected library, and write predictions there."),
     },
     "Look inside": {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),
@@ -87,17 +87,12 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
 COMMANDS: Final = {name: entry for panel in PANELS_OF_COMMANDS.values() for name, entry in panel.items()}
 
 
-class PackageCommand(NamedTuple):
-    """A command that a package of this project adds."""
-
-    package: str  # What to install
-    summary: str  # One line for `visterm --help`, so that listing the commands imports no package
-
-
+RESEARCH: Final = "visterm-research"
 PACKAGE_COMMANDS: Final = {
-    "demo": PackageCommand("visterm-research", "Draw a small photo library, and try everything on it."),
-    "reproduce": PackageCommand("visterm-research", "Run a paper's comparison again."),
+    "demo": "Draw a small photo library, and try everything on it.",
+    "reproduce": "Run a paper's comparison again.",
 }
+"""Commands that the package `RESEARCH` adds, with a line for `visterm --help`: listing the commands imports none."""
 
 
 class PlainEpilog:
@@ -127,12 +122,10 @@ class CommandLine(PlainEpilog, TyperGroup):
         """Return a command as a name and what it is for, without importing it; None if there is none."""
         if cmd_name in COMMANDS:
             return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
-        installed = _installed()
-        if cmd_name not in installed:
+        target = _installed().get(cmd_name)
+        if target is None:
             return None
-        known = PACKAGE_COMMANDS.get(cmd_name)
-        summary = known.summary if known else f"From {installed[cmd_name].partition(':')[0].partition('.')[0]}."
-        return TyperCommand(cmd_name, help=summary)
+        return TyperCommand(cmd_name, help=PACKAGE_COMMANDS.get(cmd_name, f"From {re.split('[.:]', target)[0]}."))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by what they are for, then those of packages."""
@@ -162,9 +155,8 @@ class CommandLine(PlainEpilog, TyperGroup):
             target, _, attribute = installed[name].partition(":")
             command = get_command(getattr(import_module(target), attribute))
         elif name in PACKAGE_COMMANDS:
-            package = PACKAGE_COMMANDS[name].package
             raise MissingExtraError(
-                f"'visterm {name}' needs the package '{package}'. Install it with: pip install {package}"
+                f"'visterm {name}' needs the package '{RESEARCH}'. Install it with: pip install {RESEARCH}"
             )
         else:
             self.commands = {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
@@ -212,20 +204,16 @@ class Command(PlainEpilog, TyperCommand):
     def panels(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         """Return what the help lists, by panel: each parameter as it is typed, and what it is for."""
         panels: dict[str, list[tuple[str, str]]] = {title: [] for title in PANELS}
-        for param in self.listed(ctx):
+        for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is None:
+            if record is None or param.name == "help":
                 continue
             name, text = record[0], _LEAST.sub("", record[1]).replace("  [required]", "").replace("<=x<=", " to ")
             if param.param_type_name == "argument":
                 panels["Arguments"].append((param.metavar or name, text))
             else:
-                panels.setdefault(param.rich_help_panel or "Options", []).append((name, text))
+                panels.setdefault(getattr(param, "rich_help_panel", None) or "Options", []).append((name, text))
         return {title: records for title, records in panels.items() if records}
-
-    def listed(self, ctx: Any) -> list[Any]:
-        """Return the parameters that the help lists: all but ``--help``."""
-        return [param for param in self.get_params(ctx) if param.name != "help"]
 
 
 class WordsCommand(Command):

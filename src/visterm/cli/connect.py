@@ -1,19 +1,30 @@
-"""`visterm connect`: make a catalogue of another program's library."""
+"""`visterm connect` and `visterm sync`: a catalogue of another program's library, and predictions written there."""
 
 from __future__ import annotations
 
 import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visterm.cli import learning_options as learning
 from visterm.cli import options
-from visterm.cli.output import list_skipped, say, show
+from visterm.cli.output import emit, exit_code, percent, say, show
 from visterm.cli.progress import Bars
-from visterm.core.errors import UserError
+from visterm.core.errors import ServiceError, StorageError, UserError
+from visterm.core.progress import SILENT
 from visterm.core.wording import count_of
+
+if TYPE_CHECKING:
+    from visterm.connectors.push import Change, Pushed
+    from visterm.connectors.sync import Round
+    from visterm.library.catalogue import Catalogue
+    from visterm.store.connected import Connection
+
 
 NOT_KEPT = 4  # The exit code of a trial whose tags a server does not keep
 
@@ -57,8 +68,8 @@ def connect(
     ] = None,
     encoder: options.EncoderName = None,
     encoder_set: options.EncoderSettings = None,
-    model: learning.ModelName = None,
-    words: learning.Words = None,
+    model: options.ModelName = None,
+    words: options.Words = None,
 ) -> None:
     """Make a catalogue of a library in Immich or PhotoPrism.
 
@@ -89,15 +100,13 @@ def connect(
     say(f"{library.check()} at {library.address}")
     allow(library.address, None if key_file is None else os.path.abspath(key_file))
     tagger = None if run is None else Tagger.load(run)
-    catalogue, found = make(
-        out, library, key_file=key_file, run=tagger, request=request, say=say, progress=Bars()
-    )  # fmt: skip
-    say_unusable(found.unusable)
+    catalogue, pulled = make(out, library, key_file=key_file, run=tagger, request=request, say=say, progress=Bars())
+    say_unusable(pulled.unusable)
     say(f"Indexed {count_of(len(catalogue), 'photo')} of {library.title}. The catalogue is in {out}.")
     if young := catalogue.stored.connected.count_young():
         say(young_photos(library.title, young))
     say(f"Next: visterm sync {out} --dry-run")
-    raise typer.Exit(list_skipped(found.skipped))
+    raise typer.Exit(exit_code(pulled.skipped))
 
 
 def say_unusable(unusable: dict[str, int]) -> None:
@@ -105,3 +114,239 @@ def say_unusable(unusable: dict[str, int]) -> None:
     if unusable:
         some = ", ".join(repr(tag[:40]) for tag in list(unusable)[:3])
         say(f"Left out {count_of(len(unusable), 'tag')} that cannot be one here: {some}")
+
+
+LEFT_BEHIND = 4  # The exit code of a round whose tags the server lost, and of an undo that had to leave some
+
+SYNC_EXAMPLES = (
+    ("visterm sync catalogue --dry-run", "show what would be written"),
+    ("visterm sync catalogue --precision 0.8", "write it; more tags, of which more are wrong"),
+    ("visterm sync catalogue --every 1h", "as a service"),
+    ("visterm sync catalogue --undo", "take back all that visterm wrote"),
+)
+
+
+def sync(
+    catalogue: Annotated[Path, options.argument(help="A folder written by `visterm connect`.")],
+    precision: Annotated[
+        float | None,
+        options.which_option(
+            help="Write predictions of which this share should be right, over all photos of a tag [default: 0.9].",
+            callback=options.in_range("--precision", above=0, below=1),
+        ),
+    ] = None,
+    k: Annotated[
+        int | None, options.which_option("-k", min=0, help="Most predictions per photo; 0 for no limit [default: 0].")
+    ] = None,
+    parent: Annotated[
+        str | None,
+        options.output_option(
+            help="In Immich: the tag under which predictions are written; '' writes them as your own tags [default: "
+            "visterm].",
+            metavar="TAG",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        options.output_option(
+            "--dry-run",
+            help="Change nothing there, and show what would be written. The catalogue here reads and learns all the "
+            "same, and may use a new run.",
+        ),
+    ] = False,
+    undo: Annotated[
+        bool,
+        options.output_option(
+            "--undo", help="Take back exactly what this catalogue has written there. The next round would write again."
+        ),
+    ] = False,
+    every: Annotated[
+        str | None, options.output_option(help="Run as a service, and do a round this often: 30m, 1h.", metavar="TIME")
+    ] = None,
+    url: Annotated[
+        str | None, options.input_option("--url", help="The server's address, if it has changed.", metavar="URL")
+    ] = None,
+    key_file: KeyFile = None,
+    json: options.Json = False,
+) -> None:
+    """Follow a connected library, and write predictions there.
+
+    One round reads new and changed photos, learns again if people changed tags, and writes predictions that are sure
+    enough. People's tags are never taken away, and what people take off is not suggested again. The catalogue remembers
+    --precision, -k and --parent for the next rounds. The exit code is 3 if photos were skipped, and 4 if the server
+    lost tags, or --undo had to leave some.
+    """
+    seconds = options.seconds_of(every, "--every")
+    if seconds is not None and (dry_run or undo):
+        raise UserError("--every goes on for ever; --dry-run and --undo are done once. Leave one out.")
+    from visterm.connectors.push import VANISHED
+    from visterm.connectors.sync import MAKE_ONE, Settings, library_of
+    from visterm.connectors.sync import sync as one_round
+    from visterm.connectors.sync import undo as take_back
+    from visterm.core.persist import folder_kind
+    from visterm.library.catalogue import Catalogue
+
+    if folder_kind(catalogue) != "catalogue":
+        raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {MAKE_ONE}")
+    opened = Catalogue.load(catalogue)
+    connection = _named(opened, url, key_file)
+    shown = Shown(connection.title, json=json, dry_run=dry_run)
+    if undo:
+        undone = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
+        shown.undone(undone, catalogue)
+        raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
+    before = Settings(**connection.settings)
+    settings = before.changed(connection.kind, parent=parent, precision=precision, k=k)
+    remembered = ""
+    if settings != before:
+        remembered = " (not remembered by a dry run)" if dry_run else ", and in the next rounds, too"
+    elif settings != Settings().changed(connection.kind):
+        remembered = ", as remembered from an earlier round"
+    written = connection._replace(settings=settings._asdict()).writes()
+    say(f"{connection.title} gets {written}{remembered}.")
+    if seconds is not None:
+        serve_rounds(lambda: one_round(opened, library_of(connection, say), settings, progress=SILENT), seconds, shown)
+        return
+    done = one_round(opened, library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
+    shown.round(done, settings.precision)
+    lost = LEFT_BEHIND if done.pushed.reasons[VANISHED] else 0
+    raise typer.Exit(exit_code(done.pulled.skipped) or lost)
+
+
+def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Connection:
+    """Return the connection, with the address and the key file that the command names.
+
+    These are kept once the server has answered with them: a slip leaves what was there.
+    """
+    from visterm.connectors.contract import connector_class, open_library
+    from visterm.connectors.keys import allow, check_allowed, read_key
+    from visterm.connectors.sync import connection_of
+
+    connection = connection_of(catalogue)
+    if url is None and key_file is None:
+        return connection
+    if url is not None:
+        connection = connection._replace(address=open_library(connection.kind, url, "").address)
+    if key_file is not None:
+        if url is None:
+            check_allowed(connection.address, connection.key_file)  # a new key for a server that this user named
+        connection = connection._replace(key_file=os.path.abspath(key_file))
+    file = None if connection.key_file is None else Path(connection.key_file)
+    key = read_key(file, connector_class(connection.kind).key_variable)
+    open_library(connection.kind, connection.address, key, say).check()
+    allow(connection.address, connection.key_file)
+    catalogue.stored.connected.put(connection)
+    return connection
+
+
+class Shown:
+    """Prints what rounds did: for people a line per tag of a dry run, in JSON each pair and then the counts."""
+
+    def __init__(self, title: str, *, json: bool, dry_run: bool) -> None:
+        self._title, self._json, self._dry_run = title, json, dry_run
+
+    def round(self, done: Round, precision: float) -> None:
+        """Print a round that was done alone."""
+        for remark in done.remarks:
+            say(remark)
+        say_unusable(done.pulled.unusable)
+        if done.learned:
+            say(f"Learned {done.learned}")
+        for reason, n in done.pushed.reasons.most_common(3):
+            say(f"Not written or taken back, {count_of(n, 'tag')}: {reason}")
+        self.changes(done.pushed)
+        if self._dry_run:
+            self._would(done.pushed)
+            explain_chances(done.pushed.changes, precision)
+        else:
+            say(f"Done: {done.line()}.")
+        self.emit(done.as_dict())
+
+    def undone(self, found: Pushed, catalogue: Path) -> None:
+        """Print what was taken back."""
+        self.changes(found)
+        for reason, n in found.reasons.most_common(3):
+            say(f"Left {count_of(n, 'tag')} there: {reason}. Try --undo again later.")
+        if self._dry_run:
+            self._would(found)
+        else:
+            empty = " Its empty tags go in Immich's nightly job." if self._title == "Immich" and found.taken else ""
+            say(
+                f"Took back {count_of(found.taken, 'tag')}.{empty} The next visterm sync {catalogue} would write them "
+                "again: stop the service if there is one. For fewer tags, raise --precision or set -k."
+            )
+        self.emit(found.as_dict())
+
+    def changes(self, pushed: Pushed) -> None:
+        """List what was written and taken back, or would be: a line per tag of a dry run, or in JSON each."""
+        if self._json:
+            for change in pushed.changes:
+                emit(change.as_dict())
+        elif self._dry_run:
+            for line in lines_of_tags(pushed.changes):
+                show(line)
+
+    def emit(self, counts: dict[str, Any], **more: str) -> None:
+        """Print the counts, of a dry run and of a real round by the same names."""
+        if self._json:
+            emit({"dry_run": self._dry_run, **more, **counts})
+
+    def _would(self, pushed: Pushed) -> None:
+        written, taken = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
+        say(f"Would write {written}, and take back {taken}; nothing was changed in {self._title}.")
+
+
+def lines_of_tags(changes: Iterable[Change]) -> list[str]:
+    """Return a line for each tag, those of most photos first: ``+ visterm/cat: 12 photos, 97% to 61%``."""
+    by_tag: dict[tuple[bool, str], list[float]] = {}
+    for change in changes:
+        by_tag.setdefault((change.confidence is not None, change.tag), []).append(change.confidence or 0.0)
+    lines = []
+    for (is_written, tag), chances in sorted(by_tag.items(), key=lambda found: (-len(found[1]), found[0])):
+        line = f"{'+' if is_written else '-'} {tag}: {count_of(len(chances), 'photo')}"
+        first, last = percent(max(chances)), percent(min(chances))
+        lines.append(line + (f", {first if first == last else f'{first} to {last}'}" if is_written else ""))
+    return lines
+
+
+def explain_chances(changes: Iterable[Change], precision: float) -> None:
+    """Print why single predictions may be less sure than the precision, if some are."""
+    least = min((change.confidence for change in changes if change.confidence is not None), default=1.0)
+    if least < precision:
+        say(
+            f"--precision {precision:g} is the share that should be right of all photos with a tag, as on photos held "
+            f"out from learning. So a single photo may be less sure, here down to {percent(least)}."
+        )
+
+
+def serve_rounds(work: Callable[[], Round], seconds: float, shown: Shown) -> None:
+    """Do a round each time until SIGTERM or Ctrl-C; a server that is away for a while is no end."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        while True:
+            began, at = time.monotonic(), datetime.now().astimezone()
+            done: Round | ServiceError | StorageError
+            try:
+                done = work()
+            except (ServiceError, StorageError) as error:
+                done = error
+            wait = max(0.0, began + seconds - time.monotonic())
+            then = datetime.now().astimezone() + timedelta(seconds=wait)
+            when = f"{then:%H:%M %Z}" if then.date() == at.date() else f"{then:%Y-%m-%d %H:%M %Z}"
+            if isinstance(done, Exception):
+                say(f"{at:%Y-%m-%d %H:%M %Z} {done} Next try at {when}.")
+            else:
+                remarks = [remark.rstrip(".") for remark in done.remarks]
+                say(f"{at:%Y-%m-%d %H:%M %Z} {'; '.join([done.line(), *remarks])}; next round at {when}")
+                shown.changes(done.pushed)
+                times = {"at": at.isoformat(timespec="seconds"), "next": then.isoformat(timespec="seconds")}
+                shown.emit(done.as_dict(), **times)
+            time.sleep(wait)
+    except KeyboardInterrupt:
+        say("Stopped; nothing half-written is left behind.")
+    finally:
+        signal.signal(signal.SIGTERM, before)

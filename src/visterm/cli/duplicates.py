@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,7 +23,7 @@ EXAMPLES = (
 
 
 def duplicates(
-    catalogue: Annotated[Path, typer.Argument(help="A folder written by `visterm index`.", show_default=False)],
+    catalogue: options.CatalogueFolder,
     keep: Annotated[
         str | None,
         typer.Option(

@@ -1,4 +1,4 @@
-"""`visterm export`: write tags back, to XMP files, images, texts or a table, and take them back."""
+"""`visterm export` and `visterm push`: tags where other programs find them, and a run on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, list_skipped, say, show
+from visterm.cli.output import emit, exit_code, say, show, table
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of, one_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from visterm.core.types import Skipped
     from visterm.library.export.items import Change, ExportItem
     from visterm.library.export.sources import Limits
+
 
 EXAMPLES = (
     ("visterm export catalogue --dry-run", "show what would be written into XMP files"),
@@ -116,7 +117,7 @@ def export(
         bad, counts = _export_whole(source, images, to, limits, None if dry_run else out, json=json)
     if json and dry_run:
         emit({"totals": {**counts, "skipped": len(bad)}})
-    raise typer.Exit(list_skipped(bad))
+    raise typer.Exit(exit_code(bad))
 
 
 def _export_to_files(
@@ -239,10 +240,8 @@ def _show_changes(
             bad.append(change)
             continue
         counts["files"] += bool(change.added or change.removed or change.copied)
-        counts["added"] += len(change.added)
-        counts["removed"] += len(change.removed)
-        counts["left_out"] += len(change.left_out)
-        counts["copied"] += len(change.copied)
+        for what in ("added", "removed", "left_out", "copied"):
+            counts[what] += len(getattr(change, what))
         if json:
             emit(change.as_dict())
         elif dry_run:
@@ -260,9 +259,9 @@ def _show_changes(
     if counts["left_out"]:
         message += f"; {counts['left_out']:,} not written (a person has removed them, or a character does not fit)"
     if counts["copied"]:
-        what = "tag of other programs", "tags of other programs"
+        copied = "tag of other programs" if counts["copied"] == 1 else "tags of other programs"
         fields = "out of the fields that they were copied to" if undo else "into the other fields of keywords"
-        message += f"; {counts['copied']:,} {what[counts['copied'] != 1]} {fields}"
+        message += f"; {counts['copied']:,} {copied} {fields}"
     say(f"{message}.")
 
 
@@ -272,3 +271,38 @@ def _words(change: Change) -> Iterator[str]:
     yield from (f"-{tag}" for tag in change.removed)
     yield from (f"({tag})" for tag in change.left_out)
     yield from (f"={tag}" for tag in change.copied)
+
+
+PUSH_EXAMPLES = (
+    ("visterm push my_run ann/holidays --dry-run", "show what would be pushed"),
+    ("visterm push my_run ann/holidays", "push to a private repository"),
+    ("visterm annotate hub:ann/holidays photos", "tag photos with it on another machine"),
+)
+
+
+def push(
+    run: Annotated[Path, options.argument(help="The run to push.")],
+    repository: Annotated[str, options.argument(help="Where to: OWNER/NAME. It is made if it isn't there.")],
+    public: Annotated[
+        bool, options.output_option("--public", help="Let everybody read a repository that is made.")
+    ] = False,
+    with_photos: Annotated[
+        bool,
+        options.output_option(
+            "--with-photos", help="Also push names of photos, and tags of photos where the model has them."
+        ),
+    ] = False,
+    dry_run: Annotated[bool, options.output_option("--dry-run", help="List the files without pushing them.")] = False,
+) -> None:
+    """Share a run on the Hugging Face hub.
+
+    Pushes JSON, safetensors and a model card with measured figures. Names of photos, which photo has which tags, and
+    where files are on this machine stay here. Log in once before: hf auth login.
+    """
+    from visterm.tagging.hub_runs import push_run
+    from visterm.tagging.tagger import Tagger
+
+    pushed = push_run(Tagger.load(run), repository, public=public, with_photos=with_photos, dry_run=dry_run)
+    table([[name, f"{size:,}"] for name, size in pushed.files.items()], ["file", "bytes"])
+    total = f"{len(pushed.files)} files, {sum(pushed.files.values()) / 1e6:.1f} MB"
+    say(f"Would push to {pushed.page}: {total}." if dry_run else f"Pushed to {pushed.page}: {total}.")

@@ -1,19 +1,25 @@
-"""`visterm fit`: learn from tagged photos, or again from a catalogue."""
+"""`visterm fit`, `tune` and `use`: learn from photos or a catalogue, try settings, and choose a catalogue's run."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visterm.cli import learning_options as learning
 from visterm.cli import options
-from visterm.cli.output import chosen_of, emit, exit_code, say, say_not_read
+from visterm.cli.completion import model_names
+from visterm.cli.output import emit, exit_code, in_minutes, say, say_not_read, table
 from visterm.cli.progress import Bars, duration
-from visterm.cli.runs import show_comparison
 from visterm.core.errors import UserError
+from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import count_of
+
+if TYPE_CHECKING:
+    from visterm.library.comparison import Comparison
+
 
 EXAMPLES = (
     ("visterm fit photos --tags tags.csv -o run", "learn from a tag file"),
@@ -28,20 +34,46 @@ WITH_A_CATALOGUE = {"images", "full", "min_count", "json"}
 
 def fit(
     context: typer.Context,
-    images: learning.ImagesOrCatalogue = None,
-    out: learning.Out = None,
+    images: Annotated[
+        list[Path] | None,
+        options.argument(
+            help="A folder of photos, one or more folders of features written by `visterm encode`, or a catalogue. "
+            "Leave it out if the tag file names the images (--encoder ids or precomputed).",
+            parser=as_path,
+        ),
+    ] = None,
+    out: Annotated[Path | None, options.output_option("-o", "--out", help="The run to write, a folder.")] = None,
     tags: options.TagFile = "auto",
     tag_rules: options.TagRulesFile = None,
-    min_count: learning.MinCount = 1,
-    tree: learning.Tree = None,
-    queries: learning.Queries = None,
-    full: learning.Full = False,
+    min_count: Annotated[
+        int, options.input_option(min=1, help="Leave out tags of fewer photos.", show_default=True)
+    ] = 1,
+    tree: Annotated[
+        str | None,
+        options.input_option(
+            help="Which tags lie under which: a CSV of child,parent, or 'paths' (animals/dog).", metavar="SOURCE"
+        ),
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        options.input_option(help="Learn from queries: a table with the columns query, image and relevance."),
+    ] = None,
+    full: Annotated[
+        bool, options.input_option("--full", help="With a catalogue: learn everything again, not only the tags.")
+    ] = False,
     encoder: options.EncoderName = None,
     encoder_set: options.EncoderSettings = None,
-    model: learning.ModelName = None,
-    set_: learning.ModelSettings = None,
-    word_vectors: learning.WordVectors = None,
-    words: learning.Words = None,
+    model: options.ModelName = None,
+    set_: options.ModelSettings = None,
+    word_vectors: Annotated[
+        str | None,
+        options.model_option(
+            help="Where word vectors come from, by which searches find words that aren't tags: 'encoder' (its text "
+            "tower), a file, 'sentences', 'learned' or 'learned:skipgram'.",
+            metavar="SOURCE",
+        ),
+    ] = None,
+    words: options.Words = None,
     memory: options.Memory = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -51,14 +83,17 @@ def fit(
     Writes a run, the folder that other commands tag and search with. A catalogue gets a new run, learned from its tags
     and corrections. The exit code is 3 if photos were skipped.
     """
-    if images and len(images) == 1 and is_catalogue(images[0]):
-        fit_catalogue(context, images[0])
+    from visterm.core.persist import folder_kind
+
+    if images and len(images) == 1 and not is_remote(images[0]) and folder_kind(images[0]) == "catalogue":
+        _fit_catalogue(context, images[0])
         return
     if full:
         raise UserError("--full is for a catalogue; a new run learns everything anyway. Leave it out.")
     if out is None:
         raise UserError("Missing output folder: pass -o RUN, or name a catalogue to learn from in place of photos.")
     overwrite = options.may_replace(out, overwrite, "run")
+    from visterm.features.streaming.memory import read_size
     from visterm.tagging.calibrating import RIGHT_OF_5, what_to_expect
     from visterm.tagging.fit_input import one_or_features
     from visterm.tagging.fit_request import FitRequest
@@ -69,8 +104,8 @@ def fit(
         images=one_or_features(images), tags=None if queries is not None and tags == "auto" else tags, queries=queries,
         tag_rules=tag_rules, encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"),
         model=model, model_params=options.settings(set_, "--set"), word_vectors=word_vectors, words=words or (),
-        min_count=min_count, tree=tree, memory=options.bytes_of(memory), out=out,
-        overwrite=overwrite,
+        min_count=min_count, tree=tree, memory=None if memory is None else read_size(memory, "--memory"),
+        out=out, overwrite=overwrite,
     )  # fmt: skip
     began = time.monotonic()
     tagger = Tagger.of(request)
@@ -82,16 +117,16 @@ def fit(
     fit_run(tagger, request, say=say, progress=Bars(lines=False))
     not_read = say_not_read(images or [])
     facts = tagger.facts
-    chosen = chosen_of(tagger.models_tried())
+    seconds = duration(time.monotonic() - began)
     queries_too = f" and {count_of(facts['queries'], 'query')}" if "queries" in facts else ""
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{queries_too}"
     if words and not facts["tags given"]:
         found = f"{count_of(facts['tags'], 'word')}, found by their vectors; no confidences until photos are tagged."
-        place = " ".join(map(str, images or []))
-        say(f"{found} The run is in {out}. Next: visterm index {out} {place} -o CATALOGUE")
+        sources = " ".join(map(str, images or []))
+        say(f"{found} The run is in {out}. Next: visterm index {out} {sources} -o CATALOGUE")
         say("Then its review page: visterm serve CATALOGUE")
     else:
-        say(f"Learned {learned} in {duration(time.monotonic() - began)}{chosen}. The run is in {out}.")
+        say(f"Learned {learned} in {seconds}{_chosen(tagger.models_tried())}. The run is in {out}.")
     if RIGHT_OF_5 in facts:
         say(what_to_expect(facts))
     elif facts["tags given"] and tagger.calibration is None and not tagger.encoder.by_number:
@@ -101,15 +136,16 @@ def fit(
     raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
 
 
-def is_catalogue(path: Path) -> bool:
-    """Return whether a path is the folder of a catalogue on this machine."""
-    from visterm.core.persist import folder_kind
-    from visterm.core.remote import is_remote
+def _chosen(report: Sequence[dict[str, Any]]) -> str:
+    """Return which of the models that `auto` tried it uses, for the end of a sentence; empty for another model."""
+    used = " and ".join(f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"])
+    if any(entry["reason"].startswith("alone: ") for entry in report):
+        return f" with {used}, as there are no images to compare models on"
+    n_tried = sum(not entry["reason"].startswith("left out") for entry in report)
+    return f" with {used}, chosen from {count_of(n_tried, 'model')}" if report else ""
 
-    return not is_remote(path) and folder_kind(path) == "catalogue"
 
-
-def fit_catalogue(context: typer.Context, catalogue: Path) -> None:
+def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     """Learn from a catalogue, and say what it changed; refuse options of the fit of a new run."""
     sources = {name: context.get_parameter_source(name) for name in context.params if name not in WITH_A_CATALOGUE}
     if given := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
@@ -124,5 +160,146 @@ def fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     if typed["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})
     elif learned.comparison is not None:
-        show_comparison(learned.comparison, old=f"run {learned.number_before}", new=f"run {learned.number}, new")
+        _show_comparison(learned.comparison, old=f"run {learned.number_before}", new=f"run {learned.number}, new")
     say(in_words(learned, catalogue))
+
+
+TUNE_EXAMPLES = (
+    ("visterm tune photos -o run --grid dim=50,100 --grid learning_rate=0.001,0.01", "try all four"),
+    ("visterm tune photos -o run --random 20 --grid learning_rate=0.0001:0.1:log", "draw 20 rates"),
+)
+
+
+def tune(
+    out: Annotated[Path, options.output_option("-o", "--out", help="The run to write, a folder.")],
+    grid: Annotated[
+        list[str],
+        options.model_option(
+            help="Values to try, NAME=VALUE,VALUE, or with --random a range, NAME=LOW:HIGH or NAME=LOW:HIGH:log. "
+            "Repeat for more settings."
+        ),
+    ],
+    images: options.ImagesOrNone = None,
+    tags: options.TagFile = "auto",
+    tag_rules: options.TagRulesFile = None,
+    encoder: options.EncoderName = None,
+    model: Annotated[
+        str,
+        options.model_option(
+            help="The model: a name from `visterm models`.", show_default=True, autocompletion=model_names
+        ),
+    ] = "wsabie",
+    set_: options.ModelSettings = None,
+    random: Annotated[
+        int | None, options.model_option(min=1, help="Try this many random settings [default: all combinations].")
+    ] = None,
+    ray: options.Ray = None,
+) -> None:
+    """Try settings of a model, and learn with the best ones.
+
+    Compares the settings by MAP on held-out photos, then learns from all photos. Finished trials are stored in
+    RUN.tune.jsonl; run the same command again to go on. The exit code is 3 if photos were skipped.
+    """
+    from visterm.tagging.fit_request import FitRequest
+    from visterm.tagging.tuning.tune import tune_run
+
+    request = FitRequest(
+        images=images, tags=tags, tag_rules=tag_rules, encoder=encoder, model=model,
+        model_params=options.settings(set_, "--set"), out=out,
+        overwrite=options.may_replace(out, kind="run"),
+    )  # fmt: skip
+    tuned = tune_run(
+        request,
+        grid=options.choices(grid),
+        n_random=random,
+        executor=options.executor_of(ray),
+        say=say,
+        progress=Bars(),
+    )
+    names = list(tuned.trials[0].settings)
+    rows = []
+    for trial in tuned.trials:
+        value = "diverged" if trial.value is None else f"{trial.value:.4f}"
+        epochs = "-" if trial.epochs is None else str(trial.epochs)
+        rows.append([*(str(trial.settings[name]) for name in names), value, epochs, f"{trial.seconds:.1f}"])
+    table(rows, [*names, "map", "epochs", "seconds"])
+    say(f"Learned from all photos with the best settings. The run is in {out}.")
+    raise typer.Exit(exit_code(tuned.tagger.skipped, out / "skipped.jsonl"))
+
+
+USE_EXAMPLES = (
+    ("visterm use catalogue", "list its runs, with dates and figures"),
+    ("visterm use catalogue 3", "use run 3"),
+    ("visterm use catalogue --back", "use the run of before again"),
+)
+
+
+def use(
+    catalogue: options.CatalogueFolder,
+    run: Annotated[
+        str | None, options.argument(help="One of its runs, by its number. Leave it out to list them all.")
+    ] = None,
+    back: Annotated[
+        bool, options.input_option("--back", help="Go back to the run that was used before, or to an earlier RUN.")
+    ] = False,
+) -> None:
+    """Search a catalogue with another of its runs, or list them.
+
+    Call --back twice to go back two runs. What is learned by itself later doesn't replace a run that you went back to
+    unless it is clearly better. What people said of tags stays as it is.
+    """
+    if run is not None or back:
+        _switch(catalogue, run or "", back=back)
+    else:
+        _show_runs(catalogue)
+
+
+def _show_comparison(found: Comparison, *, old: str, new: str) -> None:
+    """Print two runs on the same photos, with the difference and its interval."""
+    interval = "" if found.interval is None else "{:+.3f} to {:+.3f}".format(*found.interval)
+    rows = [[old, f"{found.before:.3f}", ""], [new, f"{found.after:.3f}", ""]]
+    rows.append(["difference", f"{found.difference:+.3f}", interval])
+    table(rows, [f"on {count_of(found.compared, 'photo')} held out", "MAP", "95 % interval"])
+
+
+def _switch(catalogue: Path, name: str, *, back: bool) -> None:
+    """Use another run, or go back to one, and say how to undo that."""
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
+    from visterm.store.catalogue import StoredCatalogue
+
+    if back:  # the current run is not read: it may be damaged
+        name = run_to_go_back_to(StoredCatalogue.open(catalogue), name).fingerprint
+    opened = Catalogue.load(catalogue, run=name)
+    runs = opened.stored.runs
+    before = runs.current()
+    filled = opened.use(opened.tagger, kind=GO_BACK if back else USE_RUN, progress=Bars())
+    now = runs.current()
+    assert before is not None
+    assert now is not None
+    if now == before:
+        say(f"{catalogue} uses run {now.id} already.")
+    else:
+        rows = f" {count_of(filled.rows, 'row')} made anew." if filled.rows else ""
+        undo = f"visterm use {catalogue} {before.id}" if back else f"visterm use {catalogue} --back"
+        what = "is back to" if back else "uses"
+        kept = "All that people said is kept. " if back else ""
+        undone = "To use the later run again" if back else "To go back"
+        say(f"{catalogue} {what} run {now.id}, of {in_minutes(now.added)}.{rows} {kept}{undone}: {undo}")
+
+
+def _show_runs(catalogue: Path) -> None:
+    """Print the runs of a catalogue with dates and figures."""
+    from visterm.library.earlier_runs import known_runs, shown_runs
+    from visterm.store.catalogue import StoredCatalogue
+
+    stored = StoredCatalogue.open(catalogue)
+    rows = []
+    for shown in shown_runs(stored, known_runs(stored)):
+        counts = ["gone" if n is None else f"{n:,}" for n in (shown.tags, shown.images)]
+        found = shown.comparison
+        measured = ["-"] * 3 if found is None else [f"{found.before:.3f}", f"{found.after:.3f}", found.verdict]
+        in_use = "in use" if shown.run.current else ""
+        rows.append([str(shown.run.id), in_minutes(shown.run.added), in_use, *counts, *measured])
+    if rows:
+        table(rows, ["run", "made (UTC)", "", "tags", "photos", "MAP before", "MAP", "on held-out photos"])

@@ -1,21 +1,23 @@
-"""`visterm index`: keep the rows of photos in a catalogue, up to date."""
+"""`visterm index`, `watch` and `map`: photos in a catalogue, kept up to date, and their places on its map."""
 
 from __future__ import annotations
 
 import shutil
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import check_tags_read, emit, exit_code, say, say_not_read
+from visterm.cli.output import check_tags_read, emit, exit_code, say, say_not_read, show
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
+
 
 EXAMPLES = (
     ("visterm index run photos -o catalogue", "make a catalogue"),
@@ -130,6 +132,7 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[Catalogue, Pa
 
 
 def _check_store(catalogue: Catalogue, store: str | None) -> None:
+    """Check that a catalogue keeps its rows in a `store`, or choose that if a kill left it just made."""
     from visterm.store.lance_segment import lance_uri
 
     stored = catalogue.stored
@@ -141,4 +144,87 @@ def _check_store(catalogue: Catalogue, store: str | None) -> None:
             f"--store {store} is for new catalogues, and this one keeps its rows in {stored.where_rows_are()}. "
             "Leave it out, or name a new catalogue: -o CATALOGUE."
         )
-    stored.keep_in_lance(uri)  # a kill left it just made
+    stored.keep_in_lance(uri)
+
+
+WATCH_EXAMPLES = (
+    ("visterm watch catalogue", "the folders that were indexed into it"),
+    ("visterm watch catalogue /mnt/nas/photos --poll 5m", "look every five minutes"),
+)
+
+
+def watch(
+    catalogue: options.CatalogueFolder,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders of photos [default: those that were indexed].", show_default=False),
+    ] = None,
+    tags: Annotated[
+        str | None,
+        options.input_option(
+            help="Where people's tags are read: 'xmp', 'auto', a tag file or a folder of .txt files [default: as the "
+            "catalogue was indexed, if that was xmp or auto]."
+        ),
+    ] = None,
+    poll: Annotated[
+        str | None,
+        options.input_option(
+            metavar="TIME",
+            help="Look at the folders every so often, such as 30s or 5m. Folders on a network are looked at every 30 s "
+            "anyway, as their changes are not reported.",
+        ),
+    ] = None,
+) -> None:
+    """Keep a catalogue up to date while photos come and go.
+
+    It looks for what happened since the last time, and then waits for changes. A folder that disappears is waited for.
+    Ctrl-C or SIGTERM ends it; a kill loses nothing.
+    """
+    from visterm.connectors.folder_changes import Stop
+    from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
+    from visterm.library.catalogue import Catalogue
+
+    seconds = options.seconds_of(poll, "--poll")
+    opened = Catalogue.load(catalogue)
+    chosen = folders_to_watch(opened.stored, folders or ())
+    source = tags or tags_as_indexed(opened.stored)
+    stop = Stop()
+
+    def end(number: int, frame: Any) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    read = f", with tags from {source}" if source else ""
+    say(f"Watching {', '.join(chosen)}{read}. Ctrl-C ends it.")
+    watching = Watching(opened, chosen, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False))
+    for folder, done in watching.rounds():
+        for remark in done.remarks if folder else ():
+            say(remark)
+        words, n_skipped = done.in_words(kept=False), len(done.skipped)
+        if words == "nothing new" and not n_skipped and not folder:
+            continue
+        skipped = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""
+        where = f"{folder}: " if folder else ""
+        show(f"{where}{words}{skipped}; {count_of(len(opened), 'photo')} in the catalogue")
+    say("Stopped.")
+
+
+MAP_EXAMPLES = (("visterm map catalogue", "draw the map, or add new photos to it"),)
+
+
+def map(catalogue: options.CatalogueFolder) -> None:
+    """Draw a map of the photos, alike ones close together.
+
+    The page shows it: visterm serve CATALOGUE, then /map. It needs the extra `map` (umap-learn). Photos that come later
+    are placed by their neighbours, so that the map stays as you know it.
+    """
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.photo_map import draw_map
+
+    places = draw_map(Catalogue.load(catalogue), progress=Bars())
+    if places is None:
+        say("The map was cancelled. Start again to go on.")
+        raise typer.Exit(1)
+    say(f"{count_of(len(places.ids), 'photo')} on the map.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, in_minutes, show, show_tried
+from visterm.cli.output import emit, in_minutes, show, table
 from visterm.core.remote import as_path
 
 EXAMPLES = (
@@ -72,17 +72,34 @@ def info(
     for name, value in facts.items():
         if name == TRIED:
             show(f"{name}:")
-            show_tried(value)
+            _show_tried(value)
         elif isinstance(value, dict) and value:
             show(f"{label(name)}:")
             for key, setting in value.items():
                 if key == TRIED:
-                    show_tried(setting)
+                    _show_tried(setting)
                 elif setting != []:
                     shown = _typed(setting) if name.endswith("settings") else _setting(key, setting)
                     show(f"  {label(in_minutes(key))}: {shown}")
         elif not isinstance(value, list | dict):
             show(f"{label(name)}: {_text(value)}")
+
+
+def _show_tried(report: list[dict[str, Any]]) -> None:
+    """Print a table of the models that `auto` tried; what was not measured is a dash. Blocks are shown if any are."""
+    forms = {"seconds": ".1f", "map": ".3f", "word_map": ".3f", "weight": ".2f"}
+    header = ["model", "seconds", "MAP", "word MAP", "weight", "why"]
+    rows = []
+    for entry in report:
+        settings = ", ".join(f"{name}={value}" for name, value in entry["settings"].items())
+        figures = ["-" if entry[name] is None else format(entry[name], form) for name, form in forms.items()]
+        rows.append([entry["model"] + (f"({settings})" if settings else ""), *figures, entry["reason"]])
+    if any(entry.get("block") for entry in report):
+        header.insert(1, "features")
+        for row, entry in zip(rows, report, strict=True):
+            block, encoder = entry.get("block"), entry.get("encoder")
+            row.insert(1, "all" if block is None else f"{encoder} ({block})" if encoder else f"block {block}")
+    table(rows, header)
 
 
 def label(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from visterm.cli import options
 from visterm.cli.completion import network_names
-from visterm.cli.output import emit, say, table
+from visterm.cli.output import emit, say, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.registry import Registry
 
@@ -52,22 +52,21 @@ def encoders(
     from visterm.core.tables import ENCODERS
 
     _list(ENCODERS, json)
-    rows = []
+    objects, rows = [], []
     for row in networks().values():
         here, text = is_here(row), row.text is not None and is_here(row, text=True)
-        facts = {
-            "summary": row.good_for, "licence": row.licence, "size": row.size(), "repository": row.repository,
-            "revision": row.revision, "on this machine": here, "its words on this machine": text,
-            "run by us": row.run_by_us, "your row": row.yours,
-        }  # fmt: skip
-        if json:
-            emit({"name": row.name, **facts})
+        objects.append({
+            "name": row.name, "summary": row.good_for, "licence": row.licence, "size": row.size(),
+            "repository": row.repository, "revision": row.revision, "on this machine": here,
+            "its words on this machine": text, "run by us": row.run_by_us, "your row": row.yours,
+        })  # fmt: skip
         held = "yes" if here and (text or row.text is None) else "without words" if here else "no"
         run = "your row" if row.yours else "yes" if row.run_by_us else "not yet"
         rows.append([row.name, row.good_for, row.size(), row.licence, held, run])
     if not json:
         say("")
-        table(rows, ["network", "good for", "size", "licence", "here", "run by us"])
+    show_all(objects, rows, ["network", "good for", "size", "licence", "here", "run by us"], json=json)
+    if not json:
         say("Fetch a network with: visterm encoders get NAME")
 
 
@@ -80,15 +79,10 @@ def metrics() -> None:
 
 
 def _list(registry: Registry, json: bool) -> None:
-    entries = list(registry)
-    if json:
-        for entry in entries:
-            facts = {"summary": entry.summary, "paper": entry.paper, "extra": entry.extra, "package": entry.package}
-            emit({"name": entry.name, **facts})
-        return
+    objects = [{name: getattr(e, name) for name in ("name", "summary", "paper", "extra", "package")} for e in registry]
     rows = [
-        [e.name, e.summary, e.paper or "-", e.package, f"{e.package}[{e.extra}]" if e.extra else "-"] for e in entries
+        [e.name, e.summary, e.paper or "-", e.package, f"{e.package}[{e.extra}]" if e.extra else "-"] for e in registry
     ]
-    table(rows, [registry.kind, "what it is", "described in", "package", "needs"])
-    if others := registry.not_installed():
+    show_all(objects, rows, [registry.kind, "what it is", "described in", "package", "needs"], json=json)
+    if not json and (others := registry.not_installed()):
         say(f"{len(others)} more are in {others[0].package}: pip install {others[0].package}")

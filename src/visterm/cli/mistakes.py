@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visterm.cli import options
-from visterm.cli.output import emit, percent, say, table
+from visterm.cli.output import percent, say, show_all
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from visterm.data.images import ImageLike
     from visterm.library.catalogue import Catalogue
     from visterm.tagging.mistakes import Mistake
 
@@ -50,58 +49,50 @@ def mistakes(
     if out is not None and out.suffix.lower() not in (".csv", ".html"):
         raise UserError(f"-o is {out}; expected a name that ends in .csv (a table) or .html (a page of photos).")
     options.may_replace(out)
-    sheet = out is not None and out.suffix.lower() == ".html"
     opened = Catalogue.load(catalogue)
     opened.look_for_mistakes(progress=Bars())
     found = sorted(opened.mistakes(k) or [], key=lambda mistake: -mistake.chance)
-    if out is not None and sheet:
-        _write_sheet(out, catalogue, found, _catalogue_photos(opened, found))
+    if out is not None and out.suffix.lower() == ".html":
+        _write_sheet(out, catalogue, opened, found)
     elif out is not None:
         from visterm.data.relations import write_pairs
 
         rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in found]
         write_pairs(out, ("image", "tag", "kind", "chance", "low", "high"), rows)
         say(f"{count_of(len(found), 'probable mistake')} written to {out}")
-    if json:
-        for mistake in found:
-            emit(mistake.as_dict())
-    elif out is None and found:
-        cells = [
-            [percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, _with_what_follows(m), m.image]
+    if not (json or found):
+        say("No mistakes were found.")
+    elif json or out is None:
+        rows = [
+            [
+                percent(m.chance),
+                f"{percent(m.low)} to {percent(m.high)}",
+                m.kind,
+                m.tag + (f" (so {', '.join(m.follows)}, too)" if m.follows else ""),
+                m.image,
+            ]
             for m in found
         ]
-        table(cells, ["chance", "95 % interval", "the tag is", "tag", "photo"])
-    elif not found:
-        say("No mistakes were found.")
+        header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
+        show_all((mistake.as_dict() for mistake in found), rows, header, json=json)
 
 
-def _with_what_follows(mistake: Mistake) -> str:
-    """Return the tag, and the tags above it that are missing with it."""
-    return f"{mistake.tag} (so {', '.join(mistake.follows)}, too)" if mistake.follows else mistake.tag
-
-
-def _catalogue_photos(catalogue: Catalogue, found: Sequence[Mistake]) -> list[tuple[str, ImageLike, list[str]]]:
-    """Return the photos of mistakes: names, pictures, and the tags that they have."""
+def _write_sheet(file: Path, folder: Path, catalogue: Catalogue, found: Sequence[Mistake]) -> None:
+    """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
+    from visterm.core.types import Tag
+    from visterm.evaluation.html_report import Report, Shown
     from visterm.library.videos import CatalogueVideos
 
     stored, videos = catalogue.stored, CatalogueVideos(catalogue.stored)
     ids = sorted({mistake.image_id for mistake in found if mistake.image_id is not None})
-    held = stored.tags.held(ids)
-    records = stored.images.get_many(ids)
-    return [(image.name, videos.picture_of(image) or image.name, held.get(image.id, [])) for image in records]
-
-
-def _write_sheet(
-    file: Path, catalogue: Path, found: Sequence[Mistake], photos: Iterable[tuple[str, ImageLike, Sequence[str]]]
-) -> None:
-    """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
-    from visterm.core.types import Tag
-    from visterm.evaluation.html_report import Report, Shown
-
-    named = {name: (picture, tags) for name, picture, tags in photos}
+    tags_of = stored.tags.held(ids)
+    named = {
+        image.name: (videos.picture_of(image) or image.name, tags_of.get(image.id, []))
+        for image in stored.images.get_many(ids)
+    }
     report = Report(
         "Probable mistakes",
-        f"{count_of(len(found), 'tag')} of {catalogue.name} probably wrong or missing, likeliest first.",
+        f"{count_of(len(found), 'tag')} of {folder.name} probably wrong or missing, likeliest first.",
     )
     cards = []
     for m in found:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from visterm.cli.completion import encoder_names
+from visterm.cli.completion import encoder_names, model_names
 from visterm.cli.output import at_a_terminal
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
@@ -98,6 +98,16 @@ EncoderName = Annotated[
 ]
 EncoderSettings = Annotated[
     list[str] | None, model_option(help="A setting of the encoder, NAME=VALUE. Repeat for more.")
+]
+ModelName = Annotated[
+    str | None,
+    model_option(help="A name from `visterm models` [default: auto; with ids wsabie].", autocompletion=model_names),
+]
+ModelSettings = Annotated[
+    list[str] | None, model_option("--set", help="A setting of the model, NAME=VALUE. Repeat for more.")
+]
+Words = Annotated[
+    Path | None, model_option("--words", help="Words, one a line, that are tags even without a photo.", metavar="FILE")
 ]
 
 Memory = Annotated[
@@ -225,15 +235,6 @@ def seconds_of(text: str | None, option: str) -> float | None:
     if not seconds:
         raise UserError(f"{option} {text} is not understood; expected seconds, minutes or hours above 0: 90s, 2m, 1h.")
     return seconds
-
-
-def bytes_of(memory: str | None) -> int | None:
-    """Return the bytes of --memory; None where it is not given."""
-    if memory is None:
-        return None
-    from visterm.features.streaming.memory import read_size
-
-    return read_size(memory, "--memory")
 
 
 def executor_of(ray: str | None) -> Executor:

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found", bound="Tag | Hit")
 
-TRIED_HEADER = (
-    "model",
-    "seconds",
-    "MAP",
-    "word MAP",
-    "weight",
-    "why",
-)  # Header of the table of models that `auto` tried
 _NAMED = 3  # Skipped folders and tag files that are named on the terminal
 _CATEGORY = re.compile(r": ?|; | \(|\.(?: |$)")  # What ends the part of a reason that is the same for many photos
 _WIDEST = 60  # Columns of a terminal that a cell may take for others to be lined up with it
@@ -71,6 +63,17 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
         print("  ".join(cells).rstrip(), flush=True)
 
 
+def show_all(
+    objects: Iterable[dict[str, Any]], rows: Sequence[Sequence[str]], header: Sequence[str], *, json: bool
+) -> None:
+    """Print results: as a table for people, or each as a JSON object."""
+    if not json:
+        table(rows, header)
+        return
+    for value in objects:
+        emit(value)
+
+
 def _width(text: str) -> int:
     """Return the columns of a terminal that a text takes; rich is imported only for text that has others than ASCII."""
     if text.isascii():
@@ -78,26 +81,6 @@ def _width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
-
-
-def chosen_of(report: Sequence[dict[str, Any]]) -> str:
-    """Return which of the models that `auto` tried it uses, for the end of a sentence; empty for another model."""
-    used = " and ".join(f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"])
-    if any(entry["reason"].startswith("alone: ") for entry in report):
-        return f" with {used}, as there are no images to compare models on"
-    n_tried = sum(not entry["reason"].startswith("left out") for entry in report)
-    return f" with {used}, chosen from {count_of(n_tried, 'model')}" if report else ""
-
-
-def show_tried(report: Sequence[dict[str, Any]]) -> None:
-    """Print the table; what was not measured is a dash. Blocks are shown where there are any."""
-    rows, header = [_tried_row(entry) for entry in report], list(TRIED_HEADER)
-    if any(entry.get("block") for entry in report):
-        header.insert(1, "features")
-        for row, entry in zip(rows, report, strict=True):
-            block, encoder = entry.get("block"), entry.get("encoder")
-            row.insert(1, "all" if block is None else f"{encoder} ({block})" if encoder else f"block {block}")
-    table(rows, header)
 
 
 def percent(chance: float) -> str:
@@ -121,36 +104,26 @@ def likeliest_first(found: Iterable[Found]) -> list[Found]:
     return sorted(listed, key=lambda one: (getattr(one, "source", None) is None, -(one.confidence or 0.0)))
 
 
-def exit_code(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
-    """Report how many photos were skipped and why, and where they are listed; return 3 if any were, else 0.
+def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
+    """Report how many photos were skipped and why; return 3 if any were, else 0.
 
-    Folders and tag files among them are named.
+    All are named, unless they are listed in a file: then only some folders and tag files among them.
     """
-    for item in [item for item in skipped if _noun(item) != "photo"][:_NAMED]:
-        say(f"Skipped {item.image}: {item.reason}")
-    return _count_skipped(skipped, listed_in)
-
-
-def list_skipped(skipped: Sequence[Skipped]) -> int:
-    """Name all photos that were skipped, and why; return the exit code."""
-    for item in skipped:
-        say(f"Skipped {item.image}: {item.reason}")
-    return _count_skipped(skipped, None)
-
-
-def _noun(item: Skipped) -> str:
     from visterm.core.types import CLOSED, NO_TAGS
 
-    return "folder" if item.reason.startswith(CLOSED) else "tag file" if item.reason.startswith(NO_TAGS) else "photo"
-
-
-def _count_skipped(skipped: Sequence[Skipped], listed_in: Path | None) -> int:
     if not skipped:
         return 0
+    nouns = [
+        "folder" if item.reason.startswith(CLOSED) else "tag file" if item.reason.startswith(NO_TAGS) else "photo"
+        for item in skipped
+    ]
+    others = [item for item, noun in zip(skipped, nouns, strict=True) if noun != "photo"]
+    for item in skipped if listed_in is None else others[:_NAMED]:
+        say(f"Skipped {item.image}: {item.reason}")
     reasons = Counter(_CATEGORY.split(item.reason, maxsplit=1)[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
     where = "" if listed_in is None else f"; listed in {listed_in}"
-    what = " and ".join(count_of(n, noun) for noun, n in Counter(map(_noun, skipped)).most_common())
+    what = " and ".join(count_of(n, noun) for noun, n in Counter(nouns).most_common())
     say(f"Skipped {what} ({counts}){where}")
     return 3
 
@@ -188,19 +161,3 @@ def _numeric(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _tried_row(entry: dict[str, Any]) -> list[str]:
-    settings = ", ".join(f"{name}={value}" for name, value in entry["settings"].items())
-    return [
-        f"{entry['model']}({settings})" if settings else entry["model"],
-        _number(entry["seconds"], ".1f"),
-        _number(entry["map"], ".3f"),
-        _number(entry["word_map"], ".3f"),
-        _number(entry["weight"], ".2f"),
-        entry["reason"],
-    ]
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)

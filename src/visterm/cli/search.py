@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from visterm.cli import options
-from visterm.cli import search_options as which
+from visterm.cli.completion import one_tag, words_of_a_query
 from visterm.cli.output import emit, likeliest_first, percent, say, show
+from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -22,20 +25,46 @@ EXAMPLES = (
     ("visterm search catalogue --like photos/7.jpg", "similar photos"),
     ("visterm search catalogue --from 2024 -k 0 --sort taken", "all photos since 2024, the newest first"),
 )
+search_option = partial(typer.Option, rich_help_panel="Search", show_default=False)
+among_option = partial(typer.Option, rich_help_panel="Which photos", show_default=False)
 
 
 def search(
-    catalogue: Annotated[Path, options.argument(help="A folder written by `visterm index`.")],
-    words: which.Words = None,
-    k: which.K = 10,
-    cutoff: which.Cutoff = False,
-    min_confidence: which.MinConfidence = None,
-    expand: which.Expand = None,
-    like: which.Like = None,
-    sort: which.Sort = None,
-    tag: which.Tags = None,
-    from_: which.From = None,
-    to: which.To = None,
+    catalogue: options.CatalogueFolder,
+    words: Annotated[
+        str | None,
+        options.argument(
+            help='Tags to find, in quotes; -word means "not"; "polar bear" in double quotes is one tag '
+            "[default: list all photos that pass the filters].",
+            autocompletion=words_of_a_query,
+        ),
+    ] = None,
+    k: Annotated[int, search_option("-k", min=0, help="Photos to show; 0 for all.", show_default=True)] = 10,
+    cutoff: Annotated[bool, search_option("--cutoff", help="Stop where few more photos are likely to match.")] = False,
+    min_confidence: Annotated[
+        float | None, search_option("--min-confidence", help="Show photos with at least this confidence (0-1).")
+    ] = None,
+    expand: Annotated[
+        list[str] | None,
+        search_option(
+            help="Also show photos of related tags: parts (the wheels of a car) or siblings (a bus, like a car, is a "
+            "vehicle). Repeat for both."
+        ),
+    ] = None,
+    like: Annotated[
+        str | None, search_option(help="Find photos similar to this one, a file or a name in the catalogue.")
+    ] = None,
+    sort: Annotated[
+        str | None, search_option(help="Order: chance (unlikely photos, too), taken, oldest, name, added.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        among_option(help="With this tag, given or accepted. Repeat for more.", autocompletion=one_tag),
+    ] = None,
+    from_: Annotated[
+        str | None, among_option("--from", help="Taken on this date or later: 2024, 2024-05 or 2024-05-31.")
+    ] = None,
+    to: Annotated[str | None, among_option(help="Taken on this date or earlier.")] = None,
     json: options.Json = False,
 ) -> None:
     """Find photos by words, a similar photo, or filters.
@@ -47,8 +76,8 @@ def search(
 
     among = Filter(
         tags=tuple(tag or ()),
-        taken_from=None if from_ is None else which.date_in(from_, "--from"),
-        taken_to=None if to is None else which.date_in(to, "--to"),
+        taken_from=None if from_ is None else _date_in(from_, "--from"),
+        taken_to=None if to is None else _date_in(to, "--to"),
     )  # fmt: skip
     request = SearchRequest(
         words=words, like=like, k=k, cutoff=cutoff, min_confidence=min_confidence, expand=expand or (), among=among,
@@ -56,6 +85,15 @@ def search(
     )  # fmt: skip
     searched = search_run(catalogue, request)
     _show(request, searched, json=json)
+
+
+def _date_in(text: str, option: str) -> str:
+    """Return a date as typed, such as 2024-05. Raises UserError if it is none."""
+    from visterm.store.filters import is_date
+
+    if is_date(text.strip()):
+        return text.strip()
+    raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
 
 
 def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from visterm.cli import options
 from visterm.cli.output import say
 from visterm.connectors.keys import check_private
 from visterm.core.errors import MissingExtraError, UserError
@@ -21,7 +23,7 @@ MOST_TOKEN = 64 * KB
 
 
 def serve(
-    catalogue: Annotated[Path, typer.Argument(help="A folder written by `visterm index`.", show_default=False)],
+    catalogue: options.CatalogueFolder,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than this machine it needs a token.")
     ] = "127.0.0.1",
@@ -57,11 +59,8 @@ def serve(
     from this machine only. It connects to no other hosts but those of --vision-host.
     """
     try:
-        import fastapi  # noqa: F401
-        import jinja2  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import python_multipart  # noqa: F401
-        import uvicorn  # noqa: F401
+        for package in ("fastapi", "jinja2", "prometheus_client", "python_multipart", "uvicorn"):
+            import_module(package)
     except ImportError as error:
         raise MissingExtraError(
             f"visterm serve needs the package '{error.name}'. Install it with: pip install 'visterm[web]'"

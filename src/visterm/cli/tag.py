@@ -1,19 +1,24 @@
-"""`visterm tag`: give tags to photos of a catalogue by hand, and take tags off that are wrong."""
+"""`visterm tag` and `visterm judge`: tags that a person adds to photos, takes off, or says are right or wrong."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from visterm.cli import options
 from visterm.cli.completion import one_tag
-from visterm.cli.output import emit, say, show
-from visterm.core.errors import DataError, UserError
+from visterm.cli.output import at_a_terminal, emit, percent, say, show, table
+from visterm.core.errors import DataError, TagFileError, UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
+    from visterm.library.review import ReviewItem
+
 
 EXAMPLES = (
     ("visterm tag catalogue photos/7.jpg 8.jpg --add 'red fox'", "tag photos by hand"),
@@ -97,3 +102,146 @@ def ids_of(catalogue: Catalogue, photos: Iterable[str], folder: Path | None) -> 
             raise DataError(f"{photo} is not in {folder}. Put it there first: visterm index {folder} FOLDER")
         found[image_id] = None
     return list(found)
+
+
+JUDGE_EXAMPLES = (
+    ("visterm judge catalogue", "answer 20 questions by keys"),
+    ("visterm judge catalogue -k 100 --csv questions.csv", "write questions for a spreadsheet"),
+    ("visterm judge catalogue --answers questions.csv", "take in the answers"),
+    ("visterm judge catalogue --json > questions.jsonl", "questions for a program"),
+)
+VERDICTS = {
+    **dict.fromkeys(("right", "yes", "y", "true", "1"), 1),
+    **dict.fromkeys(("wrong", "no", "n", "false", "-1"), -1),
+}
+"""What stands in the column `verdict`; nothing there leaves a question open."""
+
+KEYS = "y right  n wrong  s skip  u undo  q quit"
+
+
+def judge(
+    catalogue: options.CatalogueFolder,
+    k: Annotated[int, typer.Option("-k", min=1, help="Questions, at most.")] = 20,
+    answers: Annotated[
+        Path | None,
+        options.input_option(
+            help="Take in these answers: a CSV or JSON lines with the columns image, tag and verdict (right or wrong); "
+            "- for standard input.",
+            allow_dash=True,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        options.output_option("-o", "--out", help="Write the questions to this CSV, with an empty column verdict."),
+    ] = None,
+) -> None:
+    """Judge which suggested tags are right.
+
+    The questions are those whose answers teach most. In a terminal you answer by keys; otherwise they are listed.
+    Answers count at once in searches and exports; `visterm fit CATALOGUE` learns from them.
+    """
+    from visterm.library.catalogue import Catalogue
+    from visterm.library.review import review_queue
+
+    opened = Catalogue.load(catalogue)
+    if answers is not None:
+        _finish(opened, _take_in(opened, answers))
+        return
+    questions = review_queue(opened.stored, k, tree=opened.tree)
+    names = {item.image_id: opened.image(item.image_id).record for item in questions}
+    if out is not None:
+        from visterm.data.relations import write_pairs
+
+        rows = [[names[q.image_id].name, q.tag, "", "; ".join(q.why)] for q in questions]
+        write_pairs(out, ("image", "tag", "verdict", "why"), rows)
+        say(f"{count_of(len(questions), 'question')} written to {out}. Fill in the column verdict: right or wrong.")
+    if not questions:
+        say("There is nothing to ask: all suggestions are answered.")
+    elif out is None and at_a_terminal():
+        places = {image_id: record.path or record.name for image_id, record in names.items()}
+        _finish(opened, _ask(opened, questions, places))
+    elif out is None:
+        table([[q.tag, names[q.image_id].name, "; ".join(q.why)] for q in questions], ["tag", "photo", "why"])
+
+
+def _ask(catalogue: Catalogue, questions: list[ReviewItem], places: dict[int, str]) -> list[int]:
+    """Ask a person by keys, and store each answer at once; return the verdicts, 0 for what is left open."""
+    from visterm.library.feedback import undo_verdict
+
+    given: list[tuple[int, int]] = []  # Verdict, and its number in the log
+    say(KEYS)
+    while len(given) < len(questions):
+        item = questions[len(given)]
+        sure = "" if item.confidence is None else f", {percent(item.confidence)}"
+        show(f"{len(given) + 1}/{len(questions)}  {item.tag}?  {places[item.image_id]}{sure}")
+        try:
+            key = typer.getchar().lower()
+        except EOFError:  # the end of what is typed: Ctrl-D
+            break
+        if key in ("y", "n"):
+            verdict = 1 if key == "y" else -1
+            given.append((verdict, catalogue.judge(item.image_id, item.tag, verdict)))
+        elif key == "s":
+            given.append((0, 0))
+        elif key == "u" and given:
+            verdict, number = given.pop()
+            if verdict:
+                undo_verdict(catalogue.stored, number)
+        elif key in ("q", "\x1b"):  # Escape
+            break
+        else:
+            say(KEYS)
+    return [verdict for verdict, _ in given] + [0] * (len(questions) - len(given))
+
+
+def _take_in(catalogue: Catalogue, answers: Path) -> list[int]:
+    """Store the answers of a file, all or after an error none; return the verdicts, 0 for what is left open."""
+    from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
+    from visterm.data.text_files import read_text
+
+    wanted = (("image", "file_name"), ("tag",), ("verdict",))
+    form = TableForm(wanted, '{"image": "1.jpg", "tag": "sea", "verdict": "right"}')
+    text, path = (
+        (sys.stdin.read(), Path("standard input"))
+        if answers == Path("-")
+        else (read_text(answers, or_utf16=True), answers)
+    )
+    rows = table_rows(path, text, form)
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    advice = f"Expected lines such as {form.example}, or a CSV with these columns."
+    image, tag, verdict = (required_column(some, names, str(path), "", advice) if rows else "" for some in wanted)
+    number = find_column(("id",), names, str(path))
+    found = []
+    with catalogue.stored.database.transaction():
+        for row in rows:
+            place, said = f"{path}, line {row.line}", row.cells.get(verdict)
+            text = str("" if said is None else said).strip().lower()
+            meant = VERDICTS.get(text, 0)
+            if text and not meant:
+                raise TagFileError(
+                    f"{place}: the verdict is {text!r}; expected right or wrong, or nothing to leave it open."
+                )
+            found.append(meant)
+            if meant:
+                image_id = _image_id(catalogue, place, row.cells.get(image), row.cells.get(number or ""))
+                catalogue.judge(image_id, str(row.cells.get(tag) or ""), meant)
+    return found
+
+
+def _image_id(catalogue: Catalogue, place: str, name: Any, number: Any) -> int:
+    """Return the id of the photo that an answer is about."""
+    if number in (None, ""):
+        return ids_of(catalogue, [str(name)], catalogue.stored.folder)[0]
+    if not str(number).isdecimal():
+        raise DataError(f"{place}: the id is {number!r}; expected a whole number. Leave the column id out.")
+    there = catalogue.image(int(number)).record.name
+    if there != name:
+        raise DataError(f"{place}: the photo {number} is {there}, and not {name}. Leave the column id out.")
+    return int(number)
+
+
+def _finish(catalogue: Catalogue, verdicts: list[int]) -> None:
+    """Report how many answers there were."""
+    right, wrong, left = (verdicts.count(verdict) for verdict in (1, -1, 0))
+    learn = f" To learn from it: visterm fit {catalogue.stored.folder}" if right or wrong else ""
+    say(f"{right:,} right, {wrong:,} wrong, {left:,} left open.{learn}")

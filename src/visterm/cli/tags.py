@@ -10,7 +10,7 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.completion import one_tag
-from visterm.cli.output import check_tags_read, emit, say, say_not_read, table
+from visterm.cli.output import check_tags_read, emit, say, say_not_read, show_all
 from visterm.cli.progress import Bars
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
@@ -121,22 +121,19 @@ def _suggest(run: Path, images: Path | None, tag_file: str, rules: TagRules, out
         say(f"Meanings are compared by the tag vectors of {' and '.join(tagger.tags_compared_by)}.")
     elif corpus is None:
         say("The model has no tag vectors, so only certain spellings are suggested. Pass IMAGES and --tags for more.")
-    found = suggest_aliases(tagger, corpus, progress=Bars())
+    suggested = suggest_aliases(tagger, corpus, progress=Bars())
     if out is not None:
         kept = [Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
-        write_draft(out, [*kept, *found])
-        n_tags = len({alias.tag for alias in found})
+        write_draft(out, [*kept, *suggested])
+        n_tags = len({alias.tag for alias in suggested})
         say(
-            f"{count_of(len(found), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
-            f"{'delete the lines that are wrong' if found else 'no tags look the same'}."
+            f"{count_of(len(suggested), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
+            f"{'delete the lines that are wrong' if suggested else 'no tags look the same'}."
         )
-    if json:
-        for alias in found:
-            emit(alias._asdict())
-    elif out is None and not found:
+    if not (json or out or suggested):
         say("No suggestions.")
-    elif out is None:
-        table([list(alias) for alias in found], ["alias", "tag", "reason"])
+    elif json or out is None:
+        show_all((alias._asdict() for alias in suggested), suggested, ["alias", "tag", "reason"], json=json)
 
 
 def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
@@ -145,12 +142,9 @@ def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
 
     tagger = Tagger.load(run)
     near, compared_by = tagger.neighbours(tag, k), tagger.tags_compared_by
-    if json:
-        for item in near:
-            emit({**item._asdict(), "from": compared_by})
-    else:
-        header = ["tag", f"similarity, by {' and '.join(compared_by)}"]
-        table([[item.tag, f"{item.score:.3f}"] for item in near], header)
+    header = ["tag", f"similarity, by {' and '.join(compared_by)}"]
+    rows = [[item.tag, f"{item.score:.3f}"] for item in near]
+    show_all(({**item._asdict(), "from": compared_by} for item in near), rows, header, json=json)
 
 
 def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None, *, json: bool) -> None:
@@ -164,18 +158,15 @@ def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None
     sources = RelationSources(rules.part_of, None, rules.tag_synsets if is_wordnet(rules.part_of) else None)
     sources.check()
     tagger = Tagger.load(run)
-    found = (known_relations if which == KNOWN else believed_relations)(tagger, k, sources.read(tagger.vocabulary))
+    relations = (known_relations if which == KNOWN else believed_relations)(tagger, k, sources.read(tagger.vocabulary))
     if out is not None:
-        write_relations(out, found)
-        say(f"{count_of(len(found), 'relation')} written to {out}")
-    if json:
-        for item in found:
-            emit(item._asdict())
-    elif out is None and not found:
+        write_relations(out, relations)
+        say(f"{count_of(len(relations), 'relation')} written to {out}")
+    if not (json or out or relations):
         say("The model predicts no relation that is not known.")
-    elif out is None:
-        rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in found]
-        table(rows, ["part", "whole", "score"])
+    elif json or out is None:
+        rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in relations]
+        show_all((item._asdict() for item in relations), rows, ["part", "whole", "score"], json=json)
 
 
 def _list_tags(tagger: Tagger, *, json: bool) -> None:
@@ -183,18 +174,14 @@ def _list_tags(tagger: Tagger, *, json: bool) -> None:
     aliases: defaultdict[str, list[str]] = defaultdict(list)
     for alias, tag in vocabulary.aliases.items():
         aliases[tag].append(alias)
-    if json:
-        for tag, count in zip(vocabulary, vocabulary.counts.tolist(), strict=True):
-            emit({"tag": tag, "images": count, "aliases": aliases[tag]})
-        for word in tagger.words.added:
-            emit({"tag": word, "images": 0, "aliases": [], "trained": False})
-        return
-    rows = zip(vocabulary, vocabulary.counts.tolist(), strict=True)
-    table(
-        [[tag, f"{count:,}", ", ".join(aliases[tag])] for tag, count in rows]
-        + [[word, "0", "(no training images)"] for word in tagger.words.added],
-        ["tag", "photos", "aliases"],
-    )
+    objects, rows = [], []
+    for tag, count in zip(vocabulary, vocabulary.counts.tolist(), strict=True):
+        objects.append({"tag": tag, "images": count, "aliases": aliases[tag]})
+        rows.append([tag, f"{count:,}", ", ".join(aliases[tag])])
+    for word in tagger.words.added:
+        objects.append({"tag": word, "images": 0, "aliases": [], "trained": False})
+        rows.append([word, "0", "(no training images)"])
+    show_all(objects, rows, ["tag", "photos", "aliases"], json=json)
 
 
 def _add(run: Path, file: Path, *, json: bool) -> None:
