@@ -199,7 +199,7 @@ def processor_seconds(pid: int) -> float:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             told = (process / "stat").read_text().rpartition(")")[2].split()
-            worker = int(told[1]) == pid and b"visterm.web.worker" in (process / "cmdline").read_bytes()
+            worker = int(told[1]) == pid and b"visterm.web.workers" in (process / "cmdline").read_bytes()
         except OSError:  # it has just ended
             continue
         if worker or int(process.name) == pid:

@@ -63,7 +63,7 @@ def serve(folder: str, port: int) -> None:
     from visterm.web.app import create_app
 
     os.setpgid(0, 0)
-    uvicorn.run(create_app(Path(folder), n_jobs=1), port=port, log_level="error", ws="none")
+    uvicorn.run(create_app(Path(folder)), port=port, log_level="error", ws="none")
 
 
 def command(line: list[str]) -> None:

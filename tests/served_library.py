@@ -50,7 +50,7 @@ def served(catalogue: Path) -> Iterator[str]:
     """Serve a catalogue on a free port of this machine, and give the address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(create_app(catalogue, n_jobs=1), log_level="error", ws="none")
+        config = uvicorn.Config(create_app(catalogue), log_level="error", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

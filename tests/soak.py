@@ -169,7 +169,7 @@ def workers_of(supervisor: int) -> list[int]:
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == supervisor and b"visterm.web.worker" in (place / "cmdline").read_bytes():
+            if parent == supervisor and b"visterm.web.workers" in (place / "cmdline").read_bytes():
                 found.append(int(place.name))
     return sorted(found)
 

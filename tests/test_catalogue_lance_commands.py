@@ -125,7 +125,7 @@ def test_the_service_answers_from_tables_as_from_files(folder):
     picture = (folder / "photos" / "004.png").read_bytes()
     found = []
     for name in ("files", "tables"):
-        with testclient.TestClient(create_app(folder / name, n_jobs=1), base_url="http://127.0.0.1:8080") as client:
+        with testclient.TestClient(create_app(folder / name), base_url="http://127.0.0.1:8080") as client:
             found.append(
                 [
                     client.get("/api/v1/search", params={"q": "red"}).json()["hits"],

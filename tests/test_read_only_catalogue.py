@@ -134,7 +134,7 @@ def test_in_python_and_by_the_service_it_is_searched_too(snapshot, kind, monkeyp
     with pytest.raises(DiskError, match="cannot be written"):
         catalogue.give(0, ["mine"])
     catalogue.stored.close()
-    with TestClient(create_app(snapshot, n_jobs=1), base_url="http://127.0.0.1") as client:
+    with TestClient(create_app(snapshot), base_url="http://127.0.0.1") as client:
         assert client.get("/api/v1/health").status_code == 200
         assert client.get("/api/v1/search", params={"q": "stripes"}).json()["hits"]
         assert client.get("/").status_code == 200

@@ -53,7 +53,7 @@ def catalogue(folder):
 @pytest.fixture
 def doors(folder):
     """All ways to ask, each open before anything is said."""
-    with TestClient(create_app(folder / "catalogue", n_jobs=1), base_url="http://127.0.0.1:8080") as client:
+    with TestClient(create_app(folder / "catalogue"), base_url="http://127.0.0.1:8080") as client:
         yield [InPython(folder), ByCommands(folder), ByRequests(client), OnThePage(client)]
 
 

@@ -29,7 +29,7 @@ def catalogue(path):
 
 @pytest.fixture(scope="module")
 def client(path):
-    with TestClient(create_app(path, n_jobs=1), base_url="http://127.0.0.1") as client:
+    with TestClient(create_app(path), base_url="http://127.0.0.1") as client:
         yield client
 
 

@@ -101,7 +101,7 @@ def test_hits_have_the_photo_s_name_and_address_in_the_other_program(calm, tmp_p
         assert [hit["image"] for hit in hits if hit["link"] == address] == [name]
     image_id = next(hit["id"] for hit in hits if hit["link"] == address)
     shutil.copytree(folder / "catalogue", tmp_path / "catalogue")  # a service leaves files of the database open
-    with TestClient(create_app(tmp_path / "catalogue", n_jobs=1), base_url="http://127.0.0.1:8080") as client:
+    with TestClient(create_app(tmp_path / "catalogue"), base_url="http://127.0.0.1:8080") as client:
         found = client.get("/api/v1/search?tag=red&limit=200").json()["hits"]
         assert [hit["image"] for hit in found if hit["link"] == address] == [name]
         assert client.get(f"/api/v1/images/{image_id}").json()["image"]["link"] == address

@@ -19,7 +19,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm.data.images import largest_image
 from visterm.web import decoding
 from visterm.web.app import create_app
-from visterm.web.body_limit import MEDIUM, MOST_VALUES, SMALL
+from visterm.web.bodies import MEDIUM, MOST_VALUES, SMALL
 from visterm.web.decoding import DIED
 from visterm.web.decoding_process import PIXELS_OF_BYTES, READY, REQUEST
 from visterm.web.errors import Refused
@@ -78,7 +78,7 @@ def test_a_body_is_counted_where_its_length_is_not_said(service):
 
 def test_json_of_a_million_values_is_refused_before_it_is_read(service, monkeypatch):
     reads = SimpleNamespace(loads=lambda body: pytest.fail("it was read"))
-    monkeypatch.setattr("visterm.web.body_limit.json", reads)
+    monkeypatch.setattr("visterm.web.bodies.json", reads)
     sent = b'{"tasks": [' + b"0," * MOST_VALUES + b"0]}"
     answer = service.post("/label-studio/predict", content=sent, headers={"content-type": "application/json"})
     assert f"{MOST_VALUES:,} values" in refusal(answer, 413)["message"]
@@ -87,7 +87,7 @@ def test_json_of_a_million_values_is_refused_before_it_is_read(service, monkeypa
 def test_long_json_is_read_in_another_thread_than_requests_are_answered_in(service, monkeypatch):
     threads = []
     reads = SimpleNamespace(loads=lambda body: threads.append(threading.current_thread()) or json.loads(body))
-    monkeypatch.setattr("visterm.web.body_limit.json", reads)
+    monkeypatch.setattr("visterm.web.bodies.json", reads)
     for text in ("", "x" * SMALL):
         assert service.post("/label-studio/setup", json={"schema": "", "more": text}).status_code == 200
     answers_in, reads_in = threads

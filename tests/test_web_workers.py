@@ -26,7 +26,7 @@ from test_photoprism_vision import as_photoprism_asks, pictures  # noqa: F401  #
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.web import workers
-from visterm.web.body_limit import Bodies
+from visterm.web.bodies import Bodies
 from visterm.web.decoding_process import PIXELS_OF_BYTES, READY, REQUEST
 from visterm.web.errors import Refused
 from visterm.web.figures import Figures
@@ -176,7 +176,7 @@ def test_a_worker_ends_at_once_whatever_it_does_when_its_supervisor_is_killed(re
             "folders": [], "n_jobs": 1, "n_workers": 1, "metrics": str(tmp_path), "number": 0,
             "figures": shared.fileno(), "channel": its.fileno(),
         }  # fmt: skip
-        command = [sys.executable, "-m", "visterm.web.worker"]
+        command = [sys.executable, "-m", "visterm.web.workers"]
         worker = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(its.fileno(), shared.fileno()))
         worker.stdin.write(json.dumps(settings).encode() + b"\n")
         worker.stdin.flush()

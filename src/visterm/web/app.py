@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,19 +16,20 @@ from starlette.responses import RedirectResponse, Response
 
 import visterm
 from visterm.core.errors import VistermError
-from visterm.web.api import about, images, jobs, search, steps, tags, vision
-from visterm.web.body_limit import BodyLimit
+from visterm.web.api import about, images, jobs, search, tags, vision
+from visterm.web.bodies import BodyLimit
 from visterm.web.errors import as_refused
 from visterm.web.figures import Member
 from visterm.web.label_studio import router as label_studio
 from visterm.web.metrics import Counting
-from visterm.web.pages import browse, chosen, duplicates, files, library, photo_map, picture, review
+from visterm.web.pages import browse, duplicates, library, photo_map, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import error_page, render
+from visterm.web.pages.render import router as static_files
 from visterm.web.query import refuse_unknown
 from visterm.web.security import COOKIE, Access, Security, local_address, logged_in
-from visterm.web.service import Bounds, Service, service_of
+from visterm.web.service import Bounds, Service, Shared
 
 PREFIX = "/api/v1"
 WRONG_SECONDS = 0.5  # Delay after a wrong token, so that nobody finds one by trying
@@ -41,19 +42,16 @@ def create_app(
     *,
     access: Access | None = None,
     bounds: Bounds | None = None,
-    folders: Sequence[str | os.PathLike[str]] = (),
-    n_jobs: int = 1,
     member: Member | None = None,
 ) -> FastAPI:
     """Return the application that serves a catalogue; routes find all they need in ``request.app.state.service``.
 
     The catalogue's folder is opened at once, so that errors in it are raised here: StorageError if there is no
     catalogue, or it is damaged. `access` says who may send requests; None: this machine only, without a token. `bounds`
-    says how many requests run and wait; others are answered 503. The job "index" searches `folders` for photos; empty:
-    the folders of the catalogue's photos. `n_jobs` are the threads of one search or one batch of pictures: with 1, many
-    requests share the cores best. `member` says which process of a service this is; None: the only one.
+    says how many requests run and wait; others are answered 503. `member` says which process of a service this is;
+    None: the only one.
     """
-    service = Service(catalogue, access or Access(), bounds or Bounds(), folders, n_jobs, member or Member())
+    service = Service(catalogue, access or Access(), bounds or Bounds(), member or Member())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -71,14 +69,13 @@ def create_app(
     app.state.service = service
     for kind in (HTTPException, RequestValidationError, VistermError):
         app.add_exception_handler(kind, answer_error)
-    for part in (search, images, steps, about, tags, jobs, vision):
+    for part in (search, images, about, tags, jobs, vision):
         refusing = [] if part is about else [Depends(refuse_unknown)]  # whoever checks health may add what it likes
         app.include_router(part.router, prefix=PREFIX, dependencies=refusing)
-    app.include_router(label_studio)
-    app.include_router(router)
-    pages = (search_page, browse, picture, chosen, review, tags_page, photo_map, library, duplicates, files)
-    for page in pages:
-        app.include_router(page.router, include_in_schema=False)
+    for each in (label_studio, router, static_files):
+        app.include_router(each)
+    for page in (search_page, browse, picture, review, tags_page, photo_map, library, duplicates):
+        app.include_router(page.router)
     most, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
     app.add_middleware(BodyLimit, bodies=service.bodies, most=most, seconds=seconds)  # the innermost layer comes first
     app.add_middleware(Security, access=service.access)
@@ -113,19 +110,19 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 
 @router.get("/login")
-async def form(request: Request, next: str = "/") -> Response:
+async def form(request: Request, service: Shared, next: str = "/") -> Response:
     """Show the form."""
-    if service_of(request).access.knows(request.headers):
+    if service.access.knows(request.headers):
         return RedirectResponse(local_address(next), 303)
     return _page(next)
 
 
 @router.post("/login")
-async def log_in(request: Request) -> Response:
+async def log_in(request: Request, service: Shared) -> Response:
     """Check the token, and send the browser on to the page."""
-    access = service_of(request).access
     async with request.form(max_files=0, max_fields=4) as given:
         token, address = given.get("token", ""), given.get("next", "/")
+    access = service.access
     if not access.token or (isinstance(token, str) and access.is_token(token.strip())):
         return logged_in(access, local_address(address if isinstance(address, str) else "/"))
     await asyncio.sleep(WRONG_SECONDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import Callable
 from typing import Any
 
 from visterm.core.system import limit_of
@@ -158,15 +157,6 @@ def accepted_at_once() -> int:
     files = limit_of("RLIMIT_NOFILE")
     spare = MOST if files is None else files - most_connections()
     return min(MOST, max(FEWEST, spare // 2))
-
-
-def bounded(protocol: Callable[..., asyncio.Protocol], connections: Connections) -> Callable[..., asyncio.Protocol]:
-    """Return a factory of the server's protocol that counts and limits each connection."""
-
-    def make(**settings: Any) -> asyncio.Protocol:
-        return Connection(protocol(**settings), connections)
-
-    return make
 
 
 def _client_of(transport: asyncio.Transport) -> str:

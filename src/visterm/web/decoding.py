@@ -9,7 +9,6 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +36,7 @@ _OF_BYTES = {PIXELS_OF_FILE: PIXELS_OF_BYTES, JPEG_OF_FILE: JPEG_OF_BYTES}
 DIED = "its decoder crashed, or took too long"
 
 
-class Decoded(NamedTuple):
-    """What a process answers: pixels, or a small JPEG without the original's metadata."""
-
-    content: bytes
-    width: int
-    height: int
+Answer = tuple[bytes, int, int, bytes]  # What a process answers: outcome, height, width, and pixels or a JPEG
 
 
 class Decoders:
@@ -80,15 +74,15 @@ class Decoders:
         Raises ImageError if it can't be read, or its process died; StorageError if it is in an object store
         that can't be reached; Refused (503) if too many requests wait.
         """
-        if isinstance(picture, str):
-            found = await self.work.run(self._decode, PIXELS_OF_FILE, side or 0, os.fsencode(picture))
-        else:
-            found = await self.work.run(self._decode, PIXELS_OF_BYTES, side or 0, picture)
-        return np.frombuffer(found.content, np.uint8).reshape(found.height, found.width, 3)
+        kind, sent = PIXELS_OF_BYTES, picture
+        if isinstance(sent, str):
+            kind, sent = PIXELS_OF_FILE, os.fsencode(sent)
+        _, height, width, content = await self.work.run(self._decode, kind, side or 0, sent)
+        return np.frombuffer(content, np.uint8).reshape(height, width, 3)
 
     async def jpeg(self, path: str, side: int) -> bytes:
         """Return a picture at a path as a JPEG with this longest side; errors are those of `pixels`."""
-        return (await self.work.run(self._decode, JPEG_OF_FILE, side, os.fsencode(path))).content
+        return (await self.work.run(self._decode, JPEG_OF_FILE, side, os.fsencode(path)))[-1]
 
     def close(self) -> None:
         """Kill the processes, also while they decode."""
@@ -96,7 +90,7 @@ class Decoders:
             process.kill()
         self.work.close()
 
-    def _decode(self, kind: bytes, side: int, content: bytes) -> Decoded:
+    def _decode(self, kind: bytes, side: int, content: bytes) -> Answer:
         """Let an idle process decode a picture; errors are those of `pixels`."""
         if kind in _OF_BYTES and is_remote(address := os.fsdecode(content)):
             kind, content = _OF_BYTES[kind], fetch(address)  # the process that decodes reaches no network
@@ -108,10 +102,9 @@ class Decoders:
         if answer is None:
             self.died.own += 1
             raise ImageError("image", DIED)
-        outcome, found = answer
-        if outcome not in (PIXELS, JPEG):
-            raise ImageError("image", found.content.decode())
-        return found
+        if answer[0] not in (PIXELS, JPEG):
+            raise ImageError("image", answer[-1].decode())
+        return answer
 
 
 class _Process:
@@ -121,7 +114,7 @@ class _Process:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, kind: bytes, side: int, content: bytes, seconds: float) -> tuple[bytes, Decoded] | None:
+    def ask(self, kind: bytes, side: int, content: bytes, seconds: float) -> Answer | None:
         """Return the answer of the process; None if it died or was killed because its time was over.
 
         The time begins once the process has started: how long that takes says nothing about the picture.
@@ -166,7 +159,7 @@ class _Process:
                     stream.close()
 
 
-def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -> tuple[bytes, Decoded] | None:
+def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -> Answer | None:
     """Send a request to a process and return its answer; None if either pipe ends."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -180,8 +173,8 @@ def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -
     if answer is None:
         return None
     outcome, height, width, n_bytes = ANSWER.unpack(answer)
-    found = read_exactly(process.stdout, n_bytes)
-    return None if found is None else (outcome, Decoded(found, width, height))
+    made = read_exactly(process.stdout, n_bytes)
+    return None if made is None else (outcome, height, width, made)
 
 
 class Thumbnails:

@@ -124,5 +124,6 @@ def _first_invalid(error: RequestValidationError) -> Refused:
 
 
 def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    r"""Return JSON; bytes of names that are not UTF-8 become ``\udcff``, as in our files."""
+    r"""Return JSON, which no cache stores; bytes of names that are not UTF-8 become ``\udcff``, as in our files."""
+    headers = {"cache-control": "no-store", **(headers or {})}
     return Response(_ENCODE(content), status, headers, media_type="application/json")

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
@@ -28,26 +28,15 @@ AGAIN_SECONDS = 5.0  # Time between two tries to store the end of a job, while t
 LOG = logging.getLogger("visterm.web")
 
 
-class _Waiting(NamedTuple):
-    """A job that has not started."""
-
-    job_id: int
-    kind: str
-    arguments: list[str]
-
-
 class JobQueue:
     """Jobs as requests see them, in any process of a service.
 
-    `folders` are those that "index" searches; empty: those of the catalogue's images. The threads of `work` write to
-    the catalogue. `tell` calls a method of the `JobRunner`, which is in the process `pid`.
+    The threads of `work` write to the catalogue. `tell` calls a method of the `JobRunner`, which is in the process
+    `pid`.
     """
 
-    def __init__(
-        self, catalogue: Catalogue, folders: Sequence[Path], work: Work, tell: Tell, figures: Figures, pid: int
-    ) -> None:
+    def __init__(self, catalogue: Catalogue, work: Work, tell: Tell, figures: Figures, pid: int) -> None:
         self._stored = catalogue.stored
-        self._folders = [str(folder) for folder in folders]
         self._work = work
         self._tell = tell
         self._pid = pid
@@ -74,7 +63,7 @@ class JobQueue:
                 await self._work.run(check_not_connected, self._stored)
             except UserError as error:
                 raise Refused(409, str(error)) from error
-            folders = self._folders or await self._work.run(indexed_folders, self._stored)
+            folders = await self._work.run(indexed_folders, self._stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
             if not lists:
                 raise Refused(
@@ -111,7 +100,7 @@ class JobRunner:
         self._work = work
         self._ended = ended
         self._n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[tuple[int, list[str]]] = deque()  # Ids of jobs, each with its kind and arguments
         self._running: tuple[int, asyncio.subprocess.Process] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -126,7 +115,7 @@ class JobRunner:
     def take(self, job_id: int, kind: str, arguments: list[str]) -> None:
         """Run a stored job when its turn comes."""
         self._jobs.adopt(job_id)
-        self._waiting.append(_Waiting(job_id, kind, arguments))
+        self._waiting.append((job_id, [kind, *arguments]))
         self._n_open.own += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run_waiting())
@@ -134,7 +123,7 @@ class JobRunner:
     def cancel(self, job_id: int) -> None:
         """Kill the process of a cancelled job if it doesn't stop."""
         if self._running is not None and self._running[0] == job_id:
-            asyncio.get_running_loop().call_later(GRACE_SECONDS, _kill, self._running[1])
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, kill, self._running[1])
 
     async def close(self) -> None:
         """Kill the running job, and cancel those that wait."""
@@ -142,36 +131,36 @@ class JobRunner:
         waiting, self._waiting = self._waiting, deque()
         running = [] if self._running is None else [self._running[0]]
         try:
-            for job_id in [*(job.job_id for job in waiting), *running]:
+            for job_id in [*(job_id for job_id, _ in waiting), *running]:
                 self._jobs.cancel(job_id)
         except StorageError as error:
             LOG.error("Jobs could not be cancelled: %s They count as lost when the service starts again.", error)
         if self._running is not None:
-            _kill(self._running[1])
+            kill(self._running[1])
         if self._task is not None:
             await self._task
 
     async def _run_waiting(self) -> None:
         """Run jobs until none waits."""
         while self._waiting:
-            job = self._waiting.popleft()
-            found = await self._work.do(self._jobs.existing, job.job_id)
-            if not found.ended:
-                await self._run(job)
+            job_id, arguments = self._waiting.popleft()
+            job = await self._work.do(self._jobs.existing, job_id)
+            if not job.ended:
+                await self._run(job_id, arguments)
             self._n_open.own -= 1
 
-    async def _run(self, job: _Waiting) -> None:
+    async def _run(self, job_id: int, arguments: list[str]) -> None:
         """Run one job in a process, and store its end."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "visterm.web.job_process", str(self._path), str(job.job_id), job.kind, *job.arguments),
+            *("-m", "visterm.web.job_process", str(self._path), str(job_id), *arguments),
             stdin=asyncio.subprocess.PIPE,  # closed when this process ends, however it does
             stdout=asyncio.subprocess.DEVNULL,
         )
-        self._running = (job.job_id, process)
+        self._running = (job_id, process)
         status = await process.wait()
         self._running = None
-        await self._store_end(job.job_id, status)
+        await self._store_end(job_id, status)
 
     async def _store_end(self, job_id: int, status: int) -> None:
         """Store the end of a job; try again while the disk is full."""
@@ -201,7 +190,7 @@ class JobRunner:
         self._ended()
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+def kill(process: asyncio.subprocess.Process) -> None:
     """Kill a process, unless it has ended by itself."""
     with suppress(ProcessLookupError):
         process.kill()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -23,11 +23,10 @@ from visterm.core.types import Tag
 from visterm.core.vocabulary import tag_key
 from visterm.store.filters import PREDICTED_FROM
 from visterm.web.batching import TagLimits
-from visterm.web.body_limit import MEDIUM, JsonRoute, takes, takes_pictures
+from visterm.web.bodies import MEDIUM, JsonRoute, data_content, takes, takes_pictures
 from visterm.web.errors import Refused, json_answer
 from visterm.web.schemas import errors
-from visterm.web.service import VERSION, Service, service_of
-from visterm.web.uploads import data_content
+from visterm.web.service import VERSION, Service, Shared
 
 router = APIRouter(prefix="/label-studio", tags=["Label Studio"], route_class=JsonRoute)
 
@@ -128,28 +127,27 @@ class Choices(NamedTuple):
 @router.get("", response_model=BackendAnswer, responses=errors(), include_in_schema=False)
 @router.get("/", response_model=BackendAnswer, responses=errors(), include_in_schema=False)
 @router.get("/health", response_model=BackendAnswer, responses=errors())
-async def health(request: Request) -> Response:
+async def health(service: Shared) -> Response:
     """Check that the service runs and can read its catalogue."""
-    await service_of(request).check_catalogue()
+    await service.check_catalogue()
     return json_answer({"status": "UP", "model_class": "visterm", "version": VERSION})
 
 
 @router.post("/setup", response_model=VersionAnswer, responses=errors(408, 413))
 @takes(MEDIUM)
-async def setup(request: Request, sent: SetupRequest) -> Response:
+async def setup(service: Shared, sent: SetupRequest) -> Response:
     """Check a project's labelling configuration, and return the run that answers."""
     read_config(sent.schema_)
-    return json_answer({"model_version": await _version(service_of(request))})
+    return json_answer({"model_version": await _version(service)})
 
 
 @router.post("/predict", response_model=PredictAnswer, responses=errors(408, 413))
 @takes_pictures
-async def predict(request: Request, sent: PredictRequest) -> Response:
+async def predict(service: Shared, sent: PredictRequest) -> Response:
     """Suggest tags for the pictures of tasks.
 
     A picture is a photo of the catalogue, named by its id, or a ``data:`` address. Other addresses are never fetched.
     """
-    service = service_of(request)
     config = read_config(sent.label_config)
     version = await _version(service)
     results: list[dict[str, Any]] = []
@@ -161,9 +159,8 @@ async def predict(request: Request, sent: PredictRequest) -> Response:
 
 @router.post("/webhook", status_code=201, response_model=WebhookAnswer, responses=errors(408, 409, 413))
 @takes(MEDIUM)
-async def webhook(request: Request, sent: WebhookRequest) -> Response:
+async def webhook(service: Shared, sent: WebhookRequest) -> Response:
     """Add the tags that an annotator chose to the photo; START_TRAINING starts the job "fit"."""
-    service = service_of(request)
     if sent.action == "START_TRAINING":
         job = await service.jobs.start("fit")
         return json_answer({"status": "ok", "result": {"job": job.id}}, 201)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import Counter, Histogram, generate_latest
@@ -50,7 +51,10 @@ class Metrics:
         if self._folder is not None:
             collector: Any = MultiProcessCollector
             counted = list(collector(None, self._folder).collect())
-        return generate_latest(_Families([*counted, *figures])).decode()
+        for family in counted:  # the client adds the time of creation to each
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+        registry: Any = SimpleNamespace(collect=lambda: [*counted, *figures])
+        return generate_latest(registry).decode()
 
 
 def figure(name: str, what: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:
@@ -65,19 +69,6 @@ def figure(name: str, what: str, values: Mapping[str, float] | float, label: str
             found.add_metric([value_of_label], value)
         return found
     return kind(name, what, value=values)
-
-
-class _Families:
-    """Metrics for Prometheus' client, without the times of creation that it adds to each."""
-
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield one metric after another."""
-        for family in self._families:
-            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
-            yield family
 
 
 class Counting:

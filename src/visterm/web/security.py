@@ -10,11 +10,10 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -81,24 +80,19 @@ class Access:
         given = _given_token(headers.get("authorization", ""))
         if given is not None:
             return self.is_token(given)
-        return hmac.compare_digest(_cookie(headers).encode(), self.cookie.encode())
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        return hmac.compare_digest(cookie.encode(), self.cookie.encode())
 
     def answers_to(self, host: str) -> bool:
         """Return whether a ``Host`` header names this service."""
         name = host_name(host)
-        if name in self.hosts:
-            return True
-        return self.any_address and _is_address(name)
+        return name in self.hosts or (self.any_address and _address(name) is not None)
 
 
 def is_loopback(host: str) -> bool:
     """Return whether an address to listen on can be reached from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def origin_of(address: str) -> str | None:
@@ -237,17 +231,8 @@ def _given_token(authorisation: str) -> str | None:
     return None
 
 
-def _cookie(headers: Headers) -> str:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        found: Any = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found else ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None

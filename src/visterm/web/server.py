@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from visterm.core.errors import UserError
-from visterm.web.connections import HEADER_SECONDS, Connections, accepted_at_once, bounded, most_connections
+from visterm.web.connections import HEADER_SECONDS, Connection, Connections, accepted_at_once, most_connections
 from visterm.web.figures import Member
 
 SWITCH_SECONDS = 0.001
@@ -106,8 +106,12 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to answer."""
-        protocol: Any = bounded(self.config.http_protocol_class, self._connections)
-        self.config.http_protocol_class = protocol
+        inner: Any = self.config.http_protocol_class
+
+        def protocol(**settings: Any) -> Connection:
+            return Connection(inner(**settings), self._connections)
+
+        self.config.http_protocol_class = protocol  # type: ignore[assignment]
         await super().startup(sockets)
         if self.started:
             if self._channel is not None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from fastapi import Request
+from fastapi import Depends, Request
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -25,6 +24,7 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
 from visterm.data.file_kinds import is_video
 from visterm.data.images import largest_image
+from visterm.data.tag_rules import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
 from visterm.library.photos import stays_inside
@@ -32,11 +32,12 @@ from visterm.library.videos import CatalogueVideos
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import Explanation, check_explains, explain
 from visterm.tagging.heat_map import heat_overlay
+from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 from visterm.tagging.tag_lookup import Completion, Completions
 from visterm.tagging.tag_map import PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import BATCH, Batcher, TagLimits, ToTag, annotate_together
-from visterm.web.body_limit import Bodies
+from visterm.web.bodies import Bodies
 from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import Refused
 from visterm.web.figures import Member
@@ -82,6 +83,29 @@ class Bounds:
     thumbnail_bytes: int = 128 * 2**20  # Memory for thumbnails
 
 
+class RunFacts:
+    """What depends on the run in use alone, and takes long: each is found at its first use."""
+
+    def __init__(self, tagger: Tagger) -> None:
+        self.tagger = tagger
+        self.map: asyncio.Task[list[PlacedTag]] | None = None
+
+    @cached_property
+    def completions(self) -> Completions:
+        """The tags and added words, to be completed."""
+        return Completions(self.tagger.dictionary)
+
+    @cached_property
+    def has_tag_vectors(self) -> bool:
+        """Whether the run can compare tags: without vectors of tags there are no similar tags, and no map."""
+        return tag_vectors(self.tagger) is not None
+
+    @cached_property
+    def aliases(self) -> list[Alias]:
+        """Tags that may mean the same."""
+        return suggest_aliases(self.tagger)
+
+
 class Service:
     """A catalogue as requests use it. Blocking calls go through one of the kinds of `Work`.
 
@@ -90,27 +114,19 @@ class Service:
     `upload_decoders` for uploads, which a client can make slow to decode.
     """
 
-    def __init__(
-        self,
-        catalogue: str | os.PathLike[str],
-        access: Access,
-        bounds: Bounds,
-        folders: Sequence[str | os.PathLike[str]],
-        n_jobs: int,
-        member: Member,
-    ) -> None:
+    def __init__(self, catalogue: str | os.PathLike[str], access: Access, bounds: Bounds, member: Member) -> None:
         n_workers, figures = member.n_workers, member.figures
         self.path = Path(catalogue).absolute()
         self.access = access
         self.bounds = bounds
         self.metrics = Metrics(member.metrics)
         self.bodies = Bodies(bounds.body_bytes, figures)
-        self.catalogue = Catalogue.load(self.path, n_jobs=n_jobs)
+        self.catalogue = Catalogue.load(self.path, n_jobs=1)  # many requests share the cores best so
         work = partial(Work, figures=figures)
-        self.searching = work("search", 2, bounds.searching, n_jobs=n_jobs)
-        self.browsing = work("browse", 1, bounds.browsing, n_jobs=n_jobs)
+        self.searching = work("search", 2, bounds.searching)
+        self.browsing = work("browse", 1, bounds.browsing)
         self.writing = work("write", WRITERS, bounds.writing, patience=bounds.writing_seconds)
-        self.encoding = work("annotate", 1, bounds.encoding, n_jobs=n_jobs)
+        self.encoding = work("annotate", 1, bounds.encoding)
         self.checking = work("health", 1, bounds.browsing)
         self.fetching = work("fetch", -(-bounds.fetchers // n_workers), bounds.fetching)
         n_decoders = -(-bounds.decoders // n_workers)
@@ -126,13 +142,11 @@ class Service:
             jobs, refresh = self.catalogue.stored.jobs, self.catalogue.refresh
             self._runner = JobRunner(self.path, jobs, self.writing, figures, refresh)
             tell = self._runner.tell
-        places = [Path(folder).absolute() for folder in folders]
-        self.jobs = JobQueue(self.catalogue, places, self.writing, tell, figures, member.supervisor)
+        self.jobs = JobQueue(self.catalogue, self.writing, tell, figures, member.supervisor)
         self._annotating: Batcher[ToTag, list[Tag]] = Batcher(
             lambda batch: annotate_together(self._tagger_now, batch), self.encoding, BATCH
         )
-        self._completions: tuple[Tagger | None, Completions | None] = (None, None)
-        self._map: tuple[Tagger, asyncio.Task[list[PlacedTag]]] | None = None
+        self._of_run = RunFacts(self.catalogue.tagger)
 
     async def start(self) -> None:
         """Start, in the event loop that answers requests."""
@@ -162,6 +176,13 @@ class Service:
         """Return the run in use, also if another process has learned it just now."""
         self.catalogue.refresh()
         return self.catalogue.tagger
+
+    def of_run(self) -> RunFacts:
+        """Return what was found of the run in use."""
+        tagger, run = self.catalogue.tagger, self._of_run
+        if run.tagger is not tagger:
+            run = self._of_run = RunFacts(tagger)
+        return run
 
     def known(self, image_id: int) -> ImageRecord:
         """Return an image's record. Raises Refused (404) if there is no such image."""
@@ -215,12 +236,8 @@ class Service:
 
     def complete(self, typed: str, k: int) -> list[Completion]:
         """Complete a tag of the run, an added word, or a tag that people gave, from its first letters."""
-        tagger = self._tagger_now()
-        completed_for, completions = self._completions
-        if completed_for is not tagger or completions is None:
-            completions = Completions(tagger.dictionary)
-            self._completions = (tagger, completions)
-        return completions.find(typed, k, self.catalogue.new_tags())
+        self.catalogue.refresh()
+        return self.of_run().completions.find(typed, k, self.catalogue.new_tags())
 
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
         """Return a picture at the size that the encoder reads, from an upload's content or a path of the catalogue.
@@ -263,14 +280,12 @@ class Service:
         Raises Refused (503) if drawing takes longer than a request should wait; UserError if the model has no vectors
         of tags.
         """
-        tagger = self.catalogue.tagger
-        if self._map is None or self._map[0] is not tagger:
-            # In a thread of its own, once for each run: pages that wait for `browsing` would wait for it.
-            drawing = asyncio.create_task(asyncio.to_thread(tag_map, tagger.model, tagger.vocabulary))
-            self._map = (tagger, drawing)
-        drawing = self._map[1]
+        run = self.of_run()
+        if run.map is None:
+            # In a thread of its own: pages that wait for `browsing` would wait for it.
+            run.map = asyncio.create_task(asyncio.to_thread(tag_map, run.tagger.model, run.tagger.vocabulary))
         try:
-            return await asyncio.wait_for(asyncio.shield(drawing), MAP_SECONDS)
+            return await asyncio.wait_for(asyncio.shield(run.map), MAP_SECONDS)
         except TimeoutError as error:
             raise Refused(
                 503, "The map of the tags is still being drawn. Try again in 10 s.", headers={"retry-after": "10"}
@@ -334,7 +349,10 @@ class Service:
         )
 
 
-def service_of(request: Request) -> Service:
-    """Return the service of a request's application."""
+async def service_of(request: Request) -> Service:
+    """Return the service of a request's application; as it is asynchronous, no thread is needed for it."""
     service: Service = request.app.state.service
     return service
+
+
+Shared = Annotated[Service, Depends(service_of)]

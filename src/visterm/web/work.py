@@ -29,20 +29,13 @@ def busy(why: str) -> Refused:
 class Work:
     """Threads for one kind of work, such as "search", with a bound on the requests that run and wait together.
 
-    Each of the threads may use `n_jobs` threads for computing; 1 if many requests share the cores. A request waits at
-    most `patience` seconds for a thread; after that it is refused. `waiting` counts the requests running and waiting
+    A thread computes alone: many requests share the cores best so. A request waits at most `patience` seconds for a
+    thread; after that it is refused. `waiting` counts the requests running and waiting
     now; `refused` those that were refused. The bound holds for all processes that share `figures`.
     """
 
     def __init__(
-        self,
-        name: str,
-        threads: int,
-        bound: int,
-        *,
-        n_jobs: int = 1,
-        patience: float = math.inf,
-        figures: Figures | None = None,
+        self, name: str, threads: int, bound: int, *, patience: float = math.inf, figures: Figures | None = None
     ) -> None:
         self.name = name
         self.bound = bound
@@ -50,7 +43,7 @@ class Work:
         figures = figures or Figures()
         self.waiting, self.refused = figures.now(name), figures.ever(name)
         self._threads = ThreadPoolExecutor(
-            threads, thread_name_prefix=f"visterm-{name}", initializer=hold_this_thread_to, initargs=(n_jobs,)
+            threads, thread_name_prefix=f"visterm-{name}", initializer=hold_this_thread_to, initargs=(1,)
         )
 
     async def run(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

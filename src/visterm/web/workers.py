@@ -2,7 +2,8 @@
 
 The supervisor accepts connections, and sends each to the worker that has the fewest. It runs the jobs, and starts a
 worker again that has ended. Workers share the rows, which are memory-mapped, the database, and their `Figures`; what
-one has committed the others read at their next request.
+one has committed the others read at their next request. A worker is ``python -m visterm.web.workers``; it reads its
+settings, a line of JSON, from standard input, and ends with the supervisor.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from visterm.core.errors import ReplacedError, StorageError, UserError
-from visterm.core.threads import resolve_jobs
+from visterm.core.errors import ReplacedError, StorageError, UserError, VistermError
+from visterm.core.threads import end_with_standard_input, resolve_jobs
 from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.web.figures import Figures
-from visterm.web.jobs import JobRunner
+from visterm.web.figures import Figures, Member
+from visterm.web.jobs import JobRunner, kill
 from visterm.web.security import Access
-from visterm.web.server import END_SECONDS, address_of, listening
+from visterm.web.server import END_SECONDS, Server, address_of, listening
 from visterm.web.work import Work
 
 LOG = logging.getLogger("visterm.web")
@@ -63,8 +64,6 @@ def run_workers(
     announce: Callable[[str], None],
     *,
     access: Access,
-    folders: Sequence[str | os.PathLike[str]] = (),
-    n_jobs: int = 1,
 ) -> None:
     """Serve a catalogue by several processes until stopped; call `announce` with the address once all answer.
 
@@ -78,8 +77,7 @@ def run_workers(
         settings = {
             "catalogue": str(path), "token": access.token, "hosts": sorted(access.hosts),
             "any_address": access.any_address, "fetched_hosts": sorted(access.fetched_hosts),
-            "folders": [str(Path(folder).absolute()) for folder in folders],
-            "n_jobs": n_jobs, "n_workers": n_workers, "metrics": metrics,
+            "n_workers": n_workers, "metrics": metrics,
         }  # fmt: skip
         address = address_of(host, bound.getsockname()[1])
         try:
@@ -112,7 +110,7 @@ class _Supervisor:
         with suppress(StorageError):  # a full disk: workers log it
             self._stored.jobs.mark_lost()
         self._keeping = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
-        ready = asyncio.create_task(self._all_ready())
+        ready = asyncio.gather(*(worker.ready.wait() for worker in self._workers))
         ending = asyncio.create_task(self._ending.wait())
         try:
             ends: list[asyncio.Future[Any]] = [ending, *self._keeping]
@@ -134,11 +132,6 @@ class _Supervisor:
         for error in failed:
             if isinstance(error, BaseException):
                 raise error
-
-    async def _all_ready(self) -> None:
-        """Wait until all workers answer."""
-        for worker in self._workers:
-            await worker.ready.wait()
 
     async def _keep(self, worker: _Worker) -> None:
         """Keep a worker running. Raises UserError if it can't open the catalogue when the service starts."""
@@ -244,7 +237,7 @@ class _Worker:
         with ours:
             with its:
                 self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "visterm.web.worker"),
+                    *(sys.executable, "-m", "visterm.web.workers"),
                     stdin=asyncio.subprocess.PIPE,
                     pass_fds=(its.fileno(), settings["figures"]),
                     start_new_session=True,  # Ctrl-C reaches the supervisor, which ends it
@@ -273,7 +266,7 @@ class _Worker:
             return
         with suppress(ProcessLookupError):
             process.terminate()
-        asyncio.get_running_loop().call_later(END_SECONDS + 2, _kill, process)
+        asyncio.get_running_loop().call_later(END_SECONDS + 2, kill, process)
 
 
 def _memory() -> str | None:
@@ -281,6 +274,37 @@ def _memory() -> str | None:
     return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
+def main() -> None:
+    """Answer the requests of the connections that the supervisor sends."""
+    settings: dict[str, Any] = json.loads(sys.stdin.readline())
+    end_with_standard_input()
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = settings["metrics"]  # read when prometheus_client is imported
+    from visterm.web.app import create_app
+
+    channel = socket.socket(fileno=settings["channel"])
+
+    def tell(what: str, *arguments: Any) -> None:
+        channel.sendall(json.dumps([what, *arguments]).encode() + b"\n")
+
+    figures = Figures(settings["n_workers"] + 1, settings["number"], settings["figures"])
+    member = Member(figures, settings["n_workers"], tell, os.getppid(), settings["metrics"])
+    hosts, fetched = frozenset(settings["hosts"]), frozenset(settings["fetched_hosts"])
+    access = Access(settings["token"], hosts, settings["any_address"], fetched)
+    try:
+        app = create_app(settings["catalogue"], access=access, member=member)
+    except VistermError as error:
+        tell("failed", str(error))
+        return
+    service = app.state.service
+
+    def news() -> None:
+        catching_up.add(task := asyncio.get_running_loop().create_task(service.catch_up()))
+        task.add_done_callback(catching_up.discard)
+
+    catching_up: set[asyncio.Task[None]] = set()
+    server = Server(app, member, lambda: tell("ready"), channel=channel, news=news)
+    server.run_alone([])
+
+
+if __name__ == "__main__":
+    main()

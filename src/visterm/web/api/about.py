@@ -12,34 +12,31 @@ from visterm.web.errors import Refused, json_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.pages.render import render
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
-from visterm.web.service import VERSION, service_of
+from visterm.web.service import VERSION, Shared
 
 router = APIRouter(tags=["service"])
 
 
 @router.get("/health", response_model=HealthAnswer, responses=errors())
-async def health(request: Request) -> Response:
+async def health(request: Request, service: Shared) -> Response:
     """Check that the service runs and can read its catalogue.
 
     If it can't, the answer is 503. This address needs no token.
     """
-    service = service_of(request)
     try:
         await service.check_catalogue()
     except StorageError as error:
         # Without the token the answer does not say where the catalogue is.
         known = service.access.knows(request.headers)
         why = str(error) if known else "The catalogue was removed or replaced, or can't be read."
-        no_store = {"cache-control": "no-store"}
-        raise Refused(503, why, code="catalogue_unreadable", headers=no_store) from error
-    return json_answer({"status": "ok", "version": VERSION}, headers={"cache-control": "no-store"})
+        raise Refused(503, why, code="catalogue_unreadable") from error
+    return json_answer({"status": "ok", "version": VERSION})
 
 
 @router.get("/about", response_model=AboutAnswer, responses=errors())
-async def about(request: Request) -> Response:
+async def about(service: Shared) -> Response:
     """Return facts about the catalogue: numbers of photos and tags, and the run in use."""
-    service = service_of(request)
-    return json_answer(await service.searching.run(service.about), headers={"cache-control": "no-store"})
+    return json_answer(await service.searching.run(service.about))
 
 
 @router.get(
@@ -47,9 +44,8 @@ async def about(request: Request) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **errors()},
     response_class=Response,
 )
-async def metrics(request: Request) -> Response:
+async def metrics(service: Shared) -> Response:
     """Return figures for Prometheus, a monitoring program."""
-    service = service_of(request)
     images = await service.searching.run(service.catalogue.stored.images.count)
     return Response(service.metrics_text(images), media_type=CONTENT_TYPE)
 

@@ -1,4 +1,4 @@
-"""Photos: each with its tags, its thumbnail, and why it has a tag; verdicts on tags; and duplicates."""
+"""Photos: tags, thumbnail, and why one has a tag; what people say of one or of many at once; and duplicates."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.responses import FileResponse, Response
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.remote import is_remote
+from visterm.core.vocabulary import MOST_TAGS
 from visterm.data.file_kinds import suffix_of
 from visterm.library.duplicates import DISTANCE, MOST, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
+from visterm.library.steps import MOST_PHOTOS, Step, tag_photos, undo_step
+from visterm.store.filters import LARGEST
 from visterm.store.tags import Verdict
-from visterm.web.body_limit import MEDIUM, JsonRoute, takes
+from visterm.web.bodies import MEDIUM, JsonRoute, takes
 from visterm.web.decoding import name_of
 from visterm.web.errors import Refused, json_answer
 from visterm.web.query import Cursor, Limit, OneTag, cursor_at, place_of
@@ -25,12 +28,14 @@ from visterm.web.schemas import (
     ExplanationAnswer,
     ImageAnswer,
     ImageFacts,
+    RequestBody,
+    TagName,
     TagsChange,
     VerdictAnswer,
     VerdictRequest,
     errors,
 )
-from visterm.web.service import service_of
+from visterm.web.service import Service, Shared
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -72,13 +77,12 @@ def _view_answer(view: ImageView) -> Response:
     """Return a photo with its tags."""
     found: dict[str, Any] = view.as_dict()
     found["image"] = {name: found["image"][name] for name in ImageFacts.model_fields if name in found["image"]}
-    return json_answer(found, headers={"cache-control": "no-store"})
+    return json_answer(found)
 
 
 @router.get("/images/{image_id}", tags=["images"], response_model=ImageAnswer, responses=errors(404))
-async def image(request: Request, image_id: ImageId) -> Response:
+async def image(service: Shared, image_id: ImageId) -> Response:
     """Return a photo: its file, its tags, the predicted tags, and people's verdicts."""
-    service = service_of(request)
     return _view_answer(await service.searching.run(service.view, image_id))
 
 
@@ -92,9 +96,10 @@ async def image(request: Request, image_id: ImageId) -> Response:
     },
     response_class=Response,
 )
-async def thumbnail(request: Request, image_id: ImageId, size: Side = 320, at: Moment = None) -> Response:
+async def thumbnail(
+    request: Request, service: Shared, image_id: ImageId, size: Side = 320, at: Moment = None
+) -> Response:
     """Return a photo, or a moment of a video, as a small JPEG, without the metadata of its file."""
-    service = service_of(request)
     known = request.headers.get("if-none-match", "")
 
     def find() -> tuple[str, str | None]:
@@ -119,16 +124,15 @@ async def thumbnail(request: Request, image_id: ImageId, size: Side = 320, at: M
     },
     response_class=Response,
 )
-async def original(request: Request, image_id: ImageId) -> Response:
+async def original(request: Request, service: Shared, image_id: ImageId) -> Response:
     """Return a photo's file, with its metadata.
 
     Of formats that browsers don't show (RAW, HEIC, TIFF), and of files in object stores, it is a large JPEG.
     """
-    service = service_of(request)
     path = await service.searching.run(service.file_of, image_id)
     media_type = SHOWN_TYPES.get(suffix_of(path))
     if media_type is None or is_remote(path):
-        return await thumbnail(request, image_id, 2560)
+        return await thumbnail(request, service, image_id, 2560)
     return FileResponse(path, media_type=media_type, headers={"cache-control": LASTING})
 
 
@@ -142,18 +146,17 @@ async def original(request: Request, image_id: ImageId) -> Response:
     },
     response_class=Response,
 )
-async def video(request: Request, image_id: ImageId) -> Response:
+async def video(service: Shared, image_id: ImageId) -> Response:
     """Return a video's file, or the part of it that a `Range` header asks for."""
-    service = service_of(request)
     path = await service.searching.run(service.video_of, image_id)
     media_type = VIDEO_TYPES.get(suffix_of(path), "application/octet-stream")
     return FileResponse(path, media_type=media_type, headers={"cache-control": LASTING})
 
 
 @router.get("/images/{image_id}/explain", tags=["images"], response_model=ExplanationAnswer, responses=errors(404))
-async def explain(request: Request, image_id: ImageId, tag: OneTag) -> Response:
+async def explain(service: Shared, image_id: ImageId, tag: OneTag) -> Response:
     """Return which places in a photo speak for a tag, and which against it."""
-    found = await service_of(request).explain(image_id, tag)
+    found = await service.explain(image_id, tag)
     width, height = found.size or (1, 1)
     strongest = sorted(found.places, key=lambda place: -abs(place.share))[:STRONGEST]
     content = {
@@ -187,21 +190,20 @@ async def explain(request: Request, image_id: ImageId, tag: OneTag) -> Response:
     responses={200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}, **errors(404)},
     response_class=Response,
 )
-async def heat(request: Request, image_id: ImageId, tag: OneTag, size: Side = 640) -> Response:
+async def heat(service: Shared, image_id: ImageId, tag: OneTag, size: Side = 640) -> Response:
     """Return a transparent PNG to lay over a photo: warm places speak for the tag, blue ones against it."""
-    content = await service_of(request).heat(image_id, tag, size)
+    content = await service.heat(image_id, tag, size)
     return Response(content, headers={"cache-control": "private, max-age=600"}, media_type="image/png")
 
 
 @router.post(
     "/images/{image_id}/feedback", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 408, 409, 413)
 )
-async def judge(request: Request, image_id: ImageId, given: VerdictRequest) -> Response:
+async def judge(service: Shared, image_id: ImageId, given: VerdictRequest) -> Response:
     """Store a verdict: whether a tag is right for a photo.
 
     A rejected tag is never predicted again for that photo.
     """
-    service = service_of(request)
 
     def write() -> tuple[Verdict, int]:
         service.known(image_id)
@@ -214,9 +216,8 @@ async def judge(request: Request, image_id: ImageId, given: VerdictRequest) -> R
 
 
 @router.post("/feedback/{number}/undo", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 409))
-async def undo_feedback(request: Request, number: Number) -> Response:
+async def undo_feedback(service: Shared, number: Number) -> Response:
     """Undo a verdict: the one before it counts again."""
-    service = service_of(request)
 
     def write() -> tuple[Verdict, Verdict]:
         stored = service.catalogue.stored
@@ -236,9 +237,8 @@ async def undo_feedback(request: Request, number: Number) -> Response:
     "/images/{image_id}/tags", tags=["feedback"], response_model=ImageAnswer, responses=errors(404, 408, 409, 413)
 )
 @takes(MEDIUM)
-async def change_tags(request: Request, image_id: ImageId, change: TagsChange) -> Response:
+async def change_tags(service: Shared, image_id: ImageId, change: TagsChange) -> Response:
     """Add tags to a photo and remove tags from it, all or none of them."""
-    service = service_of(request)
 
     def write() -> ImageView:
         service.known(image_id)
@@ -255,12 +255,12 @@ async def change_tags(request: Request, image_id: ImageId, change: TagsChange) -
 def _verdict_answer(entry: Verdict, before: int) -> Response:
     """Return a verdict and the one before it."""
     kept = {name: getattr(entry, name) for name in ("id", "image_id", "tag", "verdict")}
-    return json_answer({**kept, "before": before}, headers={"cache-control": "no-store"})
+    return json_answer({**kept, "before": before})
 
 
 @router.get("/duplicates", tags=["duplicates"], response_model=DuplicatesAnswer, responses=errors())
 async def duplicates(
-    request: Request,
+    service: Shared,
     distance: Annotated[int, Query(ge=0, le=MOST, description="Bits of 64 in which the hashes may differ.")] = DISTANCE,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -269,7 +269,6 @@ async def duplicates(
 
     Only photos that the job "duplicates" has compared are grouped, and copies of the same file.
     """
-    service = service_of(request)
     start = place_of("groups", cursor)
     found = await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)
     groups = found.groups
@@ -279,4 +278,76 @@ async def duplicates(
         "n_groups": len(groups),
         "next": cursor_at("groups", end) if end < len(groups) else None,
     }
-    return json_answer(content, headers={"cache-control": "no-store"})
+    return json_answer(content)
+
+
+StepNumber = Annotated[int, Path(ge=0, le=LARGEST, description="Number of the step, as it was answered.")]
+Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
+
+
+class PhotosChange(RequestBody):
+    """What to say of tags of several photos."""
+
+    images: list[Annotated[int, Field(ge=0, le=LARGEST)]] = Field(
+        min_length=1, max_length=MOST_PHOTOS, description="Ids of the photos."
+    )
+    give: Tags = Field([], description="Tags to add; any words are accepted.")
+    take: Tags = Field([], description="Tags to remove.")
+    right: Tags = Field([], description="Tags that are right for all these photos.")
+    wrong: Tags = Field([], description="Tags that are wrong for all these photos.")
+
+
+class StepAnswer(BaseModel):
+    """A step that was stored, or undone."""
+
+    step: int = Field(description="Number of the step; `POST /steps/{number}/undo` undoes it.")
+    images: int = Field(description="Photos that it was about.")
+    changed: int = Field(description="Photos whose tags or verdicts have changed by it.")
+
+
+@router.post("/images/tags", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 408, 409, 413))
+@takes(MEDIUM)
+async def change_many(service: Shared, change: PhotosChange) -> Response:
+    """Add tags to photos, remove tags, or say that tags are right or wrong: all of it or nothing."""
+    tags = {name: getattr(change, name) for name in ("give", "take", "right", "wrong")}
+    return _step_answer(await stored_step(service, change.images, **tags))
+
+
+@router.post("/steps/{number}/undo", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 409))
+async def undo_tags(service: Shared, number: StepNumber) -> Response:
+    """Undo a step: all its photos are as they were before.
+
+    A step can't be undone twice, nor if something else has been said of the same tags of its photos since.
+    """
+    return _step_answer(await undone_step(service, number))
+
+
+async def stored_step(service: Service, images: list[int], **tags: list[str]) -> Step:
+    """Store a step; see `tag_photos`. Raises Refused (404) for a photo that there isn't."""
+
+    def write() -> Step:
+        try:
+            return tag_photos(service.catalogue, images, **tags)
+        except DataError as error:
+            raise Refused(404, str(error)) from error
+
+    return await service.writing.run(write)
+
+
+async def undone_step(service: Service, number: int) -> Step:
+    """Undo a step. Raises Refused: 404 if there is no such step, 409 if it can't be undone (any more)."""
+
+    def write() -> Step:
+        try:
+            return undo_step(service.catalogue, number)
+        except DataError as error:
+            raise Refused(404, str(error)) from error
+        except UserError as error:
+            raise Refused(409, str(error)) from error
+
+    return await service.writing.run(write)
+
+
+def _step_answer(step: Step) -> Response:
+    content = {"step": step.number, "images": len(step.images), "changed": step.changed}
+    return json_answer(content)

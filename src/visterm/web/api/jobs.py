@@ -2,30 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from contextlib import suppress
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, shown_runs
+from visterm.core.errors import StorageError, UserError
+from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.jobs import Job
-from visterm.web.body_limit import JsonRoute
+from visterm.store.runs import StoredRun
+from visterm.web.bodies import JsonRoute
 from visterm.web.errors import Refused, json_answer
-from visterm.web.pages.learned import way_back
 from visterm.web.query import Cursor, Limit, cursor_at, place_of
-from visterm.web.run_schemas import RunsAnswer
 from visterm.web.schemas import JobAnswer, JobRequest, JobsAnswer, errors
-from visterm.web.service import Service, service_of
+from visterm.web.service import Service, Shared
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
 JobId = Annotated[int, Path(ge=0, le=2**63 - 1, description="Id of the job.")]
 
 
+class ComparisonAnswer(BaseModel):
+    """A run and the one that was in use before it, measured on photos that neither learned from."""
+
+    before: float = Field(description="Figure of the run before.")
+    after: float = Field(description="Figure of this run.")
+    compared: int = Field(description="Number of photos that both were measured on.")
+    interval: tuple[float, float] | None = Field(
+        description="The difference, from - to, in 95 % of resamples of these photos; null if they are too few."
+    )
+    run_before: str = Field(description="Fingerprint of the run before; empty if it isn't known.")
+    measure: str = Field(description="The measure: MAP, mean average precision, of which 1 is perfect.")
+    difference: float = Field(description="Figure of this run less that of the run before.")
+    verdict: Literal["better", "worse", "no clear difference", "too few photos"] = Field(
+        description="Whether this run is significantly better or worse."
+    )
+    in_words: str = Field(description="All of it in a sentence.")
+
+
+class RunAnswer(BaseModel):
+    """A run of the catalogue, beside the one that was in use before."""
+
+    number: int = Field(description="Number of the run in the catalogue.")
+    run: str = Field(description="Fingerprint of the run.")
+    added: str = Field(description="When it was added (UTC).")
+    current: bool = Field(description="Whether it is in use.")
+    images: int | None = Field(description="Number of photos that it learned from; null if its files are gone.")
+    tags: int | None = Field(description="Number of tags that it knows; null if its files are gone.")
+    comparison: ComparisonAnswer | None = Field(
+        description="The run beside the one before; null if no photos could be compared."
+    )
+
+
+class RunsAnswer(BaseModel):
+    """The runs of the catalogue."""
+
+    runs: list[RunAnswer] = Field(description="The runs, newest first.")
+    back: int | None = Field(description="Number of the run that the job go back leads to; null if there is none.")
+
+
 @router.get("/jobs", response_model=JobsAnswer, responses=errors())
-async def jobs(request: Request, limit: Limit = 50, cursor: Cursor = None) -> Response:
+async def jobs(service: Shared, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List the jobs, newest first."""
-    service = service_of(request)
     before = None if cursor is None else place_of("jobs", cursor)
     found = await service.searching.run(service.catalogue.stored.jobs.latest, limit + 1, before=before)
     shown = found[:limit]
@@ -33,50 +74,55 @@ async def jobs(request: Request, limit: Limit = 50, cursor: Cursor = None) -> Re
         "jobs": [_as_dict(service.jobs.shown(job)) for job in shown],
         "next": cursor_at("jobs", shown[-1].id) if len(found) > limit else None,
     }
-    return json_answer(content, headers={"cache-control": "no-store"})
+    return json_answer(content)
 
 
 @router.post("/jobs", status_code=202, response_model=JobAnswer, responses=errors(408, 409, 413))
-async def start(request: Request, given: JobRequest) -> Response:
+async def start(service: Shared, given: JobRequest) -> Response:
     """Start a job.
 
     One job runs at a time; a few more may wait.
     """
     of_a_run = given.kind in (USE_RUN, GO_BACK)
     options = [given.run] if of_a_run else fit_options(given.full, given.use_even_if_worse)
-    job = await service_of(request).jobs.start(given.kind, *options)
+    job = await service.jobs.start(given.kind, *options)
     return json_answer(_as_dict(job), 202, {"location": f"/api/v1/jobs/{job.id}"})
 
 
 @router.get("/jobs/{job_id}", response_model=JobAnswer, responses=errors(404))
-async def job(request: Request, job_id: JobId) -> Response:
+async def job(service: Shared, job_id: JobId) -> Response:
     """Return a job and its progress."""
-    service = service_of(request)
     return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobAnswer, responses=errors(404))
-async def cancel(request: Request, job_id: JobId) -> Response:
+async def cancel(service: Shared, job_id: JobId) -> Response:
     """Stop a job.
 
     The job keeps what it has stored so far. A job that has ended doesn't change.
     """
-    service = service_of(request)
     await service.jobs.cancel(job_id)
     return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
 
 
 @router.get("/runs", response_model=RunsAnswer, responses=errors())
-async def runs(request: Request) -> Response:
+async def runs(service: Shared) -> Response:
     """List the runs of the catalogue, newest first, each beside the run that was in use before it."""
-    stored = service_of(request).catalogue.stored
+    stored = service.catalogue.stored
 
     def find() -> dict[str, Any]:
         back = way_back(stored)
         found = shown_runs(stored, known_runs(stored)[::-1])
         return {"runs": [run.as_dict() for run in found], "back": None if back is None else back.id}
 
-    return json_answer(await service_of(request).searching.run(find), headers={"cache-control": "no-store"})
+    return json_answer(await service.searching.run(find))
+
+
+def way_back(stored: StoredCatalogue) -> StoredRun | None:
+    """Return the run that "go back" leads to; None if there is none whose files are there."""
+    with suppress(UserError, StorageError):
+        return run_to_go_back_to(stored)
+    return None
 
 
 def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
@@ -93,4 +139,4 @@ def _answer(service: Service, job_id: int, job: Job | None) -> Response:
     """Return a job, or refuse an id that no job has."""
     if job is None:
         raise Refused(404, f"There is no job {job_id}.")
-    return json_answer(_as_dict(service.jobs.shown(job)), headers={"cache-control": "no-store"})
+    return json_answer(_as_dict(service.jobs.shown(job)))

@@ -15,12 +15,11 @@ from visterm.core.vocabulary import MOST_TAGS
 from visterm.library.found import Found
 from visterm.store.filters import Filter
 from visterm.web.batching import TagLimits
-from visterm.web.body_limit import takes_pictures
+from visterm.web.bodies import BODY, read_uploads, takes_pictures
 from visterm.web.errors import Refused, json_answer
 from visterm.web.query import cursor_at, described, place_of, read_query
 from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
-from visterm.web.service import service_of
-from visterm.web.uploads import BODY, read_uploads
+from visterm.web.service import Shared
 
 router = APIRouter()
 
@@ -84,12 +83,11 @@ class SearchQuery(FilterQuery):
     responses=errors(404, 409),
     openapi_extra=described(SearchQuery),
 )
-async def search(request: Request) -> Response:
+async def search(request: Request, service: Shared) -> Response:
     """Find photos by words (`q`) or similar to a photo (`like`).
 
     Filters narrow the search. Without words and a photo, all photos that match the filters are listed.
     """
-    service = service_of(request)
     query = read_query(request, SearchQuery)
     words = query.q.strip()
     if words and query.like is not None:
@@ -122,9 +120,8 @@ async def search(request: Request) -> Response:
     openapi_extra={**BODY, **described(FilterQuery)},
 )
 @takes_pictures
-async def similar(request: Request) -> Response:
+async def similar(request: Request, service: Shared) -> Response:
     """Find photos that are similar to an uploaded picture, which isn't stored."""
-    service = service_of(request)
     query = read_query(request, FilterQuery)
     (picture,) = await read_uploads(request, 1)
     pixels = await service.pixels(picture.content)
@@ -149,7 +146,7 @@ def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
         "n_found": found.n_found,
         "next": None if following is None else cursor_at(kind, following),
     }
-    return json_answer(content, headers={"cache-control": "no-store"})
+    return json_answer(content)
 
 
 def _as_dict(hit: Hit) -> dict[str, Any]:
@@ -173,6 +170,7 @@ def _as_dict(hit: Hit) -> dict[str, Any]:
 @takes_pictures
 async def annotate(
     request: Request,
+    service: Shared,
     k: Annotated[int | None, Query(ge=1, le=MOST_TAGS, description="Tags per picture, at most.")] = None,
     precision: Annotated[
         float | None, Query(gt=0, lt=1, description="Choose the cut-off for this expected precision, such as 0.9.")
@@ -187,7 +185,6 @@ async def annotate(
     Without options each picture gets five tags. Pictures that can't be read are listed in `skipped`; if none can be
     read, the answer is 422.
     """
-    service = service_of(request)
     uploads = await read_uploads(request, service.bounds.pictures)
     limits = TagLimits(precision, best_f1, min_confidence)
     tagging = [service.annotate(upload.content, k, limits) for upload in uploads]

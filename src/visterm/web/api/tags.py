@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
@@ -12,18 +13,49 @@ from visterm.library.mistakes import KEPT
 from visterm.library.tag_photos import tree_level
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, OneTag, cursor_at, place_of
-from visterm.web.run_schemas import MistakesAnswer
-from visterm.web.schemas import CompletionsAnswer, NeighboursAnswer, TagMapAnswer, TagsAnswer, TreeAnswer, errors
-from visterm.web.service import service_of
+from visterm.web.schemas import (
+    CompletionsAnswer,
+    Id,
+    ImageName,
+    NeighboursAnswer,
+    Next,
+    Tag,
+    TagMapAnswer,
+    TagsAnswer,
+    TreeAnswer,
+    errors,
+)
+from visterm.web.service import Shared
 
 router = APIRouter(tags=["tags"])
 
 Count = Annotated[int, Query(ge=1, le=MOST_TAGS, description="Tags to return, at most.")]
 
 
+class MistakeAnswer(BaseModel):
+    """A tag that a photo has and probably should not have, or one that it probably should have."""
+
+    image_id: Id
+    image: ImageName
+    tag: Tag
+    kind: Literal["wrong", "missing"] = Field(description="What is probably the matter: the tag is wrong, or missing.")
+    chance: float = Field(description="Probability that it is a mistake (0-1).")
+    low: float = Field(description="The chance in a 95 % interval, from; wide for tags of few photos.")
+    high: float = Field(description="The chance in a 95 % interval, to.")
+    follows: list[Tag] = Field([], description="Tags above a missing one in the tree that are missing with it.")
+
+
+class MistakesAnswer(BaseModel):
+    """One page of the probable mistakes."""
+
+    mistakes: list[MistakeAnswer] = Field(description="The mistakes: wrong and missing in turn, most probable first.")
+    n_mistakes: int | None = Field(description="Number of mistakes on all pages; null before anyone looked for some.")
+    next: Next
+
+
 @router.get("/tags", response_model=TagsAnswer, responses=errors())
 async def tags(
-    request: Request,
+    service: Shared,
     sort: Annotated[
         Literal["name", "given", "predicted"], Query(description="Order: by name, or by a count, largest first.")
     ] = "name",
@@ -31,7 +63,6 @@ async def tags(
     cursor: Cursor = None,
 ) -> Response:
     """List the tags of photos and of the run, with counts."""
-    service = service_of(request)
     start = place_of(sort, cursor)
     counts = await service.browsing.run(service.catalogue.tags)
     if sort == "given":
@@ -44,39 +75,36 @@ async def tags(
         "n_tags": len(counts),
         "next": cursor_at(sort, end) if end < len(counts) else None,
     }
-    return json_answer(content, headers={"cache-control": "no-store"})
+    return json_answer(content)
 
 
 @router.get("/tags/tree", response_model=TreeAnswer, responses=errors())
 async def tree(
-    request: Request,
+    service: Shared,
     under: Annotated[str, Query(max_length=MOST_LETTERS, description="A tag; without it, the tags on top.")] = "",
 ) -> Response:
     """List the tags right under a tag of the tree, with the photos of each and of all tags under it.
 
     If the tags have no tree, all are on top.
     """
-    service = service_of(request)
     found = await service.browsing.run(tree_level, service.catalogue, under)
-    return json_answer({"tags": [item._asdict() for item in found]}, headers={"cache-control": "no-store"})
+    return json_answer({"tags": [item._asdict() for item in found]})
 
 
 @router.get("/tags/complete", response_model=CompletionsAnswer, responses=errors())
 async def complete(
-    request: Request,
+    service: Shared,
     prefix: Annotated[str, Query(max_length=200, description="The first letters of a tag, or of a word in it.")] = "",
     k: Count = 10,
 ) -> Response:
     """Complete a tag from its first letters."""
-    service = service_of(request)
     found = await service.searching.run(service.complete, prefix, k)
     return json_answer({"tags": [completion._asdict() for completion in found]})
 
 
 @router.get("/tags/neighbours", response_model=NeighboursAnswer, responses=errors())
-async def neighbours(request: Request, tag: OneTag, k: Count = 10) -> Response:
+async def neighbours(service: Shared, tag: OneTag, k: Count = 10) -> Response:
     """Find the tags that are most similar to one, by the cosine of the model's vectors."""
-    service = service_of(request)
     tagger = service.catalogue.tagger
     found = await service.browsing.run(tagger.neighbours, tag, k)
     near = [neighbour._asdict() for neighbour in found]
@@ -84,9 +112,8 @@ async def neighbours(request: Request, tag: OneTag, k: Count = 10) -> Response:
 
 
 @router.get("/tags/map", response_model=TagMapAnswer, responses=errors())
-async def tag_map(request: Request) -> Response:
+async def tag_map(service: Shared) -> Response:
     """Return a map of the tags: two coordinates for each, close together for similar tags."""
-    service = service_of(request)
     found = await service.tag_map()
     return json_answer(
         {"tags": [placed._asdict() for placed in found], "from": service.catalogue.tagger.tags_compared_by}
@@ -95,7 +122,7 @@ async def tag_map(request: Request) -> Response:
 
 @router.get("/mistakes", response_model=MistakesAnswer, responses=errors())
 async def mistakes(
-    request: Request,
+    service: Shared,
     kind: Annotated[
         Literal["wrong", "missing"] | None, Query(description="List only wrong or only missing tags.")
     ] = None,
@@ -107,7 +134,6 @@ async def mistakes(
 
     The job "mistakes" looks for them; what people answered since isn't listed.
     """
-    service = service_of(request)
     start = place_of("mistakes", cursor)
     found = await service.browsing.run(service.catalogue.mistakes, 2 * KEPT, kind=kind, tag=tag)
     end = start + limit
@@ -116,4 +142,4 @@ async def mistakes(
         "n_mistakes": None if found is None else len(found),
         "next": cursor_at("mistakes", end) if end < len(found or []) else None,
     }
-    return json_answer(content, headers={"cache-control": "no-store"})
+    return json_answer(content)

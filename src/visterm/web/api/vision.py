@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,12 +23,11 @@ from visterm.core.web_client import Patience, ask
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
-from visterm.web.body_limit import JsonRoute, hold, takes_pictures
+from visterm.web.bodies import JsonRoute, data_content, hold, takes_pictures
 from visterm.web.errors import Refused, as_refused, json_answer
 from visterm.web.schemas import STATUSES, errors
 from visterm.web.security import origin_of
-from visterm.web.service import Bounds, service_of
-from visterm.web.uploads import data_content
+from visterm.web.service import Bounds, Shared
 
 LOG = logging.getLogger("visterm.web")
 PRECISION = 0.9
@@ -42,20 +41,11 @@ SHAPED = (400, 408, 413, 422, 500, 503, 507)
 class VisionRoute(JsonRoute):
     """A route whose errors have the shape that PhotoPrism reads: ``error`` is a text."""
 
-    def get_route_handler(self) -> Callable[..., Any]:
-        """Return the handler."""
-        handle = super().get_route_handler()
-
-        async def handle_shaped(request: Request) -> Response:
-            try:
-                answer: Response = await handle(request)
-            except Exception as error:
-                refused = as_refused(error)
-                content = {"code": refused.status_code, "error": refused.detail}
-                return json_answer(content, refused.status_code, refused.headers)
-            return answer
-
-        return handle_shaped
+    def answer_error(self, request: Request, error: Exception) -> Response:
+        """Return the answer to an error."""
+        refused = as_refused(error)
+        content = {"code": refused.status_code, "error": refused.detail}
+        return json_answer(content, refused.status_code, refused.headers)
 
 
 router = APIRouter(route_class=VisionRoute)
@@ -123,6 +113,7 @@ class VisionErrorAnswer(BaseModel):
 @takes_pictures
 async def labels(
     request: Request,
+    service: Shared,
     sent: VisionRequest,
     precision: Annotated[
         float, Query(gt=0, lt=1, description="Share of labels that should be right (0-1).")
@@ -133,7 +124,6 @@ async def labels(
     Pictures come as `data:` addresses. Others are fetched only from hosts that were allowed
     (`--vision-host`). Several pictures are parts of one photo.
     """
-    service = service_of(request)
     images = [*sent.images, *([sent.url] if sent.url else [])]
     if not images:
         raise Refused(422, "The request has no picture: send data: addresses in 'images'.", field="images")
@@ -143,7 +133,7 @@ async def labels(
     tagger = service.catalogue.tagger
     sure = tagger.calibration is not None
     k, limits = (len(tagger.vocabulary), TagLimits(precision)) if sure else (FEW, TagLimits())
-    contents = await _contents(request, images)
+    contents = await _contents(request, service, images)
     found = await asyncio.gather(*(service.annotate(each, k, limits) for each in contents), return_exceptions=True)
     failed = [one for one in found if isinstance(one, BaseException)]
     unexpected = [error for error in failed if not isinstance(error, ImageError)]
@@ -210,12 +200,11 @@ def _label(tag: Tag) -> dict[str, Any]:
     return found | {"confidence": confidence, "topicality": confidence}
 
 
-async def _contents(request: Request, images: Sequence[str]) -> list[bytes]:
+async def _contents(request: Request, service: Shared, images: Sequence[str]) -> list[bytes]:
     """Return the contents of pictures, those that were not sent fetched; they count as a part of the request's body.
 
     Raises Refused (422) if one may not be read, and (503) if too many requests or bytes are being worked on.
     """
-    service = service_of(request)
     sent = [data_content(image) for image in images]
     addresses = [image for image, content in zip(images, sent, strict=True) if content is None]
     for address in addresses:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from visterm.library.catalogue import Catalogue
@@ -13,7 +13,7 @@ from visterm.store.images import AMONG, as_list
 from visterm.store.sorting import name_key
 from visterm.web.pages.form import SearchForm
 from visterm.web.pages.render import MONTHS, PageRoute, render
-from visterm.web.service import service_of
+from visterm.web.service import Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -32,9 +32,8 @@ class Entry(NamedTuple):
 
 
 @router.get("/browse")
-async def browse_page(request: Request) -> Response:
+async def browse_page(service: Shared) -> Response:
     """Show the folders, years and tags of all photos."""
-    service = service_of(request)
     return render("browse.html", **await service.browsing.run(_values, service.catalogue))
 
 

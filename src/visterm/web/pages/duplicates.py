@@ -14,12 +14,12 @@ from visterm.library.duplicates import RULES, find_duplicates, keeper_by
 from visterm.library.steps import Choice, Step, keep_one_of_each
 from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
-from visterm.web.api.steps import undone_step
-from visterm.web.body_limit import MEDIUM, takes
+from visterm.web.api.images import undone_step
+from visterm.web.bodies import MEDIUM, takes
 from visterm.web.errors import Refused
 from visterm.web.pages.browse import folders_to_choose
 from visterm.web.pages.render import HEADERS, PageRoute, file_size, is_for_script, local, moment, render, send_on
-from visterm.web.pages.search import Shared
+from visterm.web.service import Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import weakref
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,7 +17,6 @@ from visterm.core.queries import quoted
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
 from visterm.store.filters import PREDICTED_FROM, Filter
-from visterm.web.pages.cache import Cache
 from visterm.web.pages.form import SearchForm
 
 PAGE = 48  # Photos of a page
@@ -56,16 +56,20 @@ def found_by(catalogue: Catalogue, form: SearchForm, *, afresh: bool = False) ->
 
     What is wrong with the search becomes a note.
     """
-    kept = _SEARCHES.setdefault(catalogue, Cache(SEARCHES))
+    kept = _SEARCHES.setdefault(catalogue, {})
     key = (catalogue.tagger.fingerprint, replace(form, start=0))
-    found: FoundPhotos | None = None if afresh else kept.known(key)
+    found = None if afresh else kept.get(key)
     if found is None:
         try:
             found = _find(catalogue, form)
         except UserError as error:
             meant = _meant(catalogue, form.q, re.split(r"[\s,;]+", form.q))
             found = FoundPhotos(np.empty(0, np.int64), [], [str(error)], 0, meant=meant)
-        kept.put(key, found)
+        with _KEEPING:
+            kept.pop(key, None)
+            if len(kept) >= SEARCHES:
+                kept.pop(next(iter(kept)))
+            kept[key] = found
     return found
 
 
@@ -123,4 +127,6 @@ def _meant(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:
     return meant if meant != words else ""
 
 
-_SEARCHES: weakref.WeakKeyDictionary[Catalogue, Cache] = weakref.WeakKeyDictionary()
+Searches = dict[tuple[str, SearchForm], FoundPhotos]  # By the run and the search
+_SEARCHES: weakref.WeakKeyDictionary[Catalogue, Searches] = weakref.WeakKeyDictionary()
+_KEEPING = threading.Lock()

@@ -1,8 +1,9 @@
-"""The page of the library: its photos, skipped files and why, runs with their curves, and jobs."""
+"""The page of the library: its photos, skipped files and why, runs with their curves, and jobs with what they did."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -10,25 +11,31 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from visterm.core.errors import StorageError, UserError
+from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.earlier_runs import GO_BACK, USE_RUN
+from visterm.library.comparison import Comparison
+from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, shown_runs
 from visterm.library.info import describe, training_history
-from visterm.store.catalogue import RUNS
+from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.store.jobs import Job
 from visterm.store.runs import StoredRun
 from visterm.tagging.plot import history_panels
-from visterm.web.api.jobs import JobId, fit_options
+from visterm.web.api.jobs import JobId, fit_options, way_back
 from visterm.web.errors import Refused
-from visterm.web.pages.cache import cache_of
-from visterm.web.pages.learned import KINDS, job_values, named
-from visterm.web.pages.render import PageRoute, is_for_script, render, send_on
-from visterm.web.pages.search import Shared
-from visterm.web.service import Service
+from visterm.web.pages.render import PageRoute, date_and_time, is_for_script, render, send_on
+from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 SKIPPED = 200
 JOBS = 12
 STARTED = ("index", "fit", "duplicates", "mistakes", "map")  # Jobs that the page starts
+KINDS = {
+    "index": "Look for new photos", "fit": "Learn", "duplicates": "Look for duplicates", "use run": "Use another run",
+    "go back": "Go back", "mistakes": "Look for mistakes", "map": "Draw the map",
+}  # fmt: skip
+"""Jobs, as the page names them."""
+
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
     "model": "model",
@@ -55,12 +62,15 @@ class Curve(NamedTuple):
     best: float | None
 
 
-class ShownRun(NamedTuple):
-    """A run with its figures."""
+class Outcome(NamedTuple):
+    """The run that a job learned."""
 
     run: StoredRun
-    facts: dict[str, Any]
-    curves: list[Curve]
+    comparison: Comparison | None  # With the run that was in use before; None if no photo could be compared
+    old: StoredRun | None  # That run
+    why_not: str  # Why it was not used, see `Learned.why_not`; empty if it was
+    learned: str  # From how much it learned and which tags are new, in words
+    latest: bool  # Whether no job has learned since: only then a button changes the run
 
 
 @router.get("/library")
@@ -116,15 +126,16 @@ def _values(service: Service) -> dict[str, Any]:
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     jobs = stored.jobs.latest(JOBS)
+    runs = stored.runs.all()
     return {
-        "counts": catalogue.stored.database.keep("library", lambda: _counts(catalogue)),
+        "counts": stored.database.keep("library", lambda: _counts(catalogue)),
         "skipped": skipped[:SKIPPED],
         "n_skipped": len(skipped),
-        "runs": [_shown_run(catalogue, run) for run in reversed(stored.runs.all())],
+        "runs": [(run, *_facts_and_curves(stored, run)) for run in reversed(runs)],
         "jobs": [service.jobs.shown(job) for job in jobs],
         **job_values(stored, jobs),
-        "run_names": named(stored, stored.runs.all()),
-        "run_numbers": {run.fingerprint: run.id for run in stored.runs.all()},
+        "run_names": _named(stored, runs),
+        "run_numbers": {run.fingerprint: run.id for run in runs},
         "started": STARTED,
         "history": stored.history.latest(JOBS),
         "names": SHOWN,
@@ -151,25 +162,24 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
     }
 
 
-def _shown_run(catalogue: Catalogue, run: StoredRun) -> ShownRun:
-    """Return a run with the facts and curves of its files."""
-    folder = catalogue.stored.folder
-    if folder is None:
-        return ShownRun(run, {}, [])
-    place = folder / RUNS / run.fingerprint
-    facts, curves = cache_of(catalogue).get(("run", run.fingerprint), lambda: _facts_and_curves(place))
+def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str, Any], list[Curve]]:
+    """Return the facts of a run that the page shows, and its curves."""
+    if stored.folder is None:
+        return {}, []
+    facts, curves = _read_run(stored.folder / RUNS / run.fingerprint)
     known = facts | run.facts
-    return ShownRun(run, {SHOWN[name]: known[name] for name in SHOWN if known.get(name) is not None}, curves)
+    return {SHOWN[name]: known[name] for name in SHOWN if known.get(name) is not None}, curves
 
 
-def _facts_and_curves(place: Path) -> tuple[dict[str, Any], list[Curve]]:
+@lru_cache(maxsize=64)
+def _read_run(folder: Path) -> tuple[dict[str, Any], list[Curve]]:
     """Read the facts and the history of a run; both are empty if its files were removed to save room."""
     try:
-        facts = describe(place)
+        facts = describe(folder)
     except StorageError:
         return {}, []
     try:
-        panels = history_panels(training_history(place))
+        panels = history_panels(training_history(folder))
     except UserError:  # its model learns in one step
         return facts, []
     curves = []
@@ -189,3 +199,33 @@ def _curve(title: str, values: Sequence[float], best: float | None) -> Curve:
         f"{step * i:.1f},{CURVE_HEIGHT * (1 - (value - low) / height):.1f}" for i, value in enumerate(values)
     )
     return Curve(title, points, values[0], values[-1], best)
+
+
+def job_values(stored: StoredCatalogue, jobs: Sequence[Job]) -> dict[str, Any]:
+    """Return what the template of jobs shows beside them: what those that learned changed, and the way back."""
+    runs = {run.fingerprint: run for run in stored.runs.all()}
+    events = [event for event in stored.history.of(FIT, NOT_USED) if event.details.get("run") in runs]
+    outcomes = {}
+    for job in jobs:
+        if job.kind != FIT or job.finished is None:
+            continue
+        for event in events:
+            if job.started <= event.at <= job.finished:
+                run = runs[event.details["run"]]
+                found = Comparison.of(run.facts)
+                old = runs.get(found.run_before) if found else None
+                why, said = (str(event.details.get(name, "")) for name in ("why", "learned"))
+                outcomes[job.id] = Outcome(run, found, old, why, said, event is events[-1])
+    back = way_back(stored)
+    shown = [back, *(run for outcome in outcomes.values() for run in (outcome.run, outcome.old))]
+    names = _named(stored, [run for run in shown if run is not None])
+    return {"outcomes": outcomes, "back": back, "kinds": KINDS, "run_names": names}
+
+
+def _named(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> dict[str, str]:
+    """Return what people call runs, by fingerprint: "learned 24 November 2026, 14:05, from 3,120 photos"."""
+    return {
+        found.run.fingerprint: f"learned {date_and_time(found.run.added)}"
+        + ("" if found.images is None else f", from {count_of(found.images, 'photo')}")
+        for found in shown_runs(stored, runs)
+    }

@@ -13,9 +13,10 @@ from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
 from visterm.library.photo_map import not_on_map, read_map
 from visterm.web.errors import Refused
-from visterm.web.pages.learned import job_values
+from visterm.web.pages.library import job_values
 from visterm.web.pages.render import HEADERS, PageRoute, render
-from visterm.web.pages.search import Shared, shown
+from visterm.web.pages.search import shown
+from visterm.web.service import Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 

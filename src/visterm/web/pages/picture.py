@@ -21,7 +21,8 @@ from visterm.web.errors import Refused
 from visterm.web.pages.form import SearchForm
 from visterm.web.pages.found import walk
 from visterm.web.pages.render import PageRoute, is_for_script, local, percent, render, send_on
-from visterm.web.pages.search import Shared, shown
+from visterm.web.pages.search import shown
+from visterm.web.service import Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 

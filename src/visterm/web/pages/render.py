@@ -1,14 +1,14 @@
-"""Pages from templates: everything escaped; a whole page, or the part that the script requests."""
+"""Pages from templates, everything escaped: a whole page, or the part that the script requests; and their files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
 from datetime import datetime
+from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from fastapi import Request
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
@@ -17,8 +17,8 @@ from visterm.core.wording import count_of, printable
 from visterm.data.file_kinds import is_video
 from visterm.store.frames import moment as clock
 from visterm.store.images import ImageRecord
-from visterm.web.errors import as_refused, json_answer
-from visterm.web.pages.files import address_of
+from visterm.web.bodies import JsonRoute
+from visterm.web.errors import Refused, as_refused, json_answer
 
 PART = "x-part"
 """Header with which the script requests a part of a page; without it a form is answered with the whole next page."""
@@ -40,6 +40,21 @@ HEADLINES = {
     507: "The disk is full",
 }
 
+router = APIRouter(include_in_schema=False)
+
+TYPES = {
+    "visterm.css": "text/css; charset=utf-8",
+    "early.js": "text/javascript; charset=utf-8",
+    "visterm.js": "text/javascript; charset=utf-8",
+    "choose.js": "text/javascript; charset=utf-8",
+    "photo_map.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+
+
+_BODIES = {name: (files("visterm.web.pages") / "static" / name).read_bytes() for name in TYPES}
+_ETAGS = {name: f'"{hashlib.sha256(body).hexdigest()[:32]}"' for name, body in _BODIES.items()}
+
 
 def render(template: str, status: int = 200, **values: Any) -> Response:
     """Return a page, or a part of one; bytes of a file name that are not Unicode are shown as "?"."""
@@ -57,21 +72,12 @@ def send_on(address: str) -> Response:
     return RedirectResponse(address, 303, HEADERS)
 
 
-class PageRoute(APIRoute):
+class PageRoute(JsonRoute):
     """A route whose errors are pages; the script gets the message alone."""
 
-    def get_route_handler(self) -> Callable[..., Any]:
-        """Return the handler, with errors made into pages."""
-        handle = super().get_route_handler()
-
-        async def handle_with_pages(request: Request) -> Response:
-            try:
-                answer: Response = await handle(request)
-            except Exception as error:
-                return error_page(request, error)
-            return answer
-
-        return handle_with_pages
+    def answer_error(self, request: Request, error: Exception) -> Response:
+        """Return the page of an error."""
+        return error_page(request, error)
 
 
 def error_page(request: Request, error: Exception) -> Response:
@@ -89,6 +95,23 @@ def local(path: str, **query: Any) -> str:
     """Return an address on this service with a query, without values that are None, empty or False."""
     kept = {name: value for name, value in query.items() if value not in (None, "", False, (), [])}
     return quote(path) + (f"?{urlencode(kept, doseq=True, errors='replace')}" if kept else "")
+
+
+def address_of(name: str) -> str:
+    """Return the address of a static file, which changes with its content."""
+    return f"/static/{name}?v={_ETAGS[name][1:13]}"
+
+
+@router.get("/static/{name}")
+async def static_file(name: str, request: Request) -> Response:
+    """Return a file, or 304 if the browser has it."""
+    if name not in TYPES:
+        raise Refused(404, f"There is no file {name} here.")
+    lasting = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
+    headers = {"etag": _ETAGS[name], "cache-control": lasting}
+    if _ETAGS[name] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(_BODIES[name], headers=headers, media_type=TYPES[name])
 
 
 def thumbnail(image_id: int, side: int, at: float | None = None) -> str:

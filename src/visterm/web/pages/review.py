@@ -23,13 +23,12 @@ from visterm.models.blend.kept import explained_by
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
-from visterm.web.body_limit import MEDIUM, takes
+from visterm.web.bodies import MEDIUM, takes
 from visterm.web.errors import Refused
-from visterm.web.pages.learned import job_values
+from visterm.web.pages.library import job_values
 from visterm.web.pages.picture import explains, known
 from visterm.web.pages.render import PageRoute, is_for_script, render
-from visterm.web.pages.search import Shared
-from visterm.web.service import Service
+from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 

@@ -18,13 +18,12 @@ from visterm.library.feedback import TagCount
 from visterm.library.tag_photos import tree_level
 from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
-from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.errors import Refused
-from visterm.web.pages.cache import cache_of
 from visterm.web.pages.form import SearchForm
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
-from visterm.web.pages.search import Shared, shown
+from visterm.web.pages.search import shown
+from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -63,25 +62,21 @@ async def tags_page(
         raise Refused(422, f"order is {order!r}; expected one of {', '.join(ORDERS)}.", field="order")
     catalogue = service.catalogue
     has_tree = catalogue.tagger.tree is not None
-    if has_tree and not find and not is_for_script(request) and view != "list":
-        level = await service.browsing.run(tree_level, catalogue)
-        n_tags = len(await service.browsing.run(_counts, catalogue))
-        return render(
-            "tags.html", level=level, form=None, tags=(), n_tags=n_tags, order=order, orders=list(ORDERS), find="",
-            more=None, has_map=_has_tag_vectors(catalogue), least=PREDICTED_FROM, has_tree=True,
-        )  # fmt: skip
+    as_tree = has_tree and not find and not is_for_script(request) and view != "list"
+    level = await service.browsing.run(tree_level, catalogue) if as_tree else None
 
     def list_tags() -> list[TagCount]:
         key = tag_key(find)
         return sorted((count for count in _counts(catalogue) if key in tag_key(count.tag)), key=ORDERS[order])
 
-    found = await service.browsing.run(list_tags)
+    counts = await service.browsing.run(list_tags)
     start = max(start, 0)
-    more = local("/tags", order=order, find=find, start=start + ROWS, view=view) if start + ROWS < len(found) else None
+    end = 0 if as_tree else start + ROWS
+    more = local("/tags", order=order, find=find, start=end, view=view) if 0 < end < len(counts) else None
     return render(
-        "_tag_rows.html" if is_for_script(request) else "tags.html",
-        tags=found[start : start + ROWS], n_tags=len(found), order=order, orders=list(ORDERS), find=find, more=more,
-        has_map=_has_tag_vectors(catalogue), least=PREDICTED_FROM, has_tree=has_tree, level=None,
+        "_tag_rows.html" if is_for_script(request) else "tags.html", tags=counts[start:end], n_tags=len(counts),
+        order=order, orders=list(ORDERS), find=find, more=more, has_map=service.of_run().has_tag_vectors,
+        least=PREDICTED_FROM, has_tree=has_tree, level=level, form=None,
     )  # fmt: skip
 
 
@@ -104,7 +99,7 @@ async def facets_page(request: Request, service: Shared, under: str = "") -> Res
 @router.get("/tag")
 async def tag_page(service: Shared, name: str) -> Response:
     """Show one tag."""
-    return render("tag.html", **await service.browsing.run(_tag, service.catalogue, name))
+    return render("tag.html", **await service.browsing.run(_tag, service, name))
 
 
 @router.get("/tags/alike")
@@ -114,9 +109,8 @@ async def alike_tags(request: Request, service: Shared) -> Response:
     tagger = catalogue.tagger
 
     def suggest() -> list[Alias]:
-        found = cache_of(catalogue).get(("alike", tagger.fingerprint), lambda: suggest_aliases(tagger))
         used = {count.tag for count in _counts(catalogue) if count.images}
-        return [alias for alias in found if alias.alias in used][:SUGGESTIONS]
+        return [alias for alias in service.of_run().aliases if alias.alias in used][:SUGGESTIONS]
 
     aliases = await service.browsing.run(suggest)
     page = "_alike_tags.html" if is_for_script(request) else "alike_tags.html"
@@ -137,7 +131,7 @@ async def merge(
 @router.get("/tags/map")
 async def map_page(request: Request, service: Shared, drawn: bool = False) -> Response:
     """Show the map of the tags: the page at once, and inside it the map, which takes seconds the first time."""
-    if not _has_tag_vectors(service.catalogue):
+    if not service.of_run().has_tag_vectors:
         todo = what_to_do(service.catalogue.tagger.model)
         raise Refused(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
     tags = None
@@ -156,20 +150,15 @@ def _counts(catalogue: Catalogue) -> list[TagCount]:
     return catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
 
 
-def _has_tag_vectors(catalogue: Catalogue) -> bool:
-    """Return whether the run can compare tags: without vectors of tags there are no similar tags, and no map."""
-    tagger = catalogue.tagger
-    return cache_of(catalogue).get(("map", tagger.fingerprint), lambda: tag_vectors(tagger) is not None)
-
-
-def _tag(catalogue: Catalogue, name: str) -> dict[str, Any]:
+def _tag(service: Service, name: str) -> dict[str, Any]:
     """Return the values of the template of a tag's page."""
+    catalogue = service.catalogue
     meant = set(map(tag_key, catalogue.tagger.vocabulary.spellings(name)))
     count = next((count for count in _counts(catalogue) if tag_key(count.tag) in meant), None)
     if count is None:
         raise Refused(404, f"No photo has the tag '{name}', and it was not learned.")
     neighbours = []
-    if count.learned and _has_tag_vectors(catalogue):
+    if count.learned and service.of_run().has_tag_vectors:
         neighbours = catalogue.tagger.neighbours(count.tag, NEIGHBOURS)
     examples = shown(catalogue, catalogue.browse(Filter(tags=(count.tag,)), EXAMPLES).hits)
     compared_by = catalogue.tagger.tags_compared_by if neighbours else []

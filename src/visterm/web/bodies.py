@@ -1,18 +1,24 @@
-"""Limits of request bodies, checked as they arrive: one that is too large or too slow, and too many at once."""
+"""Bodies of requests: limits of one and of all, checked as they arrive; JSON; and uploaded pictures."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import json
+import re
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import Request
 from fastapi.routing import APIRoute
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from visterm.core.errors import DataError
 from visterm.web.errors import Refused
 from visterm.web.figures import Figures
 from visterm.web.work import busy
@@ -21,7 +27,7 @@ SMALL = 64 * 2**10  # Bytes of a body, unless a route says otherwise
 MEDIUM = 2**20  # Bytes of lists of tags, and of Label Studio's events
 PIECE_SECONDS = 30.0  # Seconds in which the next piece of a body must arrive
 MOST_VALUES = 100_000  # Values in the JSON of one request: reading these takes 50 ms, in which nothing else is answered
-BODY = "visterm_body"  # In the scope of a request
+IN_SCOPE = "visterm_body"  # In the scope of a request
 E = TypeVar("E", bound=Callable[..., Any])
 
 
@@ -35,12 +41,9 @@ def takes(most: int) -> Callable[[E], E]:
     return note
 
 
-def takes_pictures(endpoint: E) -> E:
-    """Allow a route the largest bodies that the service accepts."""
-    return takes(_ANY)(endpoint)
+takes_pictures = takes(2**63)
+"""Allow a route the largest bodies that the service accepts."""
 
-
-_ANY = 2**63
 _MOST: dict[Any, int] = {}
 
 
@@ -84,7 +87,7 @@ class BodyLimit:
             refused = Refused(400, f"Content-Length is {length!r}; expected a number.")
             await refused.answer()(scope, receive, send)
             return
-        body = scope[BODY] = _Body(receive, self._bodies, self._seconds)
+        body = scope[IN_SCOPE] = _Body(receive, self._bodies, self._seconds)
 
         async def receive_counted() -> Message:
             if body.most is None:  # the route is known only now that it reads the body
@@ -141,7 +144,7 @@ class _Body:
 
 def hold(request: Request, n_bytes: int) -> None:
     """Count what was fetched for a request as if its body had brought it; errors are those of `Bodies.take`."""
-    request.scope[BODY].hold(n_bytes)
+    request.scope[IN_SCOPE].hold(n_bytes)
 
 
 class JsonRoute(APIRoute):
@@ -152,10 +155,17 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_counted(request: Request) -> Response:
-            answer: Response = await handle(_JsonRequest(request.scope, request.receive))
+            try:
+                answer: Response = await handle(_JsonRequest(request.scope, request.receive))
+            except Exception as error:
+                return self.answer_error(request, error)
             return answer
 
         return handle_counted
+
+    def answer_error(self, request: Request, error: Exception) -> Response:
+        """Return the answer to an error; by default it is raised again, and the application answers it."""
+        raise error
 
 
 class _JsonRequest(Request):
@@ -170,3 +180,90 @@ class _JsonRequest(Request):
         if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
             raise Refused(413, f"The JSON of a request may have at most {MOST_VALUES:,} values. Send less at once.")
         return json.loads(body) if len(body) <= SMALL else await asyncio.to_thread(json.loads, body)
+
+
+FIELD = "image"
+PICTURE = {"type": "string", "format": "binary"}
+PICTURES = {"type": "array", "items": PICTURE, "minItems": 1, "description": "Pictures to upload."}
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "One picture as the body, or a form with pictures.",
+        "content": {
+            "multipart/form-data": {"schema": {"type": "object", "properties": {FIELD: PICTURES}, "required": [FIELD]}},
+            "application/octet-stream": {"schema": PICTURE},
+            "image/*": {"schema": PICTURE},
+        },
+    }
+}
+"""OpenAPI's description of such requests."""
+
+
+_DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
+
+
+class Upload(NamedTuple):
+    """An uploaded picture. Its name is only repeated in answers; no file is opened by it."""
+
+    name: str
+    content: bytes
+
+
+def data_content(address: str) -> bytes | None:
+    """Return the content of a picture's ``data:`` address; None for another address.
+
+    Raises DataError if it is not base64.
+    """
+    if not _DATA.match(address):
+        return None
+    try:
+        return base64.b64decode(address.partition(",")[2], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise DataError(f"the data: address is not base64: {error}") from error
+
+
+async def read_uploads(request: Request, most: int) -> list[Upload]:
+    """Read the pictures of a request.
+
+    Raises
+    ------
+    Refused
+        400, 415 or 422, if it has no pictures, or more than `most`.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return await _read_form(request, most)
+    if kind.startswith("image/") or kind in ("application/octet-stream", ""):
+        content = await request.body()
+        if not content:
+            raise Refused(422, "The request has no picture: its body is empty.", field=FIELD)
+        return [Upload(FIELD, content)]
+    raise Refused(
+        415,
+        f"Content-Type is {kind!r}; expected multipart/form-data with pictures in '{FIELD}', or a picture as the body "
+        "(image/* or application/octet-stream).",
+    )
+
+
+async def _read_form(request: Request, most: int) -> list[Upload]:
+    """Read the pictures of a form; errors are those of `read_uploads`."""
+    parser = MultiPartParser(request.headers, request.stream(), max_files=most + 1, max_fields=most + 1)
+    parser.spool_max_size = sys.maxsize  # in memory, which is bounded, and never on a disk
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise Refused(400, f"The form can't be read: {error.message}") from error
+    try:
+        parts = [part for name, part in form.multi_items() if name == FIELD]
+        if len(parts) > most:
+            raise Refused(422, f"The form has {len(parts)} pictures; send at most {most} at once.", field=FIELD)
+        if not parts:
+            raise Refused(422, f"The form has no picture: send files in the field '{FIELD}'.", field=FIELD)
+        found = []
+        for part in parts:
+            if not isinstance(part, UploadFile):
+                raise Refused(422, f"'{FIELD}' is text; expected a file.", field=FIELD)
+            found.append(Upload(part.filename or FIELD, await part.read()))
+        return found
+    finally:
+        await form.close()
