@@ -170,12 +170,7 @@ async def webhook(service: Shared, sent: WebhookRequest) -> Response:
     if image_id is None or not tags:
         return json_answer({"status": "ignored", "result": {}}, 201)
 
-    def write() -> None:
-        if service.catalogue.stored.images.get(image_id) is None:
-            raise DataError(f"The catalogue has no image {image_id}.")
-        service.catalogue.give(image_id, tags)
-
-    await service.writing.run(write)
+    await service.writing.run(service.catalogue.give, image_id, tags)
     return json_answer({"status": "ok", "result": {"image": image_id, "given": tags}}, 201)
 
 

@@ -188,7 +188,7 @@ class Service:
         """Return an image's record. Raises Refused (404) if there is no such image."""
         record = self.catalogue.stored.images.get(image_id)
         if record is None:
-            raise Refused(404, f"The catalogue has no image {image_id}. Searches return the ids of images.")
+            raise Refused(404, f"There is no photo {image_id} in this catalogue. Searches return the ids of photos.")
         return record
 
     def file_of(self, image_id: int) -> str:

@@ -28,29 +28,14 @@ LARGEST_GROUP = 500  # Photos of one group that a form may name
 KINDS = {"": "", "series": "a series of shots", "screenshots": "screenshots"}
 
 
-class Fact(NamedTuple):
-    """What is known of a photo, and whether the others of its group differ in it."""
-
-    name: str
-    value: str
-    differs: bool
-    note: str  # That it is the largest of its group, and the like; or empty
-
-
 class Photo(NamedTuple):
     """A photo beside others that look the same."""
 
     record: ImageRecord
     keep: bool
-    facts: list[Fact]
+    facts: list[tuple[str, str, bool, str]]
+    """Each with its name, whether the others of the group differ in it, and a note, such as that it is the largest."""
     tags: list[tuple[str, bool]]  # Each with whether another photo of the group doesn't have it
-
-
-class Group(NamedTuple):
-    """Photos beside each other."""
-
-    photos: list[Photo]
-    kind: str  # Empty for copies; a key of `KINDS` for those that only look alike
 
 
 Ids = Annotated[list[Annotated[int, Form(ge=0, le=LARGEST)]], Form(max_length=LARGEST_GROUP)]
@@ -68,7 +53,7 @@ async def duplicates_page(service: Shared, start: int = 0, rule: str = "largest"
         more = local("/duplicates", start=end, rule=rule, folder=folder) if end < len(found) else None
         n_copies = sum(not kind for _, kind in found)
         return {
-            "groups": [_group(catalogue, images, kind, rule, folder) for images, kind in shown],
+            "groups": [(_photos(catalogue, images, kind, rule, folder), kind) for images, kind in shown],
             "n_groups": len(found), "n_copies": n_copies, "start": max(start, 0), "more": more,
             "n_hidden": len(catalogue.stored.images.hidden()),
             "folders": [name for name, _ in folders_to_choose(catalogue)],
@@ -142,8 +127,9 @@ async def undo(
     if not image:
         return render("_kept.html", said="Undone. Reload the page to see the groups again", step=None, place="all")
     images = service.catalogue.stored.images.get_many(image)
-    group = await service.browsing.run(_group, service.catalogue, images, "", "largest", "")
-    return render("_group.html", group=group, number=None, kinds=KINDS, said="Undone: all photos of the group are back")
+    photos = await service.browsing.run(_photos, service.catalogue, images, "", "largest", "")
+    said = "Undone: all photos of the group are back"
+    return render("_group.html", photos=photos, kind="", number=None, kinds=KINDS, said=said)
 
 
 @router.get("/duplicates/files.txt")
@@ -167,7 +153,7 @@ def _groups(catalogue: Catalogue) -> list[tuple[list[ImageRecord], str]]:
     return found
 
 
-def _group(catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule: str, folder: str) -> Group:
+def _photos(catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule: str, folder: str) -> list[Photo]:
     """Return what the page shows of some photos beside each other."""
     tags = catalogue.stored.tags.held(one.id for one in images)
     kept = None if kind else keeper_by(rule, images, tags, folder)
@@ -186,13 +172,12 @@ def _group(catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule:
         for one in images
     ]
     differ = [len({row[place][1] for row in rows}) > 1 for place in range(len(rows[0]))]
-    photos = [
+    return [
         Photo(
             one,
             kept is not None and one.id == kept.id,
-            [Fact(name, value, d, note if d else "") for (name, value, note), d in zip(row, differ, strict=True)],
+            [(name, value, d, note if d else "") for (name, value, note), d in zip(row, differ, strict=True)],
             [(tag, tag not in shared) for tag in tags.get(one.id, ())],
         )
         for one, row in zip(images, rows, strict=True)
     ]
-    return Group(photos, kind)

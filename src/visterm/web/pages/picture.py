@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
 from starlette.responses import Response
@@ -11,7 +11,6 @@ from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
 from visterm.data.file_kinds import is_video
 from visterm.library.catalogue import Catalogue
-from visterm.library.feedback import ImageView
 from visterm.models.blend.kept import explained_by
 from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
@@ -22,7 +21,7 @@ from visterm.web.pages.form import SearchForm
 from visterm.web.pages.found import walk
 from visterm.web.pages.render import PageRoute, is_for_script, local, percent, render, send_on
 from visterm.web.pages.search import shown
-from visterm.web.service import Shared
+from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -41,21 +40,13 @@ SAID = {
 """What a person can say about a tag, and the message that the page then shows."""
 
 
-class TagOfImage(NamedTuple):
-    """A tag that the photo has: from "file", "person", or "accepted"; and whether the run has learned it."""
-
-    tag: str
-    source: str
-    learned: bool
-
-
 @router.get("/image/{image_id}")
 async def picture_page(
     image_id: ImageId, request: Request, service: Shared, at: Moment = None, n: Place = 0
 ) -> Response:
     """Show a photo, or play a video from a moment on; the photos beside it are those of the search in the address."""
     form = SearchForm.read(request.query_params)
-    values = await service.searching.run(_values, service.catalogue, image_id)
+    values = await service.searching.run(_values, service, image_id)
     beside = await service.searching.run(walk, service.catalogue, form, image_id, n)
     return render("picture.html", query=form.q, form=form, walk=beside, said="", at=at, **values)
 
@@ -70,7 +61,7 @@ async def change_tag(
 
     def write() -> None:
         catalogue = service.catalogue
-        known(catalogue, image_id)
+        service.known(image_id)
         if do == "give":
             catalogue.give(image_id, [tag])
         elif do == "take":
@@ -81,7 +72,7 @@ async def change_tag(
     await service.writing.run(write)
     if not is_for_script(request):
         return send_on(f"/image/{image_id}")
-    values = await service.searching.run(_values, service.catalogue, image_id)
+    values = await service.searching.run(_values, service, image_id)
     return render("_picture_tags.html", said=SAID[do].format(tag), **values)
 
 
@@ -105,17 +96,9 @@ def explains(catalogue: Catalogue, record: ImageRecord) -> bool:
     return record.path is not None and not is_video(record.path) and knows_places(catalogue.tagger)
 
 
-def known(catalogue: Catalogue, image_id: int) -> ImageView:
-    """Return an image, or refuse an id that the catalogue doesn't have."""
-    try:
-        return catalogue.image(image_id)
-    except (DataError, OverflowError):
-        raise Refused(404, f"There is no photo {image_id} in this catalogue.") from None
-
-
-def _values(catalogue: Catalogue, image_id: int) -> dict[str, Any]:
+def _values(service: Service, image_id: int) -> dict[str, Any]:
     """Return the values of the template; a tag counts as predicted from the confidence `PREDICTED_FROM` on."""
-    view = known(catalogue, image_id)
+    catalogue, view = service.catalogue, service.view(image_id)
     sources = {tag.tag: tag.source for tag in view.given}
     held = {tag_key(tag) for tag in view.tags}
     others = [found for found in view.predicted if tag_key(found.tag) not in held]
@@ -123,9 +106,7 @@ def _values(catalogue: Catalogue, image_id: int) -> dict[str, Any]:
     likely = [found for found in others if found.confidence is None or found.confidence >= PREDICTED_FROM]
     return {
         "view": view,
-        "held": [
-            TagOfImage(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags
-        ],
+        "held": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
         "likely": likely,
         "unlikely": others[len(likely) :],
         "least": PREDICTED_FROM,

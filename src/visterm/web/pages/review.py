@@ -26,7 +26,7 @@ from visterm.store.images import ImageRecord
 from visterm.web.bodies import MEDIUM, takes
 from visterm.web.errors import Refused
 from visterm.web.pages.library import job_values
-from visterm.web.pages.picture import explains, known
+from visterm.web.pages.picture import explains
 from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.service import Service, Shared
 
@@ -85,7 +85,7 @@ async def answer_question(
     request: Request,
     service: Shared,
     do: Annotated[str, Form()],
-    image: Annotated[int, Form()] = -1,
+    image: Annotated[int, Form(ge=-1, le=LARGEST)] = -1,
     tag: Annotated[str, Form()] = "",
     trail: Annotated[str, Form()] = "[]",
     queue: Annotated[Queue, Form()] = "frequent",
@@ -118,7 +118,7 @@ async def _write(service: Service, answer: Answer, verdict: int) -> None:
     """Store a verdict on the tag of an answer; if it was skipped, only check that the photo exists."""
 
     def judge() -> None:
-        known(service.catalogue, answer.image_id)
+        service.known(answer.image_id)
         if answer.do != "skip":
             service.catalogue.judge(answer.image_id, answer.tag, verdict)
 
@@ -138,7 +138,7 @@ def _question(
         asked = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent", tree=catalogue.tree)
         pairs = [Pair(each.image_id, each.tag, each.confidence, each.why) for each in asked]
     if again is not None:
-        pairs = [_one_more_time(catalogue, queue, again), *(pair for pair in pairs if pair[:2] != again[:2])]
+        pairs = [_one_more_time(service, queue, again), *(pair for pair in pairs if pair[:2] != again[:2])]
     question = None
     if pairs:
         pair = pairs[0]
@@ -146,10 +146,9 @@ def _question(
         row = None if column is None else catalogue.tagger.tag_rows(np.array([column], np.int32))
         held = stored.tags.held([pair.image_id]).get(pair.image_id, [])
         at = stored.where([pair.image_id], row)[0].at
-        question = Question(known(catalogue, pair.image_id).record, pair, held, at)
-    run = stored.runs.current()
+        question = Question(service.known(pair.image_id), pair, held, at)
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
-    added = run.added if run else ""
+    added = run.added if (run := stored.runs.current()) else ""
     job = next((job for job in stored.jobs.latest() if job.kind == FIT), None)
     return {
         "queue": queue,
@@ -181,13 +180,13 @@ def _mistakes(catalogue: Catalogue, limit: int) -> list[Pair]:
     ]
 
 
-def _one_more_time(catalogue: Catalogue, queue: Queue, again: Answer) -> Pair:
+def _one_more_time(service: Service, queue: Queue, again: Answer) -> Pair:
     """Return a question whose answer was undone."""
     if queue == "mistakes":
-        for pair in _mistakes(catalogue, MOST_MISTAKES):
+        for pair in _mistakes(service.catalogue, MOST_MISTAKES):
             if pair[:2] == again[:2]:
                 return pair._replace(why=["one more time", *pair.why])
-    predicted = known(catalogue, again.image_id).predicted
+    predicted = service.view(again.image_id).predicted
     confidence = next((item.confidence for item in predicted if item.tag == again.tag), None)
     return Pair(again.image_id, again.tag, confidence, ["one more time"])
 
