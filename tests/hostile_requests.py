@@ -13,13 +13,13 @@ from fuzzed_files import case
 from visterm.web import app, label_studio
 from visterm.web.api import about, images, jobs, tags, vision
 from visterm.web.api import search as searches
-from visterm.web.pages import browse, duplicates, library, photo_map, picture, render, review, search
+from visterm.web.pages import browse, duplicates, library, picture, render, review, search
 from visterm.web.pages import tags as tag_pages
 
 API = "/api/v1"
 OF_API = (about, images, jobs, tags, searches, vision)
 OTHERS = (
-    label_studio, app, browse, duplicates, library, photo_map, picture, render, review, search, tag_pages,
+    label_studio, app, browse, duplicates, library, picture, render, review, search, tag_pages,
 )  # fmt: skip
 ROUTES = [
     (method, API * (part in OF_API) + route.path, tuple(each.alias for each in route.dependant.query_params),

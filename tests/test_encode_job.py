@@ -25,7 +25,7 @@ from remote_photos import content, picture
 from test_cli import lines, visterm
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars
 from visterm.core.errors import (
     CorruptFileError,
     DataError,
@@ -681,7 +681,7 @@ def test_the_command_says_what_it_did_and_skips_with_exit_code_3(photos, network
 
 def test_where_nobody_watches_a_long_job_says_each_minute_how_far_it_is(capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("visterm.cli.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("visterm.cli.output.time.monotonic", lambda: now[0])
     bars = Bars()
     bars.start("encode", 10_000)
     for _ in range(13):

@@ -18,8 +18,7 @@ from tiny_catalogues import COLOURS, draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.core.types import Hit
 from visterm.store.filters import Filter
-from visterm.web.pages.form import SearchForm, first_day, last_day
-from visterm.web.pages.search import Shown, differ
+from visterm.web.pages.form import SearchForm, Shown, differ, first_day, last_day
 
 FOLDERS = {"Ägypten/Kairo & Gizeh": 15, "東京 2024/浅草": 14, 'It\'s "fun"/a b': 13, "": 12}
 TOKYO = "/?folder=東京 2024&sort=name"

@@ -12,7 +12,7 @@ from PIL import Image
 
 from visterm.cli import main
 from visterm.cli.command_line import words_last
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars
 from visterm.core.errors import UserError
 from visterm.core.progress import reported
 from visterm.tagging.tagger import Tagger

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from tiny_catalogue import make_tiny_catalogue
-from visterm.web.connections import MOST, RESERVE, Connections, accepted_at_once, most_connections
+from visterm.web.server import MOST, RESERVE, Connections, accepted_at_once, most_connections
 
 FILES = 128
 CROWD = 200

@@ -29,9 +29,8 @@ from visterm.web import workers
 from visterm.web.bodies import Bodies
 from visterm.web.decoding_process import PIXELS_OF_BYTES, READY, REQUEST
 from visterm.web.errors import Refused
-from visterm.web.figures import Figures
 from visterm.web.server import _Seldom
-from visterm.web.work import Work
+from visterm.web.work import Figures, Work
 from visterm.web.workers import default_workers
 
 PATIENCE = 600.0

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-_NAMES = {"command_line": "Command in_lines", "options": "Json", "output": "emit say table", "progress": "Bars"}
+_NAMES = {"command_line": "Command in_lines", "options": "Json", "output": "Bars emit say table"}
 """What commands of other packages may use, by module: docs/add_a_model.md."""
 
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+import visterm
 from visterm.cli import options
 from visterm.cli.completion import one_tag
-from visterm.cli.output import emit, exit_code, likeliest_first, percent, say, say_not_read, show, show_all, table
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars, emit, exit_code, likeliest_first, percent, say, say_not_read, show, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
 from visterm.core.wording import count_of
@@ -88,13 +88,12 @@ def annotate(
     from visterm.tagging.annotating import TagsWanted
     from visterm.tagging.annotations.job import DONE_HERE, annotate_found, annotate_into
     from visterm.tagging.annotations.pieces import find
-    from visterm.tagging.tagger import Tagger
 
     if pair:
         given = [precision, min_confidence, new_only or None, added or None, out, ray]
         _annotate_pair(run, images, 5 if k is None else k, plain=given == [None] * len(given), json=json)
         return
-    tagger = Tagger.load(run, whole=False)
+    tagger = visterm.Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
     found = find(tagger.encoder, images)
@@ -130,11 +129,10 @@ def annotate(
 def _annotate_pair(run: Path, images: list[str], k: int, *, plain: bool, json: bool) -> None:
     """Print the pairs of tags of an object and of a part of it, best first."""
     from visterm.tagging.part_relations import label_pair
-    from visterm.tagging.tagger import Tagger
 
     if len(images) != 2 or not plain:
         raise UserError("--pair takes two pictures, of an object and of its part, and -k and --json alone.")
-    pairs = label_pair(Tagger.load(run), images[0], images[1], k)
+    pairs = label_pair(visterm.Tagger.load(run), images[0], images[1], k)
     rows = [[item.object, item.part, f"{item.score:.3f}"] for item in pairs]
     show_all((item._asdict() for item in pairs), rows, ["object", "part", "score"], json=json)
 
@@ -164,12 +162,11 @@ def explain(
     """
     from visterm.tagging.explain import explain as explain_score
     from visterm.tagging.plot import format_of
-    from visterm.tagging.tagger import Tagger
 
     if out is not None:
         format_of(out)  # refuses other endings before any work
         options.may_replace(out)
-    found = explain_score(Tagger.load(run), image, tag)
+    found = explain_score(visterm.Tagger.load(run), image, tag)
     if out is not None:
         from visterm.data.images import read_image
         from visterm.tagging.heat_map import SIDE, draw_heat, size_of

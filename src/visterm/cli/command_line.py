@@ -62,9 +62,9 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "judge": ("tag", "Judge which suggested tags are right."),
         "watch": ("index", "Keep a catalogue up to date while photos come and go."),
         "use": ("fit", "Search a catalogue with another of its runs, or list them."),
-        "duplicates": ("duplicates", "Find photos that look the same; nothing is deleted."),
+        "duplicates": ("cleaning", "Find photos that look the same; nothing is deleted."),
         "map": ("index", "Draw a map of the photos, alike ones close together."),
-        "mistakes": ("mistakes", "List tags that are probably wrong or missing."),
+        "mistakes": ("cleaning", "List tags that are probably wrong or missing."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },
     "Other programs": {
@@ -77,9 +77,9 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "tags": ("tags", "List the tags of a run, suggest aliases, or add words."),
     },
     "Lists": {
-        "models": ("lists", "List the models."),
-        "encoders": ("lists", "List the encoders, which turn photos into features."),
-        "metrics": ("lists", "List the metrics of `visterm evaluate`."),
+        "models": ("info", "List the models."),
+        "encoders": ("info", "List the encoders, which turn photos into features."),
+        "metrics": ("info", "List the metrics of `visterm evaluate`."),
     },
 }
 """The file of each command, and the first paragraph of its docstring: listing the commands imports none of them."""

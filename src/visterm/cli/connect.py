@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import visterm
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, percent, say, show
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars, emit, exit_code, percent, say, show
 from visterm.core.errors import ServiceError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.wording import count_of
@@ -83,7 +83,6 @@ def connect(
     from visterm.connectors.keys import allow, read_key
     from visterm.connectors.sync import young_photos
     from visterm.tagging.fit_request import FitRequest
-    from visterm.tagging.tagger import Tagger
 
     key = read_key(key_file, connector_class(program).key_variable)
     library = open_library(program, url, key, say)
@@ -99,7 +98,7 @@ def connect(
     )  # fmt: skip
     say(f"{library.check()} at {library.address}")
     allow(library.address, None if key_file is None else os.path.abspath(key_file))
-    tagger = None if run is None else Tagger.load(run)
+    tagger = None if run is None else visterm.Tagger.load(run)
     catalogue, pulled = make(out, library, key_file=key_file, run=tagger, request=request, say=say, progress=Bars())
     say_unusable(pulled.unusable)
     say(f"Indexed {count_of(len(catalogue), 'photo')} of {library.title}. The catalogue is in {out}.")
@@ -184,11 +183,10 @@ def sync(
     from visterm.connectors.sync import sync as one_round
     from visterm.connectors.sync import undo as take_back
     from visterm.core.persist import folder_kind
-    from visterm.library.catalogue import Catalogue
 
     if folder_kind(catalogue) != "catalogue":
         raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {MAKE_ONE}")
-    opened = Catalogue.load(catalogue)
+    opened = visterm.Catalogue.load(catalogue)
     connection = _named(opened, url, key_file)
     shown = Shown(connection.title, json=json, dry_run=dry_run)
     if undo:

@@ -9,8 +9,7 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.completion import encoder_names
-from visterm.cli.output import exit_code, say, say_not_read
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars, exit_code, say, say_not_read
 from visterm.core.remote import as_path
 from visterm.core.wording import count_of
 

@@ -11,8 +11,7 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.completion import metric_names
-from visterm.cli.output import emit, exit_code, say, show, table
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars, emit, exit_code, say, show, table
 
 EXAMPLES = (
     ("visterm evaluate run photos --tags tags.csv", "measure on the test split"),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import visterm
 from visterm.cli import options
-from visterm.cli.output import emit, exit_code, say, show, table
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars, emit, exit_code, say, show, table
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of, one_of
 
@@ -188,12 +188,11 @@ def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: b
     """Write a run as one ONNX graph, for any program or for PhotoPrism."""
     from visterm.library.export.onnx_model import check_packages, export_model, holding_photos
     from visterm.library.export.photoprism_model import export_photoprism_model
-    from visterm.tagging.tagger import Tagger
 
     if images is not None:
         raise UserError(f"--to {to} writes a run, without photos. Leave IMAGES out.")
     check_packages()
-    tagger = Tagger.load(run)
+    tagger = visterm.Tagger.load(run)
     graph = (export_model if to == "onnx" else export_photoprism_model)(tagger, out)
     if json:
         emit({"folder": str(out), "tags": len(tagger.vocabulary), "bytes": len(graph.content), "views": graph.n_views})
@@ -300,9 +299,8 @@ def push(
     where files are on this machine stay here. Log in once before: hf auth login.
     """
     from visterm.tagging.hub_runs import push_run
-    from visterm.tagging.tagger import Tagger
 
-    pushed = push_run(Tagger.load(run), repository, public=public, with_photos=with_photos, dry_run=dry_run)
+    pushed = push_run(visterm.Tagger.load(run), repository, public=public, with_photos=with_photos, dry_run=dry_run)
     table([[name, f"{size:,}"] for name, size in pushed.files.items()], ["file", "bytes"])
     total = f"{len(pushed.files)} files, {sum(pushed.files.values()) / 1e6:.1f} MB"
     say(f"Would push to {pushed.page}: {total}." if dry_run else f"Pushed to {pushed.page}: {total}.")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import visterm
 from visterm.cli import options
 from visterm.cli.completion import model_names
-from visterm.cli.output import emit, exit_code, in_minutes, say, say_not_read, table
-from visterm.cli.progress import Bars, duration
+from visterm.cli.output import Bars, duration, emit, exit_code, in_minutes, say, say_not_read, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import count_of
@@ -98,7 +98,6 @@ def fit(
     from visterm.tagging.fit_input import one_or_features
     from visterm.tagging.fit_request import FitRequest
     from visterm.tagging.fitting import fit_run
-    from visterm.tagging.tagger import Tagger
 
     request = FitRequest(
         images=one_or_features(images), tags=None if queries is not None and tags == "auto" else tags, queries=queries,
@@ -108,7 +107,7 @@ def fit(
         out=out, overwrite=overwrite,
     )  # fmt: skip
     began = time.monotonic()
-    tagger = Tagger.of(request)
+    tagger = visterm.Tagger.of(request)
     if "device" in request.encoder_params:
         from visterm.tagging.part_settings import device_lines
 
@@ -151,11 +150,10 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     if given := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
         name = {"out": "-o", "set_": "--set"}.get(given[0], "--" + given[0].replace("_", "-"))
         raise UserError(f"{name} does not go with a catalogue, which keeps its own runs. Leave {name} out.")
-    from visterm.library.catalogue import Catalogue
     from visterm.library.learned import in_words
 
     typed = context.params
-    opened = Catalogue.load(catalogue)
+    opened = visterm.Catalogue.load(catalogue)
     learned = opened.learn(full=typed["full"], min_count=typed["min_count"], progress=Bars(lines=False))
     if typed["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})
@@ -264,13 +262,12 @@ def _show_comparison(found: Comparison, *, old: str, new: str) -> None:
 
 def _switch(catalogue: Path, name: str, *, back: bool) -> None:
     """Use another run, or go back to one, and say how to undo that."""
-    from visterm.library.catalogue import Catalogue
     from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
     from visterm.store.catalogue import StoredCatalogue
 
     if back:  # the current run is not read: it may be damaged
         name = run_to_go_back_to(StoredCatalogue.open(catalogue), name).fingerprint
-    opened = Catalogue.load(catalogue, run=name)
+    opened = visterm.Catalogue.load(catalogue, run=name)
     runs = opened.stored.runs
     before = runs.current()
     filled = opened.use(opened.tagger, kind=GO_BACK if back else USE_RUN, progress=Bars())

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import visterm
 from visterm.cli import options
-from visterm.cli.output import check_tags_read, emit, exit_code, say, say_not_read, show
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars, check_tags_read, emit, exit_code, say, say_not_read, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
@@ -97,10 +97,8 @@ def index(
 def _open(run: Path, out: Path | None, store: str | None) -> tuple[Catalogue, Path, bool]:
     """Return the catalogue that is meant, its place, and whether it was just made."""
     from visterm.core.persist import check_target, folder_kind
-    from visterm.library.catalogue import Catalogue
     from visterm.library.photos import check_not_connected
     from visterm.store.lance_segment import FILES, lance_uri
-    from visterm.tagging.tagger import Tagger
 
     lance_uri(store or FILES, "--store")  # refuses a mistyped one
     if folder_kind(run) == "catalogue":
@@ -108,7 +106,7 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[Catalogue, Pa
             raise UserError(
                 f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, pass a run."
             )
-        catalogue = Catalogue.load(run)
+        catalogue = visterm.Catalogue.load(run)
         check_not_connected(catalogue.stored)
         _check_store(catalogue, store)
         return catalogue, run, False
@@ -119,10 +117,10 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[Catalogue, Pa
     if out is None:
         raise UserError("Missing catalogue: pass -o CATALOGUE, a new folder or a catalogue to update.")
     check_target(out, "catalogue")
-    tagger = Tagger.load(run)
+    tagger = visterm.Tagger.load(run)
     if folder_kind(out) != "catalogue":
-        return Catalogue.create(out, tagger, store=store or FILES), out, True
-    catalogue = Catalogue.load(out, run=tagger)
+        return visterm.Catalogue.create(out, tagger, store=store or FILES), out, True
+    catalogue = visterm.Catalogue.load(out, run=tagger)
     check_not_connected(catalogue.stored)
     _check_store(catalogue, store)
     filled = catalogue.use(tagger, progress=Bars())
@@ -182,10 +180,9 @@ def watch(
     """
     from visterm.connectors.folder_changes import Stop
     from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
-    from visterm.library.catalogue import Catalogue
 
     seconds = options.seconds_of(poll, "--poll")
-    opened = Catalogue.load(catalogue)
+    opened = visterm.Catalogue.load(catalogue)
     chosen = folders_to_watch(opened.stored, folders or ())
     source = tags or tags_as_indexed(opened.stored)
     stop = Stop()
@@ -220,10 +217,9 @@ def map(catalogue: options.CatalogueFolder) -> None:
     The page shows it: visterm serve CATALOGUE, then /map. It needs the extra `map` (umap-learn). Photos that come later
     are placed by their neighbours, so that the map stays as you know it.
     """
-    from visterm.library.catalogue import Catalogue
     from visterm.library.photo_map import draw_map
 
-    places = draw_map(Catalogue.load(catalogue), progress=Bars())
+    places = draw_map(visterm.Catalogue.load(catalogue), progress=Bars())
     if places is None:
         say("The map was cancelled. Start again to go on.")
         raise typer.Exit(1)

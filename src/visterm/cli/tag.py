@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import visterm
 from visterm.cli import options
 from visterm.cli.completion import one_tag
 from visterm.cli.output import at_a_terminal, emit, percent, say, show, table
@@ -54,7 +55,6 @@ def tag(
     Searches and exports follow at once; `visterm fit CATALOGUE` learns from it. All photos are changed or, after
     an error, none. `visterm judge` asks about tags that visterm suggests.
     """
-    from visterm.library.catalogue import Catalogue
     from visterm.library.steps import tag_photos, undo_step
 
     done = {"given": add, "taken off": remove}
@@ -65,7 +65,7 @@ def tag(
         )
     if undo is not None and (photos or said):
         raise UserError("--undo takes back a whole step. Leave the photos and tags out.")
-    opened = Catalogue.load(catalogue)
+    opened = visterm.Catalogue.load(catalogue)
     if undo is not None:
         images = undo_step(opened, undo).images
         say(f"Step {undo} is taken back: {count_of(len(images), 'photo')}")
@@ -140,10 +140,9 @@ def judge(
     The questions are those whose answers teach most. In a terminal you answer by keys; otherwise they are listed.
     Answers count at once in searches and exports; `visterm fit CATALOGUE` learns from them.
     """
-    from visterm.library.catalogue import Catalogue
     from visterm.library.review import review_queue
 
-    opened = Catalogue.load(catalogue)
+    opened = visterm.Catalogue.load(catalogue)
     if answers is not None:
         _finish(opened, _take_in(opened, answers))
         return

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import visterm
 from visterm.cli import options
 from visterm.cli.completion import one_tag
-from visterm.cli.output import check_tags_read, emit, say, say_not_read, show_all
-from visterm.cli.progress import Bars
+from visterm.cli.output import Bars, check_tags_read, emit, say, say_not_read, show_all
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 from visterm.data.tag_rules import TagRules
@@ -138,9 +138,7 @@ def _suggest(run: Path, images: Path | None, tag_file: str, rules: TagRules, out
 
 def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
     """Print the tags most similar to one: by the cosine of their vectors, at most 1."""
-    from visterm.tagging.tagger import Tagger
-
-    tagger = Tagger.load(run)
+    tagger = visterm.Tagger.load(run)
     near, compared_by = tagger.neighbours(tag, k), tagger.tags_compared_by
     header = ["tag", f"similarity, by {' and '.join(compared_by)}"]
     rows = [[item.tag, f"{item.score:.3f}"] for item in near]
@@ -151,13 +149,12 @@ def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None
     """Print which tags are parts of which, with the model's score; those of the tag rules are known, too."""
     from visterm.tagging.part_relations import believed_relations, known_relations, write_relations
     from visterm.tagging.relations import RelationSources, is_wordnet
-    from visterm.tagging.tagger import Tagger
 
     if which not in (PREDICTED, KNOWN):
         raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")
     sources = RelationSources(rules.part_of, None, rules.tag_synsets if is_wordnet(rules.part_of) else None)
     sources.check()
-    tagger = Tagger.load(run)
+    tagger = visterm.Tagger.load(run)
     relations = (known_relations if which == KNOWN else believed_relations)(tagger, k, sources.read(tagger.vocabulary))
     if out is not None:
         write_relations(out, relations)

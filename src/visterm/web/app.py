@@ -19,10 +19,9 @@ from visterm.core.errors import VistermError
 from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
 from visterm.web.errors import as_refused
-from visterm.web.figures import Member
 from visterm.web.label_studio import router as label_studio
 from visterm.web.metrics import Counting
-from visterm.web.pages import browse, duplicates, library, photo_map, picture, review
+from visterm.web.pages import browse, duplicates, library, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import error_page, render
@@ -30,6 +29,7 @@ from visterm.web.pages.render import router as static_files
 from visterm.web.query import refuse_unknown
 from visterm.web.security import COOKIE, Access, Security, local_address, logged_in
 from visterm.web.service import Bounds, Service, Shared
+from visterm.web.work import Member
 
 PREFIX = "/api/v1"
 WRONG_SECONDS = 0.5  # Delay after a wrong token, so that nobody finds one by trying
@@ -74,7 +74,7 @@ def create_app(
         app.include_router(part.router, prefix=PREFIX, dependencies=refusing)
     for each in (label_studio, router, static_files):
         app.include_router(each)
-    for page in (search_page, browse, picture, review, tags_page, photo_map, library, duplicates):
+    for page in (search_page, browse, picture, review, tags_page, library, duplicates):
         app.include_router(page.router)
     most, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
     app.add_middleware(BodyLimit, bodies=service.bodies, most=most, seconds=seconds)  # the innermost layer comes first

@@ -20,8 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.core.errors import DataError
 from visterm.web.errors import Refused
-from visterm.web.figures import Figures
-from visterm.web.work import busy
+from visterm.web.work import Figures, busy
 
 SMALL = 64 * 2**10  # Bytes of a body, unless a route says otherwise
 MEDIUM = 2**20  # Bytes of lists of tags, and of Label Studio's events

@@ -28,8 +28,7 @@ from visterm.web.decoding_process import (
     REQUEST,
     read_exactly,
 )
-from visterm.web.figures import Figures, Number
-from visterm.web.work import Work
+from visterm.web.work import Figures, Number, Work
 
 _OF_BYTES = {PIXELS_OF_FILE: PIXELS_OF_BYTES, JPEG_OF_FILE: JPEG_OF_BYTES}
 

@@ -18,9 +18,8 @@ from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
 from visterm.store.jobs import Job, Jobs
 from visterm.web.errors import Refused
-from visterm.web.figures import Figures, Tell
 from visterm.web.job_process import NOT_NOTED
-from visterm.web.work import Work
+from visterm.web.work import Figures, Tell, Work
 
 MOST_OPEN = 8  # Jobs that run or wait
 GRACE_SECONDS = 20.0  # Time for a cancelled job to stop, before its process is killed

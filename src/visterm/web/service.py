@@ -40,11 +40,10 @@ from visterm.web.batching import BATCH, Batcher, TagLimits, ToTag, annotate_toge
 from visterm.web.bodies import Bodies
 from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import Refused
-from visterm.web.figures import Member
 from visterm.web.jobs import JobQueue, JobRunner
 from visterm.web.metrics import Metrics, figure
 from visterm.web.security import Access
-from visterm.web.work import Work
+from visterm.web.work import Member, Work
 
 LOG = logging.getLogger("visterm.web")
 VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer

@@ -26,11 +26,10 @@ from visterm.core.errors import ReplacedError, StorageError, UserError, VistermE
 from visterm.core.threads import end_with_standard_input, resolve_jobs
 from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.web.figures import Figures, Member
 from visterm.web.jobs import JobRunner, kill
 from visterm.web.security import Access
 from visterm.web.server import END_SECONDS, Server, address_of, listening
-from visterm.web.work import Work
+from visterm.web.work import Figures, Member, Work
 
 LOG = logging.getLogger("visterm.web")
 MOST_WORKERS = 4  # By default: with more, the disk and the memory's speed decide

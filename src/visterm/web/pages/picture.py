@@ -17,10 +17,8 @@ from visterm.store.images import ImageRecord
 from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
 from visterm.web.errors import Refused
-from visterm.web.pages.form import SearchForm
-from visterm.web.pages.found import walk
+from visterm.web.pages.form import SearchForm, shown, walk
 from visterm.web.pages.render import PageRoute, is_for_script, local, percent, render, send_on
-from visterm.web.pages.search import shown
 from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -10,37 +9,24 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from visterm.core.errors import VistermError
-from visterm.core.types import Hit
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.expansion import EXPANSIONS, Group
-from visterm.library.search_shares import Share, search_shares
 from visterm.library.steps import MOST_PHOTOS
 from visterm.store.filters import LARGEST
-from visterm.store.images import ImageRecord
 from visterm.store.sorting import CHANCE, SORTS
 from visterm.web.api.images import StepNumber, stored_step, undone_step
 from visterm.web.bodies import MEDIUM, read_uploads, takes, takes_pictures
 from visterm.web.errors import Refused
 from visterm.web.pages.browse import crumbs, folders_to_choose, narrower
-from visterm.web.pages.form import UPLOAD, SearchForm, tags_in
-from visterm.web.pages.found import PAGE, FoundPhotos, found_by
-from visterm.web.pages.render import PageRoute, is_for_script, local, percent, render
+from visterm.web.pages.form import PAGE, UPLOAD, FoundPhotos, SearchForm, Shown, differ, found_by, shown, tags_in
+from visterm.web.pages.render import PageRoute, is_for_script, local, render
 from visterm.web.security import local_address
 from visterm.web.service import Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 GROUPED = 6  # Photos of each part or similar thing
-
-
-class Shown(NamedTuple):
-    """A photo in the grid."""
-
-    record: ImageRecord
-    hit: Hit
-    tags: list[str]  # The tags that it has
-    shares: list[Share]  # Why it was found; empty unless it was found by words
 
 
 class Results(NamedTuple):
@@ -94,19 +80,6 @@ async def by_picture(request: Request, service: Shared) -> Response:
     return render("search.html", query="", form=form, results=results, related=None, words=[], **facts)
 
 
-def shown(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[Shown]:
-    """Return what the grid shows of each hit."""
-    ids = [hit.id for hit in hits if hit.id is not None]
-    records = {record.id: record for record in catalogue.stored.images.get_many(ids)}
-    tags = catalogue.stored.tags.held(ids)
-    shares: list[list[Share]] = search_shares(catalogue, words, ids) if words else [[] for _ in ids]
-    return [
-        Shown(records[image_id], hit, tags.get(image_id, []), parts)
-        for image_id, hit, parts in zip(ids, hits, shares, strict=True)
-        if image_id in records
-    ]
-
-
 def _results(catalogue: Catalogue, form: SearchForm, afresh: bool) -> Results:
     """Return one page of a search."""
     found = found_by(catalogue, form, afresh=afresh)
@@ -127,11 +100,6 @@ def _count(form: SearchForm, found: FoundPhotos) -> str:
     sure = found.n_likely is not None
     of_search = f", {'those likely to match' if sure else 'the best matches'}" if form.q or form.like else ""
     return count_of(found.n_found, "photo") + ("" if form.sorted_by == CHANCE else of_search)
-
-
-def differ(items: Sequence[Shown]) -> bool:
-    """Return whether the photos of a page have different confidences: else these tell nothing."""
-    return len({percent(item.hit.confidence) for item in items if item.hit.confidence is not None}) > 1
 
 
 def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, Any]:

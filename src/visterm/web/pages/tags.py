@@ -20,9 +20,8 @@ from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.errors import Refused
-from visterm.web.pages.form import SearchForm
+from visterm.web.pages.form import SearchForm, shown
 from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
-from visterm.web.pages.search import shown
 from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
