@@ -16,8 +16,6 @@ from visterm.core.wording import count_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from visterm.library.catalogue import Catalogue
-    from visterm.library.duplicates import DuplicateGroup
     from visterm.tagging.mistakes import Mistake
 
 
@@ -60,8 +58,11 @@ def duplicates(
     for group in found.groups:
         if json:
             emit(group.as_dict())
-        else:
-            _show(group)
+            continue
+        show(f"keep  {group.keeper.name}  {group.keeper.width} x {group.keeper.height}")
+        for copy in group.copies:
+            how = "the same bytes" if copy.same_bytes else f"{count_of(copy.distance, 'bit')} apart"
+            show(f"      {copy.image.name}  {copy.image.width} x {copy.image.height}  {how}")
     for alike in found.alike:
         if json:
             emit(alike.as_dict())
@@ -84,13 +85,6 @@ def duplicates(
     for item in found.skipped:
         say(f"Not compared: {item.image}: {item.reason}")
     raise typer.Exit(3 if found.skipped else 0)
-
-
-def _show(group: DuplicateGroup) -> None:
-    show(f"keep  {group.keeper.name}  {group.keeper.width} x {group.keeper.height}")
-    for copy in group.copies:
-        how = "the same bytes" if copy.same_bytes else f"{count_of(copy.distance, 'bit')} apart"
-        show(f"      {copy.image.name}  {copy.image.width} x {copy.image.height}  {how}")
 
 
 MISTAKES_EXAMPLES = (
@@ -149,7 +143,7 @@ def mistakes(
         show_all((mistake.as_dict() for mistake in found), rows, header, json=json)
 
 
-def _write_sheet(file: Path, folder: Path, catalogue: Catalogue, found: Sequence[Mistake]) -> None:
+def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, found: Sequence[Mistake]) -> None:
     """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
     from visterm.core.types import Tag
     from visterm.evaluation.html_report import Report, Shown

@@ -22,7 +22,6 @@ from visterm.core.wording import count_of
 if TYPE_CHECKING:
     from visterm.connectors.push import Change, Pushed
     from visterm.connectors.sync import Round
-    from visterm.library.catalogue import Catalogue
     from visterm.store.connected import Connection
 
 
@@ -211,7 +210,7 @@ def sync(
     raise typer.Exit(exit_code(done.pulled.skipped) or lost)
 
 
-def _named(catalogue: Catalogue, url: str | None, key_file: Path | None) -> Connection:
+def _named(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> Connection:
     """Return the connection, with the address and the key file that the command names.
 
     These are kept once the server has answered with them: a slip leaves what was there.

@@ -79,25 +79,19 @@ def evaluate(
     found = evaluate_run(request, say=say, progress=Bars())
     if json:
         emit(found.values if found.summary is None or not against else found.summary)
+    elif found.summary is not None and "queries" in found.summary:
+        show_queries(found.summary)
     elif found.summary is not None:
-        _show_measured(found.summary, metric or ["map"])
+        show_annotation(found.summary, metric or ["map"])
+        if "bands" in found.summary:
+            show_bands(found.summary["bands"])
+        if "wanted_precision" in found.summary:
+            show_precision(found.summary["wanted_precision"])
     raise typer.Exit(exit_code(found.skipped))
 
 
 MEASURES = ("AvgP", "BEP", "P10", "nDCG10")  # As far as they were measured: nDCG10 only of graded relevances
 BAND_INTERVAL = "tag_r@5"  # The measure whose interval is shown of each band; JSON and the report have all
-
-
-def _show_measured(summary: dict[str, Any], compared: Sequence[str]) -> None:
-    """Print the tables of what `evaluate_run` measured; `compared` are the metrics whose comparisons are printed."""
-    if "queries" in summary:
-        show_queries(summary)
-        return
-    show_annotation(summary, compared)
-    if "bands" in summary:
-        show_bands(summary["bands"])
-    if "wanted_precision" in summary:
-        show_precision(summary["wanted_precision"])
 
 
 def show_annotation(results: dict[str, Any], compared: Sequence[str]) -> None:

@@ -244,7 +244,9 @@ def _show_changes(
         if json:
             emit(change.as_dict())
         elif dry_run:
-            show(f"{change.target}: {', '.join(_words(change))}")
+            words = [f"+{m.tag}" + ("" if m.confidence is None else f" {m.confidence:.0%}") for m in change.added]
+            words += [f"-{tag}" for tag in change.removed] + [f"({tag})" for tag in change.left_out]
+            show(f"{change.target}: {', '.join([*words, *(f'={tag}' for tag in change.copied)])}")
     add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
     files = f"{count_of(counts['files'], 'file')} for {count_of(counts['photos'], 'photo')}"
     if undo and not counts["removed"]:
@@ -262,14 +264,6 @@ def _show_changes(
         fields = "out of the fields that they were copied to" if undo else "into the other fields of keywords"
         message += f"; {counts['copied']:,} {copied} {fields}"
     say(f"{message}.")
-
-
-def _words(change: Change) -> Iterator[str]:
-    for mark in change.added:
-        yield f"+{mark.tag}" if mark.confidence is None else f"+{mark.tag} {mark.confidence:.0%}"
-    yield from (f"-{tag}" for tag in change.removed)
-    yield from (f"({tag})" for tag in change.left_out)
-    yield from (f"={tag}" for tag in change.copied)
 
 
 PUSH_EXAMPLES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,10 +16,6 @@ from visterm.cli.output import Bars, duration, emit, exit_code, in_minutes, say,
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import count_of
-
-if TYPE_CHECKING:
-    from visterm.library.comparison import Comparison
-
 
 EXAMPLES = (
     ("visterm fit photos --tags tags.csv -o run", "learn from a tag file"),
@@ -157,8 +153,14 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     learned = opened.learn(full=typed["full"], min_count=typed["min_count"], progress=Bars(lines=False))
     if typed["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})
-    elif learned.comparison is not None:
-        _show_comparison(learned.comparison, old=f"run {learned.number_before}", new=f"run {learned.number}, new")
+    elif (found := learned.comparison) is not None:
+        interval = "" if found.interval is None else "{:+.3f} to {:+.3f}".format(*found.interval)
+        rows = [
+            [f"run {learned.number_before}", f"{found.before:.3f}", ""],
+            [f"run {learned.number}, new", f"{found.after:.3f}", ""],
+            ["difference", f"{found.difference:+.3f}", interval],
+        ]
+        table(rows, [f"on {count_of(found.compared, 'photo')} held out", "MAP", "95 % interval"])
     say(in_words(learned, catalogue))
 
 
@@ -250,14 +252,6 @@ def use(
         _switch(catalogue, run or "", back=back)
     else:
         _show_runs(catalogue)
-
-
-def _show_comparison(found: Comparison, *, old: str, new: str) -> None:
-    """Print two runs on the same photos, with the difference and its interval."""
-    interval = "" if found.interval is None else "{:+.3f} to {:+.3f}".format(*found.interval)
-    rows = [[old, f"{found.before:.3f}", ""], [new, f"{found.after:.3f}", ""]]
-    rows.append(["difference", f"{found.difference:+.3f}", interval])
-    table(rows, [f"on {count_of(found.compared, 'photo')} held out", "MAP", "95 % interval"])
 
 
 def _switch(catalogue: Path, name: str, *, back: bool) -> None:

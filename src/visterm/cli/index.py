@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,10 +14,6 @@ from visterm.cli import options
 from visterm.cli.output import Bars, check_tags_read, emit, exit_code, say, say_not_read, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
-
 
 EXAMPLES = (
     ("visterm index run photos -o catalogue", "make a catalogue"),
@@ -94,7 +90,7 @@ def index(
     raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
 
 
-def _open(run: Path, out: Path | None, store: str | None) -> tuple[Catalogue, Path, bool]:
+def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catalogue, Path, bool]:
     """Return the catalogue that is meant, its place, and whether it was just made."""
     from visterm.core.persist import check_target, folder_kind
     from visterm.library.photos import check_not_connected
@@ -129,7 +125,7 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[Catalogue, Pa
     return catalogue, out, False
 
 
-def _check_store(catalogue: Catalogue, store: str | None) -> None:
+def _check_store(catalogue: visterm.Catalogue, store: str | None) -> None:
     """Check that a catalogue keeps its rows in a `store`, or choose that if a kill left it just made."""
     from visterm.store.lance_segment import lance_uri
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import visterm
 from visterm.cli import options
 from visterm.cli.completion import one_tag, words_of_a_query
 from visterm.cli.output import emit, likeliest_first, percent, say, show
@@ -14,7 +15,6 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.core.types import Hit
     from visterm.library.search_request import Searched, SearchRequest
 
 EXAMPLES = (
@@ -135,7 +135,7 @@ def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:
                 show(f"  {_line(hit)}")
 
 
-def _line(hit: Hit, *, scores: bool = False) -> str:
+def _line(hit: visterm.Hit, *, scores: bool = False) -> str:
     """Return a photo with its confidence, if it has one, its score, if that is shown, and whether it was tagged so.
 
     A photo of another program's library is shown with its address there.

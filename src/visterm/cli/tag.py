@@ -17,7 +17,6 @@ from visterm.core.errors import DataError, TagFileError, UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
     from visterm.library.review import ReviewItem
 
 
@@ -88,7 +87,7 @@ def tag(
             )
 
 
-def ids_of(catalogue: Catalogue, photos: Iterable[str], folder: Path | None) -> list[int]:
+def ids_of(catalogue: visterm.Catalogue, photos: Iterable[str], folder: Path | None) -> list[int]:
     """Return the ids of photos of a catalogue, named by their files or as searches show them, each once.
 
     `folder` is what errors call the catalogue. Raises DataError if one is not there.
@@ -163,7 +162,7 @@ def judge(
         table([[q.tag, names[q.image_id].name, "; ".join(q.why)] for q in questions], ["tag", "photo", "why"])
 
 
-def _ask(catalogue: Catalogue, questions: list[ReviewItem], places: dict[int, str]) -> list[int]:
+def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], places: dict[int, str]) -> list[int]:
     """Ask a person by keys, and store each answer at once; return the verdicts, 0 for what is left open."""
     from visterm.library.feedback import undo_verdict
 
@@ -193,7 +192,7 @@ def _ask(catalogue: Catalogue, questions: list[ReviewItem], places: dict[int, st
     return [verdict for verdict, _ in given] + [0] * (len(questions) - len(given))
 
 
-def _take_in(catalogue: Catalogue, answers: Path) -> list[int]:
+def _take_in(catalogue: visterm.Catalogue, answers: Path) -> list[int]:
     """Store the answers of a file, all or after an error none; return the verdicts, 0 for what is left open."""
     from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
     from visterm.data.text_files import read_text
@@ -227,7 +226,7 @@ def _take_in(catalogue: Catalogue, answers: Path) -> list[int]:
     return found
 
 
-def _image_id(catalogue: Catalogue, place: str, name: Any, number: Any) -> int:
+def _image_id(catalogue: visterm.Catalogue, place: str, name: Any, number: Any) -> int:
     """Return the id of the photo that an answer is about."""
     if number in (None, ""):
         return ids_of(catalogue, [str(name)], catalogue.stored.folder)[0]
@@ -239,7 +238,7 @@ def _image_id(catalogue: Catalogue, place: str, name: Any, number: Any) -> int:
     return int(number)
 
 
-def _finish(catalogue: Catalogue, verdicts: list[int]) -> None:
+def _finish(catalogue: visterm.Catalogue, verdicts: list[int]) -> None:
     """Report how many answers there were."""
     right, wrong, left = (verdicts.count(verdict) for verdict in (1, -1, 0))
     learn = f" To learn from it: visterm fit {catalogue.stored.folder}" if right or wrong else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,6 @@ from visterm.cli.output import Bars, check_tags_read, emit, say, say_not_read, s
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 from visterm.data.tag_rules import TagRules
-
-if TYPE_CHECKING:
-    from visterm.tagging.tagger import Tagger
 
 EXAMPLES = (
     ("visterm tags run", "list all tags"),
@@ -166,7 +163,7 @@ def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None
         show_all((item._asdict() for item in relations), rows, ["part", "whole", "score"], json=json)
 
 
-def _list_tags(tagger: Tagger, *, json: bool) -> None:
+def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:
     vocabulary = tagger.vocabulary
     aliases: defaultdict[str, list[str]] = defaultdict(list)
     for alias, tag in vocabulary.aliases.items():

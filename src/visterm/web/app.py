@@ -64,7 +64,7 @@ def create_app(
     app = Application(
         title="visterm", version=visterm.__version__,
         description="Search one catalogue of photos by words, and tag photos.", openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=None, redoc_url=None, lifespan=lifespan, generate_unique_id_function=operation_id,
+        docs_url=None, redoc_url=None, lifespan=lifespan, generate_unique_id_function=_operation_id,
     )  # fmt: skip
     app.state.service = service
     for kind in (HTTPException, RequestValidationError, VistermError):
@@ -83,7 +83,7 @@ def create_app(
     return app
 
 
-def operation_id(route: APIRoute) -> str:
+def _operation_id(route: APIRoute) -> str:
     """Return the name by which generated clients call a route: its function's, with Label Studio's before its own."""
     return route.name if route.path.startswith(PREFIX) else f"label_studio_{route.name}"
 

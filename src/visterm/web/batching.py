@@ -87,19 +87,20 @@ class ToTag(NamedTuple):
 def annotate_together(tagger: Callable[[], Tagger], batch: Sequence[ToTag]) -> list[list[Tag] | Exception]:
     """Return the tags of each picture, or its error; pictures with the same limits are encoded together."""
     groups: defaultdict[tuple[TagLimits, bool], list[int]] = defaultdict(list)
-    for place, item in enumerate(batch):
-        groups[item.limits, item.k is None].append(place)
-    found: list[list[Tag] | Exception] = [ImageError("image", "it was left out")] * len(batch)
-    for (limits, without_k), places in groups.items():
-        pictures: Any = [batch[place].pixels for place in places]
-        counts = [batch[place].k for place in places]
-        most = None if without_k else max(k or 0 for k in counts)
+    for index, item in enumerate(batch):
+        groups[item.limits, item.k is None].append(index)
+    results: dict[int, list[Tag] | Exception] = {}
+    for (limits, without_k), indices in groups.items():
+        pictures: Any = [batch[index].pixels for index in indices]
+        most = None if without_k else max(batch[index].k or 0 for index in indices)
         try:
             answers = list(tagger().annotate_each(pictures, most, **limits._asdict()))
         except Exception as error:  # any error answers these requests, and not the others
-            for place in places:
-                found[place] = error
+            results |= dict.fromkeys(indices, error)
             continue
-        for place, k, answer in zip(places, counts, answers, strict=True):
-            found[place] = answer.tags[:k] if isinstance(answer, Annotated) else ImageError(answer.image, answer.reason)
-    return found
+        for index, answer in zip(indices, answers, strict=True):
+            if isinstance(answer, Annotated):
+                results[index] = answer.tags[: batch[index].k]
+            else:
+                results[index] = ImageError(answer.image, answer.reason)
+    return [results[index] for index in range(len(batch))]

@@ -11,11 +11,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from fastapi import Request
+from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.core.errors import DataError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -17,14 +16,13 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
 from visterm.store.jobs import Job, Jobs
-from visterm.web.errors import Refused
+from visterm.web.errors import LOG, Refused
 from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Figures, Tell, Work
 
 MOST_OPEN = 8  # Jobs that run or wait
 GRACE_SECONDS = 20.0  # Time for a cancelled job to stop, before its process is killed
 AGAIN_SECONDS = 5.0  # Time between two tries to store the end of a job, while the disk is full
-LOG = logging.getLogger("visterm.web")
 
 
 class JobQueue:
@@ -78,6 +76,13 @@ class JobQueue:
         """Ask a job to stop; its process is killed if it doesn't."""
         await self._work.run(self._stored.jobs.cancel, job_id)
         self._tell("cancel", job_id)
+
+    def get(self, job_id: int) -> Job:
+        """Return a job as it is; see `shown`. Raises Refused (404) if there is none."""
+        job = self._stored.jobs.get(job_id)
+        if job is None:
+            raise Refused(404, f"There is no job {job_id}.")
+        return self.shown(job)
 
     def shown(self, job: Job) -> Job:
         """Return a job as it is; one whose end can't be stored, as the disk is full, counts as failed."""

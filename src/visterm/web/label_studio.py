@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import Response
 
 from visterm.core.errors import DataError, ImageError
 from visterm.core.types import Tag
@@ -164,9 +163,12 @@ async def webhook(service: Shared, sent: WebhookRequest) -> Response:
     if sent.action == "START_TRAINING":
         job = await service.jobs.start("fit")
         return json_answer({"status": "ok", "result": {"job": job.id}}, 201)
-    image_id, tags = None, []
+    image_id, tags = None, list[str]()
     if sent.action in LEARNS_FROM and sent.annotation is not None and sent.task is not None:
-        image_id, tags = _id_in(sent.task), _chosen(sent.annotation)
+        data = sent.task.get("data")  # whichever field of it names the photo
+        named = [_id_of(value) for value in data.values()] if isinstance(data, dict) else []
+        image_id = next((number for number in named if number is not None), None)
+        tags = _chosen(sent.annotation)
     if image_id is None or not tags:
         return json_answer({"status": "ignored", "result": {}}, 201)
 
@@ -224,13 +226,6 @@ async def _picture(service: Service, sent: Any) -> bytes | str:
         if error.status_code != 404:
             raise
         raise DataError(str(error.detail)) from error
-
-
-def _id_in(task: Task) -> int | None:
-    """Return the id of a task's photo, from whichever field of its data has one."""
-    data = task.get("data")
-    found = [_id_of(value) for value in data.values()] if isinstance(data, dict) else []
-    return next((image_id for image_id in found if image_id is not None), None)
 
 
 def _id_of(sent: Any) -> int | None:

@@ -94,14 +94,8 @@ class Counting:
         try:
             await self._app(scope, receive, send_noting)
         finally:
-            route = _route_of(scope)
+            route: str = getattr(scope.get("route"), "path", "none")  # one of a few patterns, whatever ids are in it
+            if scope["path"].startswith(API) and route != "none" and not route.startswith(API):
+                route = API + route
             method = scope["method"] if scope["method"] in METHODS else "other"
             self._metrics.note(method, route, status, time.perf_counter() - start)
-
-
-def _route_of(scope: Scope) -> str:
-    """Return the pattern of the requested address: one of a few, whatever ids are in it."""
-    pattern: str = getattr(scope.get("route"), "path", "none")
-    if scope["path"].startswith(API) and pattern != "none" and not pattern.startswith(API):
-        return API + pattern
-    return pattern

@@ -85,7 +85,8 @@ class Access:
 
     def answers_to(self, host: str) -> bool:
         """Return whether a ``Host`` header names this service."""
-        name = host_name(host)
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.rsplit(":", 1)[0]
+        name = name.lower()
         return name in self.hosts or (self.any_address and _address(name) is not None)
 
 
@@ -114,13 +115,6 @@ def _origins(host: str) -> set[str]:
     if None in origins or set(netloc) & set("/?#@"):
         raise UserError(f"Pictures can't be fetched from {host!r}; expected HOST or HOST:PORT, such as photos.home.")
     return {origin for origin in origins if origin}
-
-
-def host_name(host: str) -> str:
-    """Return the name of a ``Host`` header, without the port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
 class Security:

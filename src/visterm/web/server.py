@@ -11,7 +11,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,7 +88,7 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
         *,
         channel: socket.socket | None = None,
-        news: Callable[[], None] = lambda: None,
+        news: Callable[[], Coroutine[Any, Any, None]] | None = None,
         header_seconds: float = HEADER_SECONDS,
     ) -> None:
         config = uvicorn.Config(
@@ -141,19 +141,22 @@ class Server(uvicorn.Server):
         state: Any = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
         assert hasattr(socket, "recv_fds")  # else there is no supervisor
         letter, descriptors, *_ = socket.recv_fds(channel, 1, 1)
+        work: list[Coroutine[Any, Any, Any]] = []
         for descriptor in descriptors:
             self._n_taken.own += 1
             client = socket.socket(fileno=descriptor)
             client.setblocking(False)
             client.set_inheritable(False)
-            task = loop.create_task(loop.connect_accepted_socket(lambda: protocol(**state, _loop=loop), client))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            work.append(loop.connect_accepted_socket(lambda: protocol(**state, _loop=loop), client))
         if not letter:
             loop.remove_reader(channel)
             self.should_exit = True
-        elif not descriptors:
-            self._news()
+        elif not descriptors and self._news is not None:
+            work.append(self._news())
+        for each in work:
+            task = loop.create_task(each)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
 
 class _Seldom(logging.Filter):
@@ -265,7 +268,10 @@ class Connection(asyncio.Protocol):
         """Add the connection, or refuse it."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.client = _client_of(transport)
+        peer = transport.get_extra_info("peername")
+        self.client = str(peer[0]) if peer else ""
+        if ":" in self.client:  # IPv6: its network, as one client has as many addresses as it likes
+            self.client = str(ipaddress.ip_network((self.client.partition("%")[0], 64), strict=False))
         self._inner.connection_made(transport)
         if not self._connections.add(self):
             transport.write(_FULL)
@@ -333,12 +339,3 @@ def accepted_at_once() -> int:
     files = limit_of("RLIMIT_NOFILE")
     spare = MOST if files is None else files - most_connections()
     return min(MOST, max(FEWEST, spare // 2))
-
-
-def _client_of(transport: asyncio.Transport) -> str:
-    """Return the address of a client; for IPv6 its network, as one client has as many addresses as it likes."""
-    peer = transport.get_extra_info("peername")
-    address = str(peer[0]) if peer else ""
-    if ":" not in address:
-        return address
-    return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))

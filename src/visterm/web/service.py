@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 import visterm
 from visterm.core.errors import DiskError, ImageError, StorageError, VistermError
-from visterm.core.remote import is_remote
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
 from visterm.data.file_kinds import is_video
@@ -39,13 +37,12 @@ from visterm.tagging.tagger import Tagger
 from visterm.web.batching import BATCH, Batcher, TagLimits, ToTag, annotate_together
 from visterm.web.bodies import Bodies
 from visterm.web.decoding import Decoders, Thumbnails
-from visterm.web.errors import Refused
+from visterm.web.errors import LOG, Refused
 from visterm.web.jobs import JobQueue, JobRunner
 from visterm.web.metrics import Metrics, figure
 from visterm.web.security import Access
 from visterm.web.work import Member, Work
 
-LOG = logging.getLogger("visterm.web")
 VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer
 WRITERS = 4  # Threads that write. One commits at a time; while another process commits, each of them waits for it.
 CHECK_SECONDS = 5.0  # How long a health check waits for the disk of the catalogue
@@ -215,18 +212,10 @@ class Service:
         path = self.file_of(image_id)
         if not is_video(path):
             return path
-        stored = self.catalogue.stored
         try:
-            return str(CatalogueVideos(stored).picture_of(self.known(image_id), at))
+            return str(CatalogueVideos(self.catalogue.stored).picture_of(self.known(image_id), at))
         except ImageError as error:
             raise Refused(404, f"Image {image_id} has no picture: {error.reason}.", code="gone") from error
-
-    def video_of(self, image_id: int) -> str:
-        """Return the path of a video; errors are those of `file_of`, and 404 for a photo."""
-        path = self.file_of(image_id)
-        if not is_video(path) or is_remote(path):
-            raise Refused(404, f"Image {image_id} is a photo. Only videos can be played.")
-        return path
 
     def view(self, image_id: int) -> ImageView:
         """Return an image with its tags; errors are those of `known`."""

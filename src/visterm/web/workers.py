@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import socket
@@ -26,12 +25,12 @@ from visterm.core.errors import ReplacedError, StorageError, UserError, VistermE
 from visterm.core.threads import end_with_standard_input, resolve_jobs
 from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.web.errors import LOG
 from visterm.web.jobs import JobRunner, kill
 from visterm.web.security import Access
 from visterm.web.server import END_SECONDS, Server, address_of, listening
 from visterm.web.work import Figures, Member, Work
 
-LOG = logging.getLogger("visterm.web")
 MOST_WORKERS = 4  # By default: with more, the disk and the memory's speed decide
 WORKER_BYTES = 2**29  # Memory that a worker takes, about, beside the run
 ACCEPTED_AT_ONCE = 64
@@ -294,14 +293,7 @@ def main() -> None:
     except VistermError as error:
         tell("failed", str(error))
         return
-    service = app.state.service
-
-    def news() -> None:
-        catching_up.add(task := asyncio.get_running_loop().create_task(service.catch_up()))
-        task.add_done_callback(catching_up.discard)
-
-    catching_up: set[asyncio.Task[None]] = set()
-    server = Server(app, member, lambda: tell("ready"), channel=channel, news=news)
+    server = Server(app, member, lambda: tell("ready"), channel=channel, news=app.state.service.catch_up)
     server.run_alone([])
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Request, Response
 
 from visterm.core.errors import StorageError
 from visterm.web.errors import Refused, json_answer

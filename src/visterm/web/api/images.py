@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from visterm.core.errors import DataError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.vocabulary import MOST_TAGS
-from visterm.data.file_kinds import suffix_of
+from visterm.data.file_kinds import is_video, suffix_of
 from visterm.library.duplicates import DISTANCE, MOST, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
 from visterm.library.steps import MOST_PHOTOS, Step, tag_photos, undo_step
@@ -148,7 +148,9 @@ async def original(request: Request, service: Shared, image_id: ImageId) -> Resp
 )
 async def video(service: Shared, image_id: ImageId) -> Response:
     """Return a video's file, or the part of it that a `Range` header asks for."""
-    path = await service.searching.run(service.video_of, image_id)
+    path = await service.searching.run(service.file_of, image_id)
+    if not is_video(path) or is_remote(path):
+        raise Refused(404, f"Image {image_id} is a photo. Only videos can be played.")
     media_type = VIDEO_TYPES.get(suffix_of(path), "application/octet-stream")
     return FileResponse(path, media_type=media_type, headers={"cache-control": LASTING})
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field
-from starlette.responses import Response
 
 from visterm.core.errors import StorageError, UserError
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
@@ -15,10 +14,10 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.jobs import Job
 from visterm.store.runs import StoredRun
 from visterm.web.bodies import JsonRoute
-from visterm.web.errors import Refused, json_answer
+from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, cursor_at, place_of
 from visterm.web.schemas import JobAnswer, JobRequest, JobsAnswer, errors
-from visterm.web.service import Service, Shared
+from visterm.web.service import Shared
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
@@ -92,7 +91,7 @@ async def start(service: Shared, given: JobRequest) -> Response:
 @router.get("/jobs/{job_id}", response_model=JobAnswer, responses=errors(404))
 async def job(service: Shared, job_id: JobId) -> Response:
     """Return a job and its progress."""
-    return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
+    return json_answer(_as_dict(await service.searching.run(service.jobs.get, job_id)))
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobAnswer, responses=errors(404))
@@ -102,7 +101,7 @@ async def cancel(service: Shared, job_id: JobId) -> Response:
     The job keeps what it has stored so far. A job that has ended doesn't change.
     """
     await service.jobs.cancel(job_id)
-    return _answer(service, job_id, await service.searching.run(service.catalogue.stored.jobs.get, job_id))
+    return json_answer(_as_dict(await service.searching.run(service.jobs.get, job_id)))
 
 
 @router.get("/runs", response_model=RunsAnswer, responses=errors())
@@ -133,10 +132,3 @@ def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
 def _as_dict(job: Job) -> dict[str, Any]:
     """Return a job as JSON."""
     return {name: getattr(job, name) for name in JobAnswer.model_fields}
-
-
-def _answer(service: Service, job_id: int, job: Job | None) -> Response:
-    """Return a job, or refuse an id that no job has."""
-    if job is None:
-        raise Refused(404, f"There is no job {job_id}.")
-    return json_answer(_as_dict(service.jobs.shown(job)))

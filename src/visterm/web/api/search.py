@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
-from starlette.responses import Response
 
 from visterm.core.errors import ImageError
 from visterm.core.types import Hit, Tag

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
-from starlette.responses import Response
 
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
 from visterm.library.mistakes import KEPT

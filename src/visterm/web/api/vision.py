@@ -7,15 +7,13 @@ Requests and answers are those of its ``RequestFormat: vision`` (``internal/ai/v
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import Response
 
 from visterm.core.errors import ImageError
 from visterm.core.types import Tag
@@ -24,12 +22,11 @@ from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, data_content, hold, takes_pictures
-from visterm.web.errors import Refused, as_refused, json_answer
+from visterm.web.errors import LOG, Refused, as_refused, json_answer
 from visterm.web.schemas import STATUSES, errors
 from visterm.web.security import origin_of
 from visterm.web.service import Bounds, Shared
 
-LOG = logging.getLogger("visterm.web")
 PRECISION = 0.9
 FEW = 5  # Labels of a run without confidences
 MOST_SURE = 0.99

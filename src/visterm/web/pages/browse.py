@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from fastapi import APIRouter, Query
-from starlette.responses import Response
+from fastapi import APIRouter, Query, Response
 
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Form, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Form, Request, Response
 
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue

@@ -7,8 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Form, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Form, Request, Response
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.wording import count_of
@@ -115,10 +114,8 @@ async def cancel_job(job_id: JobId, request: Request, service: Shared) -> Respon
 
 def _job(service: Service, job_id: int) -> dict[str, Any]:
     """Return the values of a job's template, or refuse an id that no job has."""
-    job = service.catalogue.stored.jobs.get(job_id)
-    if job is None:
-        raise Refused(404, f"There is no job {job_id}.")
-    return {"job": service.jobs.shown(job), **job_values(service.catalogue.stored, [job])}
+    job = service.jobs.get(job_id)
+    return {"job": job, **job_values(service.catalogue.stored, [job])}
 
 
 def _values(service: Service) -> dict[str, Any]:

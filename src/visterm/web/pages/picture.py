@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Query, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Form, Query, Request, Response
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key

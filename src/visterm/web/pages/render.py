@@ -119,11 +119,6 @@ def thumbnail(image_id: int, side: int, at: float | None = None) -> str:
     return f"/api/v1/images/{image_id}/thumbnail?size={side}{'' if at is None else f'&at={at:.3f}'}"
 
 
-def original(image_id: int) -> str:
-    """Return the address of a photo in full size."""
-    return f"/api/v1/images/{image_id}/original"
-
-
 def video(image_id: int, at: float | None = None) -> str:
     """Return the address of a video that begins at a moment."""
     return f"/api/v1/images/{image_id}/video{f'#t={at:.3f}' if at else ''}"
@@ -198,12 +193,6 @@ def place(record: ImageRecord) -> str:
     return ", ".join(f"{value:.4f}° {side}" for value, side in zip(degrees, sides, strict=True))
 
 
-def map_address(record: ImageRecord) -> str:
-    """Return the address of the place on OpenStreetMap; nothing is sent there unless a person follows it."""
-    north, east = record.latitude, record.longitude
-    return f"https://www.openstreetmap.org/?mlat={north}&mlon={east}#map=15/{north}/{east}"
-
-
 _TEMPLATES = Environment(
     loader=PackageLoader("visterm.web.pages"),
     autoescape=True,
@@ -212,9 +201,7 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.globals.update(
-    static=address_of, local=local, thumbnail=thumbnail, original=original, video=video, count_of=count_of
-)
+_TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
 _TEMPLATES.filters.update(
     percent=percent,
     decimal=decimal,
@@ -222,7 +209,6 @@ _TEMPLATES.filters.update(
     file_size=file_size,
     moment=moment,
     place=place,
-    map_address=map_address,
     exact=_Exact,
     file_name=file_name,
     clock=clock,

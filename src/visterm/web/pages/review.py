@@ -11,9 +11,8 @@ from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Request, Response
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
-from starlette.responses import Response
 
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Request, Response
 
 from visterm.core.errors import VistermError
 from visterm.core.wording import count_of

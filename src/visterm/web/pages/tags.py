@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from fastapi import APIRouter, Form, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Form, Request, Response
 
 from visterm.core.vocabulary import tag_key
 from visterm.data.tag_rules import Alias
