@@ -44,6 +44,7 @@ KeyFile = Annotated[
         metavar="FILE",
     ),
 ]
+LEFT_BEHIND = 4  # The exit code of a round whose tags the server lost, and of an undo that had to leave some
 
 
 def connect(
@@ -113,8 +114,6 @@ def say_unusable(unusable: dict[str, int]) -> None:
         some = ", ".join(repr(tag[:40]) for tag in list(unusable)[:3])
         say(f"Left out {count_of(len(unusable), 'tag')} that cannot be one here: {some}")
 
-
-LEFT_BEHIND = 4  # The exit code of a round whose tags the server lost, and of an undo that had to leave some
 
 SYNC_EXAMPLES = (
     ("visterm sync catalogue --dry-run", "show what would be written"),

@@ -21,6 +21,8 @@ EXAMPLES = (
     ("visterm evaluate run other_photos --tags other.csv --map words.csv", "on a library with other tags"),
 )
 measure_option = partial(typer.Option, rich_help_panel="Measures", show_default=False)
+MEASURES = ("AvgP", "BEP", "P10", "nDCG10")  # As far as they were measured: nDCG10 only of graded relevances
+BAND_INTERVAL = "tag_r@5"  # The measure whose interval is shown of each band; JSON and the report have all
 
 
 def evaluate(
@@ -88,10 +90,6 @@ def evaluate(
         if "wanted_precision" in found.summary:
             show_precision(found.summary["wanted_precision"])
     raise typer.Exit(exit_code(found.skipped))
-
-
-MEASURES = ("AvgP", "BEP", "P10", "nDCG10")  # As far as they were measured: nDCG10 only of graded relevances
-BAND_INTERVAL = "tag_r@5"  # The measure whose interval is shown of each band; JSON and the report have all
 
 
 def show_annotation(results: dict[str, Any], compared: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ Found = TypeVar("Found", bound="Tag | Hit")
 _NAMED = 3  # Skipped folders and tag files that are named on the terminal
 _CATEGORY = re.compile(r": ?|; | \(|\.(?: |$)")  # What ends the part of a reason that is the same for many photos
 _WIDEST = 60  # Columns of a terminal that a cell may take for others to be lined up with it
+LINE_SECONDS = 60  # Seconds between two lines in a pipe or a log that say how far a long task is
 
 
 def say(message: str) -> None:
@@ -167,9 +168,6 @@ def _numeric(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-LINE_SECONDS = 60  # Seconds between two lines in a pipe or a log that say how far a long task is
 
 
 class Bars(Progress):

@@ -28,6 +28,13 @@ EXAMPLES = (
 )
 
 Tags = list[str] | None
+VERDICTS = {
+    **dict.fromkeys(("right", "yes", "y", "true", "1"), 1),
+    **dict.fromkeys(("wrong", "no", "n", "false", "-1"), -1),
+}
+"""What stands in the column `verdict`; nothing there leaves a question open."""
+
+KEYS = "y right  n wrong  s skip  u undo  q quit"
 
 
 def tag(
@@ -109,13 +116,6 @@ JUDGE_EXAMPLES = (
     ("visterm judge catalogue --answers questions.csv", "take in the answers"),
     ("visterm judge catalogue --json > questions.jsonl", "questions for a program"),
 )
-VERDICTS = {
-    **dict.fromkeys(("right", "yes", "y", "true", "1"), 1),
-    **dict.fromkeys(("wrong", "no", "n", "false", "-1"), -1),
-}
-"""What stands in the column `verdict`; nothing there leaves a question open."""
-
-KEYS = "y right  n wrong  s skip  u undo  q quit"
 
 
 def judge(

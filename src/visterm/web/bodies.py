@@ -27,6 +27,24 @@ PIECE_SECONDS = 30.0  # Seconds in which the next piece of a body must arrive
 MOST_VALUES = 100_000  # Values in the JSON of one request: reading these takes 50 ms, in which nothing else is answered
 IN_SCOPE = "visterm_body"  # In the scope of a request
 E = TypeVar("E", bound=Callable[..., Any])
+_MOST: dict[Any, int] = {}
+FIELD = "image"
+PICTURE = {"type": "string", "format": "binary"}
+PICTURES = {"type": "array", "items": PICTURE, "minItems": 1, "description": "Pictures to upload."}
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "One picture as the body, or a form with pictures.",
+        "content": {
+            "multipart/form-data": {"schema": {"type": "object", "properties": {FIELD: PICTURES}, "required": [FIELD]}},
+            "application/octet-stream": {"schema": PICTURE},
+            "image/*": {"schema": PICTURE},
+        },
+    }
+}
+"""OpenAPI's description of requests with pictures."""
+
+_DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
 
 
 def takes(most: int) -> Callable[[E], E]:
@@ -41,8 +59,6 @@ def takes(most: int) -> Callable[[E], E]:
 
 takes_pictures = takes(2**63)
 """Allow a route the largest bodies that the service accepts."""
-
-_MOST: dict[Any, int] = {}
 
 
 class Bodies:
@@ -178,26 +194,6 @@ class _JsonRequest(Request):
         if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
             raise Refused(413, f"The JSON of a request may have at most {MOST_VALUES:,} values. Send less at once.")
         return json.loads(body) if len(body) <= SMALL else await asyncio.to_thread(json.loads, body)
-
-
-FIELD = "image"
-PICTURE = {"type": "string", "format": "binary"}
-PICTURES = {"type": "array", "items": PICTURE, "minItems": 1, "description": "Pictures to upload."}
-BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "description": "One picture as the body, or a form with pictures.",
-        "content": {
-            "multipart/form-data": {"schema": {"type": "object", "properties": {FIELD: PICTURES}, "required": [FIELD]}},
-            "application/octet-stream": {"schema": PICTURE},
-            "image/*": {"schema": PICTURE},
-        },
-    }
-}
-"""OpenAPI's description of such requests."""
-
-
-_DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
 
 
 class Upload(NamedTuple):

@@ -23,6 +23,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RETRY_SECONDS = 1  # Seconds that a refused client should wait: the queues empty faster
+Tell = Callable[..., None]
+"""Sends a message to the process that runs jobs: the name of what it does, and arguments."""
+
+KNOWN = ("connections", "taken", "jobs", "unstored", "body", "thumbnails")
+"""Names with a place of their own; others get the next one, in the same order in all processes."""
+
+ROOM = 32  # Numbers that count what is there now, and as many that only grow
+ROW = 2 * ROOM
 
 
 def busy(why: str) -> Refused:
@@ -90,16 +98,6 @@ class Work:
     def close(self) -> None:
         """Stop the threads after what they are running."""
         self._threads.shutdown(wait=True, cancel_futures=True)
-
-
-Tell = Callable[..., None]
-"""Sends a message to the process that runs jobs: the name of what it does, and arguments."""
-
-KNOWN = ("connections", "taken", "jobs", "unstored", "body", "thumbnails")
-"""Names with a place of their own; others get the next one, in the same order in all processes."""
-
-ROOM = 32  # Numbers that count what is there now, and as many that only grow
-ROW = 2 * ROOM
 
 
 class Number:

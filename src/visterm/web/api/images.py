@@ -66,11 +66,14 @@ SHOWN_TYPES = {
     ".apng": "image/apng", ".gif": "image/gif", ".webp": "image/webp", ".bmp": "image/bmp", ".avif": "image/avif",
 }  # fmt: skip
 """Formats that all browsers show."""
+
 LASTING = "private, max-age=3600"
 """A photo can change under its id: after an hour browsers ask again, and get a short answer if it has not."""
 
 Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="Number of the verdict: the `id` it was answered with.")]
 STRONGEST = 50  # Places that an explanation lists
+StepNumber = Annotated[int, Path(ge=0, le=LARGEST, description="Number of the step, as it was answered.")]
+Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 
 def _view_answer(view: ImageView) -> Response:
@@ -281,10 +284,6 @@ async def duplicates(
         "next": cursor_at("groups", end) if end < len(groups) else None,
     }
     return json_answer(content)
-
-
-StepNumber = Annotated[int, Path(ge=0, le=LARGEST, description="Number of the step, as it was answered.")]
-Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 
 class PhotosChange(RequestBody):

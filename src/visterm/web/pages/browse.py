@@ -26,6 +26,8 @@ FOLDERS = 400  # Folders of the list to choose from: with more, the deepest are 
 TAGS = 60
 
 _INSIDE = "rtrim(rtrim(name, replace(name, '/', '')), '/')"  # all of a name before its last slash
+MOST_LISTED = 60  # Photos in view that the list shows
+STEPS = 65_535  # Places from left to right, and from top to bottom
 
 
 class Entry(NamedTuple):
@@ -149,10 +151,6 @@ def _counts(catalogue: Catalogue, form: SearchForm, part: str) -> dict[Any, int]
         return dict(catalogue.stored.database.rows(statement, values))
 
     return catalogue.stored.database.keep((part, *form.filters.items()), count)
-
-
-MOST_LISTED = 60  # Photos in view that the list shows
-STEPS = 65_535  # Places from left to right, and from top to bottom
 
 
 @router.get("/map")

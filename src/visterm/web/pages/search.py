@@ -26,6 +26,13 @@ from visterm.web.service import Shared
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 GROUPED = 6  # Photos of each part or similar thing
+SAID = {
+    "give": "“{}” added to {}",
+    "take": "“{}” removed from {}",
+    "right": "“{}” is right for {}",
+    "wrong": "“{}” is wrong for {}",
+}
+"""What can be said of a tag of the photos, and the message that the page then shows."""
 
 
 class Results(NamedTuple):
@@ -134,15 +141,6 @@ def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[Shown]]
             continue
         found += [(group, shown(catalogue, group.hits)) for group in groups]
     return found
-
-
-SAID = {
-    "give": "“{}” added to {}",
-    "take": "“{}” removed from {}",
-    "right": "“{}” is right for {}",
-    "wrong": "“{}” is wrong for {}",
-}
-"""What can be said of a tag of the photos, and the message that the page then shows."""
 
 
 @router.post("/chosen")
