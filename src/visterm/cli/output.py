@@ -194,7 +194,15 @@ class Bars(Progress):
         if self._lines:
             self._said = self._began
         if sys.stderr.isatty():
-            self._rich = _bar()
+            from rich import progress
+            from rich.console import Console
+
+            self._rich = progress.Progress(
+                progress.SpinnerColumn(), progress.TextColumn("{task.description:<24}"), progress.BarColumn(),
+                progress.MofNCompleteColumn(), progress.TextColumn("{task.fields[rate]}"),
+                progress.TimeRemainingColumn(), progress.TextColumn("{task.fields[note]}"),
+                console=Console(stderr=True), transient=True,
+            )  # fmt: skip
             self._rich.start()
             self._task = self._rich.add_task(task, total=total, note="", rate="")
 
@@ -239,21 +247,3 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
-
-
-def _bar() -> RichProgress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
-    return RichProgress(
-        SpinnerColumn(),
-        TextColumn("{task.description:<24}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=Console(stderr=True),
-        transient=True,
-    )

@@ -26,6 +26,9 @@ from visterm.web.pages.render import local, percent
 
 LONGEST = 1000  # Letters of a field that are read
 UPLOAD = "sent"  # What stands for an uploaded photo to compare with
+PAGE = 48  # Photos of a page
+MOST = 5000  # Photos that one search can be scrolled through
+SEARCHES = 16  # Searches that are kept
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,11 +165,6 @@ def _number(text: str, label: str) -> float | None:
     if not 0 <= number < LARGEST / 1e6:  # refuses nan, too
         raise UserError(f"“{label}” is {text!r}; expected a number of 0 or more.")
     return number
-
-
-PAGE = 48  # Photos of a page
-MOST = 5000  # Photos that one search can be scrolled through
-SEARCHES = 16  # Searches that are kept
 
 
 class FoundPhotos(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
@@ -15,7 +15,6 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
-from visterm.web.errors import Refused
 from visterm.web.pages.form import SearchForm, shown, walk
 from visterm.web.pages.render import PageRoute, is_for_script, local, percent, render, send_on
 from visterm.web.service import Service, Shared
@@ -27,7 +26,8 @@ Place = Annotated[int, Query(ge=0, le=10**12)]
 ALIKE = 12
 MOST_PREDICTED = 20
 
-SAID = {
+Said = Literal["accept", "reject", "back", "give", "take"]
+SAID: dict[Said, str] = {
     "accept": "{} is right",
     "reject": "{} is wrong",
     "back": "{}: undone",
@@ -50,11 +50,9 @@ async def picture_page(
 
 @router.post("/image/{image_id}/tags")
 async def change_tag(
-    image_id: ImageId, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[str, Form()]
+    image_id: ImageId, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[Said, Form()]
 ) -> Response:
     """Store what a person says about a tag: accept, reject, back, give or take."""
-    if do not in SAID:
-        raise Refused(422, f"do is {do!r}; expected one of {', '.join(SAID)}.", field="do")
 
     def write() -> None:
         catalogue = service.catalogue
