@@ -48,7 +48,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "fit": ("fit", "Learn tags from photos that have them."),
         "tune": ("fit", "Try settings of a model, and learn with the best ones."),
         "evaluate": ("evaluate", "Measure how well a run tags photos, or compare runs."),
-        "encode": ("encode", "Compute the features of photos once, to use them again."),
+        "encode": ("annotate", "Compute the features of photos once, to use them again."),
     },
     "Tag photos": {
         "annotate": ("annotate", "Tag photos, and say how likely each tag is right."),

@@ -70,8 +70,16 @@ def fit(
         ),
     ] = None,
     words: options.Words = None,
-    memory: options.Memory = None,
-    overwrite: options.Overwrite = False,
+    memory: Annotated[
+        str | None,
+        options.scale_option(
+            help="Memory to use, such as 4G; larger features are streamed from disk [default: half of the machine's].",
+            metavar="SIZE",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, options.output_option("--overwrite", help="Replace what is there already, without a question.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Learn tags from photos that have them.

@@ -42,9 +42,6 @@ def in_range(option: str, **limits: Any) -> Callable[[float | None], float | Non
 
 
 Run = Annotated[Path, argument(help="A run: a folder written by `visterm fit`.")]
-Images = Annotated[
-    Path, argument(help="A folder of photos, with its sub-folders; also s3://BUCKET/NAME (extra s3).", parser=as_path)
-]
 ImagesOrFeatures = Annotated[
     Path, argument(help="A folder of photos, or of features written by `visterm encode`.", parser=as_path)
 ]
@@ -86,7 +83,6 @@ TagRulesFile = Annotated[
 ]
 
 Json = Annotated[bool, output_option("--json", help="Print JSON, one object per line.")]
-Overwrite = Annotated[bool, output_option("--overwrite", help="Replace what is there already, without a question.")]
 
 EncoderName = Annotated[
     str | None,
@@ -110,13 +106,6 @@ Words = Annotated[
     Path | None, model_option("--words", help="Words, one a line, that are tags even without a photo.", metavar="FILE")
 ]
 
-Memory = Annotated[
-    str | None,
-    scale_option(
-        help="Memory to use, such as 4G; larger features are streamed from disk [default: half of the machine's].",
-        metavar="SIZE",
-    ),
-]
 Ray = Annotated[
     str | None,
     scale_option(
