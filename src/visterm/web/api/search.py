@@ -149,18 +149,10 @@ def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
 
 
 def _as_dict(hit: Hit) -> dict[str, Any]:
-    """Return a hit as JSON."""
-    thumbnail = f"/api/v1/images/{hit.id}/thumbnail"
-    found = {"id": hit.id, "image": hit.image, "score": hit.score, "thumbnail": thumbnail}
-    if hit.confidence is not None:
-        found["confidence"] = hit.confidence
-    if hit.source is not None:
-        found["source"] = hit.source
-    if hit.link is not None:
-        found["link"] = hit.link
-    if hit.at is not None:
-        found |= {"at": hit.at, "thumbnail": f"{thumbnail}?at={hit.at:.3f}"}
-    return found
+    """Return a hit as JSON, with the address of its thumbnail in place of its path."""
+    known = {name: value for name, value in hit.as_dict().items() if name != "path"}
+    at = "" if hit.at is None else f"?at={hit.at:.3f}"
+    return known | {"thumbnail": f"/api/v1/images/{hit.id}/thumbnail{at}"}
 
 
 @router.post(

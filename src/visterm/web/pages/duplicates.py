@@ -17,7 +17,17 @@ from visterm.web.api.images import undone_step
 from visterm.web.bodies import MEDIUM, takes
 from visterm.web.errors import Refused
 from visterm.web.pages.browse import folders_to_choose
-from visterm.web.pages.render import HEADERS, PageRoute, file_size, is_for_script, local, moment, render, send_on
+from visterm.web.pages.render import (
+    HEADERS,
+    PageRoute,
+    answer_form,
+    file_size,
+    is_for_script,
+    local,
+    moment,
+    render,
+    send_on,
+)
 from visterm.web.service import Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -74,11 +84,11 @@ async def keep(
     """Keep one photo of a group, and hide the others."""
     others = [number for number in image if number != keep]
     step = await service.writing.run(keep_one_of_each, service.catalogue, [Choice(keep, others)], merge_tags=merge)
-    if not is_for_script(request):
-        return send_on("/duplicates")
     (kept,) = service.catalogue.stored.images.get_many([keep])
     said = f"{kept.name.rpartition('/')[2]} kept, {count_of(len(others), 'photo')} hidden"
-    return render("_kept.html", said=said, step=step, images=image, place=min(image))
+    return answer_form(
+        request, "_kept.html", "/duplicates", said=said, step=step, images=image, place=min(image, default=keep)
+    )
 
 
 @router.post("/duplicates/keep-all")
@@ -105,10 +115,8 @@ async def keep_all(
         return keep_one_of_each(catalogue, choices, merge_tags=merge)
 
     step = await service.writing.run(do)
-    if not is_for_script(request):
-        return send_on("/duplicates")
     said = f"One photo of each of {count_of(len(step.images), 'group')} kept, the others hidden"
-    return render("_kept.html", said=said, step=step, images=[], place="all")
+    return answer_form(request, "_kept.html", "/duplicates", said=said, step=step, images=[], place="all")
 
 
 @router.post("/duplicates/undo")

@@ -21,7 +21,7 @@ from visterm.store.runs import StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options, way_back
 from visterm.web.errors import Refused
-from visterm.web.pages.render import PageRoute, date_and_time, is_for_script, render, send_on
+from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, render
 from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -91,9 +91,8 @@ async def start_job(
     if kind not in (*STARTED, GO_BACK) and not (kind == USE_RUN and run):
         raise Refused(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
-    if not is_for_script(request):
-        return send_on(f"/library/jobs/{job.id}")
-    return render("_job.html", job=job, outcomes={}, kinds=KINDS, run_names={})
+    page = f"/library/jobs/{job.id}"
+    return answer_form(request, "_job.html", page, job=job, outcomes={}, kinds=KINDS, run_names={})
 
 
 @router.get("/library/jobs/{job_id}")
@@ -107,9 +106,8 @@ async def job_page(job_id: JobId, request: Request, service: Shared) -> Response
 async def cancel_job(job_id: JobId, request: Request, service: Shared) -> Response:
     """Stop a job."""
     await service.jobs.cancel(job_id)
-    if not is_for_script(request):
-        return send_on(f"/library/jobs/{job_id}")
-    return render("_job.html", **await service.searching.run(_job, service, job_id))
+    values = await service.searching.run(_job, service, job_id)
+    return answer_form(request, "_job.html", f"/library/jobs/{job_id}", **values)
 
 
 def _job(service: Service, job_id: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from visterm.store.images import ImageRecord
 from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
 from visterm.web.pages.form import SearchForm, shown, walk
-from visterm.web.pages.render import PageRoute, is_for_script, local, percent, render, send_on
+from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, render, send_on
 from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -65,10 +65,8 @@ async def change_tag(
             catalogue.judge(image_id, tag, {"accept": 1, "reject": -1, "back": 0}[do])
 
     await service.writing.run(write)
-    if not is_for_script(request):
-        return send_on(f"/image/{image_id}")
     values = await service.searching.run(_values, service, image_id)
-    return render("_picture_tags.html", said=SAID[do].format(tag), **values)
+    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", said=SAID[do].format(tag), **values)
 
 
 @router.get("/image/{image_id}/alike")

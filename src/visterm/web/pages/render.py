@@ -72,6 +72,11 @@ def send_on(address: str) -> Response:
     return RedirectResponse(address, 303, HEADERS)
 
 
+def answer_form(request: Request, part: str, page: str, **values: Any) -> Response:
+    """Return a part of a page to the script; send any other browser on to a page."""
+    return render(part, **values) if is_for_script(request) else send_on(page)
+
+
 class PageRoute(JsonRoute):
     """A route whose errors are pages; the script gets the message alone."""
 

@@ -20,7 +20,7 @@ from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.errors import Refused
 from visterm.web.pages.form import SearchForm, shown
-from visterm.web.pages.render import PageRoute, is_for_script, local, render, send_on
+from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, render
 from visterm.web.service import Service, Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -121,9 +121,7 @@ async def merge(
 ) -> Response:
     """Replace one tag by another on all photos."""
     n_images = await service.writing.run(merge_tags, service.catalogue, tag, into)
-    if not is_for_script(request):
-        return send_on(local("/tag", name=into))
-    return render("_merged.html", tag=tag, into=into, n_images=n_images)
+    return answer_form(request, "_merged.html", local("/tag", name=into), tag=tag, into=into, n_images=n_images)
 
 
 @router.get("/tags/map")
