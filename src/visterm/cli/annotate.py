@@ -93,6 +93,7 @@ def annotate(
         given = [precision, min_confidence, new_only or None, added or None, out, ray]
         _annotate_pair(run, images, 5 if k is None else k, plain=given == [None] * len(given), json=json)
         return
+
     tagger = visterm.Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
@@ -111,6 +112,7 @@ def annotate(
             say(DONE_HERE)
         say(f"Tagged {count_of(done.new, 'photo')} ({done.reused:,} unchanged). The tags are in {out / DATA}.")
         raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))
+
     skipped: list[Skipped] = []
     for item in annotate_found(tagger, found, wanted, executor=executor, say=say, progress=Bars()):
         if isinstance(item, Skipped):
@@ -123,6 +125,7 @@ def annotate(
                 sure = "" if tag.confidence is None else f" {percent(tag.confidence)}"
                 shown.append(f"{tag.tag}{'' if tag.trained else '*'}{sure}")
             show(f"{item.image}: {', '.join(shown)}")
+
     raise typer.Exit(exit_code(skipped))
 
 

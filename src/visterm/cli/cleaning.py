@@ -55,6 +55,7 @@ def duplicates(
                 f"--keep is {keep!r}; expected largest, oldest, most tags, or a folder that has one of these photos."
             )
         found = found._replace(groups=kept)
+
     for group in found.groups:
         if json:
             emit(group.as_dict())
@@ -63,12 +64,14 @@ def duplicates(
         for copy in group.copies:
             how = "the same bytes" if copy.same_bytes else f"{count_of(copy.distance, 'bit')} apart"
             show(f"      {copy.image.name}  {copy.image.width} x {copy.image.height}  {how}")
+
     for alike in found.alike:
         if json:
             emit(alike.as_dict())
             continue
         for place, image in enumerate(alike.images):
             show(f"{'' if place else alike.kind:11}  {image.name}  {image.width} x {image.height}")
+
     n_copies = sum(len(group.copies) for group in found.groups)
     n_groups = count_of(len(found.groups), "group")
     copies = f"{n_groups}, {count_of(n_copies, 'photo')} that you need not keep; nothing was deleted."
@@ -82,6 +85,7 @@ def duplicates(
         choices = [Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in found.groups]
         keep_one_of_each(visterm.Catalogue.load(catalogue), choices)
         say(f"{count_of(n_copies, 'photo')} hidden. To see them again: Undo, on the page /duplicates.")
+
     for item in found.skipped:
         say(f"Not compared: {item.image}: {item.reason}")
     raise typer.Exit(3 if found.skipped else 0)
@@ -168,6 +172,7 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, found: 
         cards.append(
             (Shown(picture, name=m.image), note, [Tag(m.tag, m.chance)], {0} if m.kind == "missing" else (), tags)
         )
+
     report.legend("missing", "wrong")
     report.tagged(cards)
     report.write(file)

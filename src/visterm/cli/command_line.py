@@ -161,11 +161,13 @@ class CommandLine(PlainEpilog, TyperGroup):
         else:
             self.commands = {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
             return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
+
         for param in command.params:  # ``PATH``, ``N``, ``IMAGES``
             if param.metavar is None and not getattr(param, "is_flag", False):
                 kinds, described = {"int": "N", "float": "NUMBER", "path": "PATH"}, param.display_type(None).lower()
                 usual = METAVARS.get(param.name, next((kinds[kind] for kind in kinds if kind in described), "TEXT"))
                 param.metavar = param.name.upper() if param.param_type_name == "argument" else usual
+
         return name, command, args[1:]
 
 

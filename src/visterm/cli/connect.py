@@ -191,6 +191,7 @@ def sync(
         undone = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
         shown.undone(undone, catalogue)
         raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
+
     before = Settings(**connection.settings)
     settings = before.changed(connection.kind, parent=parent, precision=precision, k=k)
     remembered = ""
@@ -198,6 +199,7 @@ def sync(
         remembered = " (not remembered by a dry run)" if dry_run else ", and in the next rounds, too"
     elif settings != Settings().changed(connection.kind):
         remembered = ", as remembered from an earlier round"
+
     written = connection._replace(settings=settings._asdict()).writes()
     say(f"{connection.title} gets {written}{remembered}.")
     if seconds is not None:
@@ -227,6 +229,7 @@ def _named(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None)
         if url is None:
             check_allowed(connection.address, connection.key_file)  # a new key for a server that this user named
         connection = connection._replace(key_file=os.path.abspath(key_file))
+
     file = None if connection.key_file is None else Path(connection.key_file)
     key = read_key(file, connector_class(connection.kind).key_variable)
     open_library(connection.kind, connection.address, key, say).check()

@@ -89,6 +89,7 @@ def evaluate(
             show_bands(found.summary["bands"])
         if "wanted_precision" in found.summary:
             show_precision(found.summary["wanted_precision"])
+
     raise typer.Exit(exit_code(found.skipped))
 
 

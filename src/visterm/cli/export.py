@@ -149,6 +149,7 @@ def _export_to_files(
         items = _counted(opened.items(limits, Bars()), bad, counts)
         run, parents = opened.tagger.fingerprint, Parents.of_run(opened.tagger)
         changes = export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
+
     _show_changes(changes, bad, counts, json=json, dry_run=dry_run, undo=undo)
     if to in PROFILES and not dry_run and not undo:
         say(PROFILES[to].then)
@@ -178,6 +179,7 @@ def _export_whole(
         deque(items, maxlen=0)
     else:
         export_dataset(items, to, out)
+
     photos, tags = count_of(counts["photos"], "photo"), count_of(counts["tags"], "tag")
     predicted = count_of(counts["predicted"], "prediction")
     say(f"{'Would write' if out is None else f'Wrote {out}'}: {photos}, {tags} of people, {predicted}.")
@@ -247,6 +249,7 @@ def _show_changes(
             words = [f"+{m.tag}" + ("" if m.confidence is None else f" {m.confidence:.0%}") for m in change.added]
             words += [f"-{tag}" for tag in change.removed] + [f"({tag})" for tag in change.left_out]
             show(f"{change.target}: {', '.join([*words, *(f'={tag}' for tag in change.copied)])}")
+
     add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
     files = f"{count_of(counts['files'], 'file')} for {count_of(counts['photos'], 'photo')}"
     if undo and not counts["removed"]:
@@ -263,6 +266,7 @@ def _show_changes(
         copied = "tag of other programs" if counts["copied"] == 1 else "tags of other programs"
         fields = "out of the fields that they were copied to" if undo else "into the other fields of keywords"
         message += f"; {counts['copied']:,} {copied} {fields}"
+
     say(f"{message}.")
 
 

@@ -117,6 +117,7 @@ def fit(
 
         for line in device_lines(tagger.encoder):
             say(line)
+
     fit_run(tagger, request, say=say, progress=Bars(lines=False))
     not_read = say_not_read(images or [])
     facts = tagger.facts
@@ -169,6 +170,7 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
             ["difference", f"{found.difference:+.3f}", interval],
         ]
         table(rows, [f"on {count_of(found.compared, 'photo')} held out", "MAP", "95 % interval"])
+
     say(in_words(learned, catalogue))
 
 
@@ -230,6 +232,7 @@ def tune(
         value = "diverged" if trial.value is None else f"{trial.value:.4f}"
         epochs = "-" if trial.epochs is None else str(trial.epochs)
         rows.append([*(str(trial.settings[name]) for name in names), value, epochs, f"{trial.seconds:.1f}"])
+
     table(rows, [*names, "map", "epochs", "seconds"])
     say(f"Learned from all photos with the best settings. The run is in {out}.")
     raise typer.Exit(exit_code(tuned.tagger.skipped, out / "skipped.jsonl"))

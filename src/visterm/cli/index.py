@@ -81,6 +81,7 @@ def index(
             catalogue.stored.close()
             shutil.rmtree(path)
         raise
+
     not_read = say_not_read([images], videos=True)
     for remark in done.remarks:
         say(remark)
@@ -201,6 +202,7 @@ def watch(
         skipped = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""
         where = f"{folder}: " if folder else ""
         show(f"{where}{words}{skipped}; {count_of(len(opened), 'photo')} in the catalogue")
+
     say("Stopped.")
 
 

@@ -176,6 +176,7 @@ def encoders(
             if json:
                 emit({"name": row.name, "licence": row.licence, "files": places})
         return
+
     from visterm.core.tables import ENCODERS
 
     _list(ENCODERS, json)
@@ -190,6 +191,7 @@ def encoders(
         held = "yes" if here and (text or row.text is None) else "without words" if here else "no"
         run = "your row" if row.yours else "yes" if row.run_by_us else "not yet"
         rows.append([row.name, row.good_for, row.size(), row.licence, held, run])
+
     if not json:
         say("")
     show_all(objects, rows, ["network", "good for", "size", "licence", "here", "run by us"], json=json)

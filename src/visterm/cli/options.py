@@ -209,6 +209,7 @@ def choices(pairs: list[str]) -> dict[str, Choices]:
         if "" in values:
             raise UserError(f"--grid {name}={text} has an empty value; expected values with one comma between.")
         space[name] = list(dict.fromkeys(values))
+
     return space
 
 

@@ -115,6 +115,7 @@ def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:
             emit(hit.as_dict() | ({"confidence": None, "untrained": list(found.untrained)} if found.untrained else {}))
         else:
             show(_line(hit, scores=request.like is not None))
+
     for line in searched.unknown_filters:
         say(line)
     if not (found.hits or searched.unknown_filters):  # so that it is not taken for a search that failed

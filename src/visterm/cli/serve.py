@@ -65,6 +65,7 @@ def serve(
         raise MissingExtraError(
             f"visterm serve needs the package '{error.name}'. Install it with: pip install 'visterm[web]'"
         ) from error
+
     from visterm.web.app import create_app
     from visterm.web.security import Access, is_loopback
     from visterm.web.server import run_server
@@ -77,6 +78,7 @@ def serve(
             "umask 077; python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
+
     access = Access.of(host, token, name or (), vision_host or ())
     if (workers or 1) > 1 and not shares_connections():
         raise UserError(f"--workers {workers}: on this system one process answers. Leave the option out.")

@@ -83,6 +83,7 @@ def tag(
             f"{count_of(len(images), 'photo')}: {'; '.join(said)}. To learn from it: visterm fit "
             f"{catalogue}; to take it back: visterm tag {catalogue} --undo {step.number}"
         )
+
     for image_id in images:
         image = opened.image(image_id)
         rejected = sorted(name for name, verdict in image.verdicts.items() if verdict < 0)
@@ -189,6 +190,7 @@ def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], places: dict
             break
         else:
             say(KEYS)
+
     return [verdict for verdict, _ in given] + [0] * (len(questions) - len(given))
 
 
@@ -223,6 +225,7 @@ def _take_in(catalogue: visterm.Catalogue, answers: Path) -> list[int]:
             if meant:
                 image_id = _image_id(catalogue, place, row.cells.get(image), row.cells.get(number or ""))
                 catalogue.judge(image_id, str(row.cells.get(tag) or ""), meant)
+
     return found
 
 

@@ -118,6 +118,7 @@ def _suggest(run: Path, images: Path | None, tag_file: str, rules: TagRules, out
         say(f"Meanings are compared by the tag vectors of {' and '.join(tagger.tags_compared_by)}.")
     elif corpus is None:
         say("The model has no tag vectors, so only certain spellings are suggested. Pass IMAGES and --tags for more.")
+
     suggested = suggest_aliases(tagger, corpus, progress=Bars())
     if out is not None:
         kept = [Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]

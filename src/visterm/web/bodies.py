@@ -101,6 +101,7 @@ class BodyLimit:
             refused = Refused(400, f"Content-Length is {length!r}; expected a number.")
             await refused.answer()(scope, receive, send)
             return
+
         body = scope[IN_SCOPE] = _Body(receive, self._bodies, self._seconds)
 
         async def receive_counted() -> Message:
@@ -247,6 +248,7 @@ async def _read_form(request: Request, most: int) -> list[Upload]:
         form = await parser.parse()
     except MultiPartException as error:
         raise Refused(400, f"The form can't be read: {error.message}") from error
+
     try:
         parts = [part for name, part in form.multi_items() if name == FIELD]
         if len(parts) > most:

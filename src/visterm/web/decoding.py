@@ -131,6 +131,7 @@ class _Process:
             )
             assert self._process.stdout is not None
             read_exactly(self._process.stdout, len(READY))
+
         process = self._process
         killer = threading.Timer(seconds, process.kill)
         killer.start()

@@ -90,6 +90,7 @@ def main() -> int:
         except StorageError:  # the service stores it later
             print(f"visterm: job {job_id} failed: {printable(str(why))}", file=sys.stderr)
             return NOT_NOTED
+
     return 0
 
 

@@ -66,6 +66,7 @@ class JobQueue:
                 raise Refused(
                     409, "There is no folder to search for photos. Index one first: visterm index CATALOGUE FOLDER"
                 )
+
         started = []
         for arguments in lists:
             started.append(await self._work.run(jobs.start, kind, waiting=True, pid=self._pid))

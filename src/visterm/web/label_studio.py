@@ -267,6 +267,7 @@ def read_config(text: str | None) -> Choices:
         root = ET.fromstring(text)
     except (ET.ParseError, ValueError) as error:
         raise DataError(f"label_config is not well-formed XML: {error}.") from error
+
     pictures = {image.get("name", ""): image.get("value", "").lstrip("$") for image in root.iter("Image")}
     for found in root.iter("Choices"):
         to_name = found.get("toName", "")
@@ -274,6 +275,7 @@ def read_config(text: str | None) -> Choices:
             names = {tag_key(name): name for name in (choice.get("value", "") for choice in found.iter("Choice"))}
             single = found.get("choice", "single") != "multiple"
             return Choices(found.get("name", ""), to_name, pictures[to_name], names, single)
+
     raise DataError(
         'label_config has no <Choices> for an <Image>. Label with <Image name="image" value="$image"/> and '
         '<Choices name="tags" toName="image" choice="multiple">.'

@@ -148,11 +148,13 @@ class Server(uvicorn.Server):
             client.setblocking(False)
             client.set_inheritable(False)
             work.append(loop.connect_accepted_socket(lambda: protocol(**state, _loop=loop), client))
+
         if not letter:
             loop.remove_reader(channel)
             self.should_exit = True
         elif not descriptors and self._news is not None:
             work.append(self._news())
+
         for each in work:
             task = loop.create_task(each)
             self._tasks.add(task)

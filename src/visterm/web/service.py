@@ -138,6 +138,7 @@ class Service:
             jobs, refresh = self.catalogue.stored.jobs, self.catalogue.refresh
             self._runner = JobRunner(self.path, jobs, self.writing, figures, refresh)
             tell = self._runner.tell
+
         self.jobs = JobQueue(self.catalogue, self.writing, tell, figures, member.supervisor)
         self._annotating: Batcher[ToTag, list[Tag]] = Batcher(
             lambda batch: annotate_together(self._tagger_now, batch), self.encoding, BATCH

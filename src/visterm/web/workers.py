@@ -127,6 +127,7 @@ class _Supervisor:
             await self._runner.close()
             self._writing.close()
             self._file.close()
+
         for error in failed:
             if isinstance(error, BaseException):
                 raise error
@@ -298,6 +299,7 @@ def main() -> None:
     except VistermError as error:
         tell("failed", str(error))
         return
+
     server = Server(app, member, lambda: tell("ready"), channel=channel, news=app.state.service.catch_up)
     server.run_alone([])
 

@@ -94,6 +94,7 @@ async def answer_question(
         answers = _TRAIL.validate_json(trail)[-MOST_BACK:]
     except ValidationError:
         raise Refused(422, "Your earlier answers can't be read. Open /review again.", field="trail") from None
+
     again, said = None, "There is nothing to undo"
     if do in VERDICTS:
         answer = Answer(image, tag, do)
@@ -105,11 +106,13 @@ async def answer_question(
         *answers, again = answers
         await _write(service, again, 0)
         said = f"{again.tag}: one more time"
+
     values = await service.searching.run(_question, service, queue, answers, again=again, said=said)
     if do in ("right", "wrong") and values["learns_now"] and service.jobs.n_open.total == 0:
         with suppress(Refused):  # too many jobs wait: the next answer tries again
             values["job"] = await service.jobs.start(FIT, "by-itself")
             values["said"] = f"{said}. Learning from your last answers"
+
     return render("_question.html" if is_for_script(request) else "review.html", **values)
 
 
@@ -146,6 +149,7 @@ def _question(
         held = stored.tags.held([pair.image_id]).get(pair.image_id, [])
         at = stored.where([pair.image_id], row)[0].at
         question = Question(service.known(pair.image_id), pair, held, at)
+
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
     added = run.added if (run := stored.runs.current()) else ""
     job = next((job for job in stored.jobs.latest() if job.kind == FIT), None)

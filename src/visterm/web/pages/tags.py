@@ -189,6 +189,7 @@ def draw_map(placed: Sequence[PlacedTag]) -> list[DrawnTag]:
             down = np.abs(y[others] - y[i]) * room < 1.25 * LETTER
             if not (across & down).any():
                 rooms[i] = room
+
     most = math.log1p(max((tag.images for tag in placed), default=1))
     return [
         DrawnTag(
