@@ -27,8 +27,8 @@ from catalogue import WIDTH, drawn, exactly
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
 from visterm import Catalogue, Tagger
-from visterm.library import search
-from visterm.library.hand_tagged import HandTagged, nothing_said
+from visterm.library.search import reader
+from visterm.library.search.judgements import ManualTags
 from visterm.models.confidence.calibration import Calibration
 from visterm.store import segment_indexes
 from visterm.store.catalogue import DATABASE
@@ -43,7 +43,7 @@ SEARCHES, SLOW_SEARCHES = 15, 5  # Of a side in a turn; those that read every ro
 STATES = ("repeated", "new", "after a change")
 GOAL = 1.1
 KINDS = {"one word": "{}", "two words": "{} {}", "-word": "{} -{}"}
-LOOKS = search.hand_tagged
+LOOKS = reader.manual_tags
 
 
 def tagger_of(V: np.ndarray) -> Tagger:
@@ -113,17 +113,17 @@ class Side:
         if changed:
             self.catalogue.stored.tags.give(0, ["other"], "person")
             self.catalogue.stored.tags.take(0, ["other"], "person")
-        search.hand_tagged = LOOKS if self._looks else never
+        reader.manual_tags = LOOKS if self._looks else never
         start, start_of_process = time.perf_counter(), time.process_time()
         self.catalogue.search(words, K)
         took = time.perf_counter() - start, time.process_time() - start_of_process
-        search.hand_tagged = LOOKS
+        reader.manual_tags = LOOKS
         return took
 
 
-def never(searched: Any, vocabulary: Any, query: Any, tree: Any, remembered: Any) -> HandTagged:
+def never(searched: Any, vocabulary: Any, query: Any, tree: Any) -> ManualTags:
     """Return that nobody said anything."""
-    return nothing_said(query.weights.nnz, int((query.weights.data > 0).sum()))
+    return ManualTags(int((query.weights.data > 0).sum()), 0)
 
 
 Times = dict[str, list[tuple[float, float]]]  # Of each side, by the clock and in processor time, a turn after the other

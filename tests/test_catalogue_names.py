@@ -15,7 +15,7 @@ from command_line import visterm
 from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.features.job import encode_folder
-from visterm.library.search_request import SearchRequest, search_run
+from visterm.library.search.request import SearchRequest, search_run
 from visterm.store.filters import Filter
 from visterm.web.app import create_app
 

@@ -18,11 +18,10 @@ from tiny_catalogues import draw_photo, draw_photos, fit_run, save_unchecked
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, UserError
-from visterm.library.search_request import SearchRequest, search_run
+from visterm.library.search.request import SearchRequest, search_run
 from visterm.store.catalogue import Origin
-from visterm.store.filters import Filter
+from visterm.store.filters import Filter, name_key
 from visterm.store.images import Record
-from visterm.store.sorting import name_key
 from visterm.tagging.run_files import open_run
 
 

@@ -21,7 +21,7 @@ from visterm import Catalogue
 from visterm.core.errors import UserError
 from visterm.library.dictionary import merge_tags
 from visterm.library.earlier_runs import shown_runs
-from visterm.library.search_shares import search_shares
+from visterm.library.search.result import search_shares
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.app import create_app

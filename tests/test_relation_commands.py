@@ -15,7 +15,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.errors import UserError
 from visterm.data.part_of import read_part_of
 from visterm.data.relations import read_is_a
-from visterm.library.expansion import RelatedTag
+from visterm.library.search.related import RelatedTag
 from visterm.tagging.part_relations import label_pair
 from visterm.tagging.relations import WordRelations
 

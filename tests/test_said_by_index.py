@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from visterm import Catalogue, Tagger
-from visterm.library import hand_tagged
+from visterm.library.search.judgements import merged_photos
+from visterm.library.search.ranking import FEW, best_by
 from visterm.models.confidence.calibration import Calibration
 from visterm.store import current_rows, row_index, segment_indexes
 from visterm.store.current_rows import ArrayPart, CurrentRows
@@ -149,11 +150,11 @@ def test_many_rejected_photos_among_the_best_leave_as_many_hits_as_are_asked_for
     by_index, exact = both
     best = ids(exact, "tag4", 300)
     with exact.stored.database.transaction():
-        for photo in best[: hand_tagged.FEW + 20]:
+        for photo in best[: FEW + 20]:
             exact.stored.tags.judge(photo, "tag4", -1)
     found = ids(by_index, "tag4", 10)
     assert len(found) == 10
-    assert set(found) <= set(best[hand_tagged.FEW + 20 :])
+    assert set(found) <= set(best[FEW + 20 :])
 
 
 OTHER = """
@@ -209,8 +210,8 @@ def test_the_best_by_several_keys_are_the_first_of_all_in_order(n):
     keys = (rng.integers(0, 2, n), rng.integers(0, 3, n).astype(np.float32), -rng.permutation(n))
     whole = sorted(range(n), key=lambda i: [-key[i] for key in keys])
     for k in range(1, n + 3):
-        assert hand_tagged._best(keys, k).tolist() == whole[:k]
-    assert hand_tagged._best(keys, 0).tolist() == whole
+        assert best_by(keys, k).tolist() == whole[:k]
+    assert best_by(keys, 0).tolist() == whole
 
 
 def test_a_repeated_search_finds_what_was_said_and_learned_meanwhile(folder, both):
@@ -248,7 +249,7 @@ def test_merged_photos_stand_where_they_did_in_their_parts():
     rng = np.random.default_rng(6)
     for sizes in ([], [4], [5, 0], [20, 30], [1, 40, 12]):
         parts = [np.sort(rng.permutation(60)[:size]) for size in sizes]
-        ids, places, back = hand_tagged.merged_photos(parts)
+        ids, places, back = merged_photos(parts)
         together = np.concatenate([np.empty(0, np.int64), *parts])
         assert ids.tolist() == sorted(set(together.tolist()))
         assert together[places].tolist() == ids.tolist()
@@ -258,12 +259,12 @@ def test_merged_photos_stand_where_they_did_in_their_parts():
 def test_what_people_said_of_a_tag_is_the_same_array_until_they_say_more(both):
     by_index, exact = both
     say(exact, np.random.default_rng(3))
-    before = by_index.stored.said([["tag1"], ["tag2"]])
+    before = by_index.stored.judgements.said([["tag1"], ["tag2"]])
     exact.stored.tags.give(7, ["another"], "person")
-    assert all(map(operator.is_, by_index.stored.said([["tag1"], ["tag2"]]), before))
+    assert all(map(operator.is_, by_index.stored.judgements.said([["tag1"], ["tag2"]]), before))
     free = next(i for i in range(1, N) if all(i not in part for said in before for part in said))
     exact.stored.tags.give(free, ["tag2"], "person")
-    first, second = by_index.stored.said([["tag1"], ["tag2"]])
+    first, second = by_index.stored.judgements.said([["tag1"], ["tag2"]])
     assert first is before[0]
     assert free in second.has
     assert free not in before[1].has

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from visterm import Catalogue, Tagger
 from visterm.core.errors import VistermError
 from visterm.core.vocabulary import Vocabulary
-from visterm.library.search_shares import search_shares
+from visterm.library.search.result import search_shares
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
 from visterm.store.images import Record

@@ -24,7 +24,7 @@ def test_the_commands_pass_the_functions_that_the_page_lists_in_that_order():
 
 def test_a_station_that_a_walk_does_not_pass_is_named():
     steps = [Step("x.py", name) for name in STATIONS["search"] if name != "typed_query"]
-    with pytest.raises(SystemExit, match=r"'search' does not pass typed_query after .*Searchable\.search"):
+    with pytest.raises(SystemExit, match=r"'search' does not pass typed_query after .*CatalogueReader\.search"):
         stations_of("search", steps)
 
 

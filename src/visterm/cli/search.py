@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.library.search_request import Searched, SearchRequest
+from visterm.library.search.request import SearchRequest, Searched
 
 EXAMPLES = (
     ("visterm search catalogue 'snow tree'", "photos of snow and trees"),
@@ -71,7 +71,7 @@ def search(
 
     The percentage is the chance that a photo shows what you look for.
     """
-    from visterm.library.search_request import SearchRequest, search_run
+    from visterm.library.search.request import SearchRequest, search_run
     from visterm.store.filters import Filter
 
     among = Filter(
@@ -98,7 +98,7 @@ def _date_in(text: str, option: str) -> str:
 
 def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:
     """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
-    from visterm.store.sorting import COLUMNS
+    from visterm.store.filters import COLUMNS
 
     found = searched.found
     if found.unknown:

@@ -100,11 +100,11 @@ def ids_of(catalogue: visterm.Catalogue, photos: Iterable[str], folder: Path | N
 
     `folder` is what errors call the catalogue. Raises DataError if one is not there.
     """
-    from visterm.library.like import id_of
+    from visterm.library.search.reader import image_id_of
 
     found: dict[int, None] = {}
     for photo in photos:
-        image_id = id_of(catalogue.stored, photo)
+        image_id = image_id_of(catalogue.stored, photo)
         if image_id is None:
             raise DataError(f"{photo} is not in {folder}. Put it there first: visterm index {folder} FOLDER")
         found[image_id] = None

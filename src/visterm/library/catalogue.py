@@ -17,7 +17,7 @@ from visterm.core.wording import count_of
 from visterm.library import earlier_runs as earlier
 from visterm.library import feedback
 from visterm.library.feedback import ImageView, TagCount
-from visterm.library.search import Searchable
+from visterm.library.search.reader import CatalogueReader
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from visterm.tagging.mistakes import Mistake
 
 
-class Catalogue(Searchable):
+class Catalogue(CatalogueReader):
     """Photos to search, with the tagger that made their rows, and with what people say of their tags.
 
     In memory, or in a folder (`create`, `load`): there all that a method has done is on disk when it returns.
@@ -305,7 +305,7 @@ class Catalogue(Searchable):
     def new_tags(self) -> dict[str, int]:
         """Return the tags of photos that the run has not learned yet, with how many photos have each."""
         known = self.tagger.dictionary
-        fresh = {name for name in self.stored.held().values() if name not in known}
+        fresh = {name for name in self.stored.tags.names_here().values() if name not in known}
         return {name: len(self.stored.find(Filter(tags=(name,)))) for name in fresh}
 
     def tags(self) -> list[TagCount]:

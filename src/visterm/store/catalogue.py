@@ -18,30 +18,49 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.checks import as_rows
 from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.persist import check_target, new_folder, open_folder
+from visterm.core.types import Matrix, Ranking
 from visterm.store.connected import Connected
-from visterm.store.database import Database
+from visterm.store.current_rows import CurrentRows
+from visterm.store.database import Database, as_text
+from visterm.store.filters import COLUMNS, Filter, conditions_of, image_ids, in_order
 from visterm.store.frames import Frames
-from visterm.store.images import Images, Record, SkippedFiles
+from visterm.store.images import AMONG, Images, Record, SkippedFiles, as_list
 from visterm.store.jobs import History, Jobs
+from visterm.store.judgements import Judgements
 from visterm.store.lance_segment import LancePlace, lance_uri
 from visterm.store.lock import WriterLock
-from visterm.store.reader import CatalogueReader
 from visterm.store.runs import Runs
 from visterm.store.segment_indexes import build_indexes, how_it_searches, indexes_are_due
-from visterm.store.stored_rows import StoredRows
+from visterm.store.stored_rows import VERSION, StoredRows
 from visterm.store.tags import Tags
 
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
 SKIPPED = "skipped.jsonl"
 """The list of files that were left out, for people and other programs; the truth is in the database."""
+
+ONE_BY_ONE = 50  # Images below which it is quicker to ask for their names one after another
+
+Ids: TypeAlias = NDArray[np.int64]
+
+
+class ImageLocation(NamedTuple):
+    """Which image an id is, and where it lies."""
+
+    name: str
+    path: str | None
+    id: int
+    at: float | None = None  # Of a video: the moment that was found, in seconds
+    link: str | None = None  # Its page in the program that the catalogue is connected to
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +72,13 @@ class Origin:
     encoder_fingerprint: str = ""  # Of the encoder alone: features of another cannot be learned from with these
 
 
-class StoredCatalogue(CatalogueReader):
+class StoredCatalogue:
     """A catalogue in memory, or in a folder; see `create` and `open`.
 
     All methods may be called from several threads. What is committed is seen by searches from then on, in this and in
-    other processes. Statements on single tables go through the parts (`images`, `tags`, `runs`, `jobs`, `history`,
-    `skipped`, `connected`); what changes rows goes through the methods here, which hold the writer's lock. `origin` is
-    the run that makes the rows: it becomes the current one. `folder` is None in memory.
+    other processes. Statements on single tables go through the parts (`images`, `tags`, `judgements`, `runs`, `jobs`,
+    `history`, `skipped`, `connected`); what changes rows goes through the methods here, which hold the writer's lock.
+    `origin` is the run that makes the rows: it becomes the current one. `folder` is None in memory.
     """
 
     def __init__(self, origin: Origin) -> None:
@@ -114,6 +133,7 @@ class StoredCatalogue(CatalogueReader):
         self.images = Images(database)
         self.frames = Frames(database)
         self.tags = Tags(database)
+        self.judgements = Judgements(database, self.tags)
         self.runs = Runs(database)
         self.jobs = Jobs(database)
         self.history = History(database)
@@ -121,6 +141,7 @@ class StoredCatalogue(CatalogueReader):
         self.connected = Connected(database)
         self._lock = WriterLock(folder / LOCK if folder else None)
         self._rows = StoredRows(database, folder)
+        self._current: CurrentRows | None = None
 
     def close(self) -> None:
         """Close the database, and the maps of rows that were not given out; those that were stay valid."""
@@ -136,16 +157,104 @@ class StoredCatalogue(CatalogueReader):
             raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
         return Origin(*found[0])
 
-    def fingerprint(self) -> str:
-        """Return what made the rows: those of another cannot be compared with them."""
-        return self.origin.fingerprint
-
     @property
     def run_folder(self) -> Path:
         """Where the copy of the current run lies; of a catalogue on disk."""
         if self.folder is None:
             raise StorageError("This catalogue is in memory only and has no copy of its run. Save it first.")
         return self.folder / RUNS / self.origin.fingerprint
+
+    def __len__(self) -> int:
+        """Return how many images can be searched: here, and with a row of the current run."""
+        return len(self.current_rows())
+
+    def current_rows(self) -> CurrentRows:
+        """Return the current run's rows as they are committed now: what a search looks at from its start to its end.
+
+        They are the last ones again, while nothing has changed. Raises ReplacedError if the catalogue was removed or
+        replaced since it was opened: the maps are of files that are gone.
+        """
+        self.database.check_in_place()
+        now = partial(self.database.keep, "rows", partial(self.database.value, VERSION))
+        rows, version = self._current, now()
+        while rows is None or rows.version != version:
+            try:
+                rows = self._current = self._rows.read_current()
+                break
+            except CorruptFileError:
+                before, version = version, now()
+                if version == before:  # else another process compacted just now, and removed what was old
+                    raise
+        return rows
+
+    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
+        """Find the k images (0: all) with the largest dot products with a query row, (width,), or with each of several.
+
+        `q` is array-like or CSR. `among` are ids of the images to search (see `find`); those without a row are left
+        out. Returns ids of images and scores, (n_queries, min(k, n_searched)), best first.
+        """
+        return self.current_rows().search(q, k, among=among)
+
+    def rows(self, ids: Any) -> Matrix:
+        """Return the current run's rows of some images, array or CSR: what "like this image" searches by.
+
+        Raises DataError if an image has no row of the current run.
+        """
+        return self.current_rows().rows(ids)
+
+    def searchable(self) -> Ids:
+        """Return the ids of the images that can be searched, in order."""
+        return self.current_rows().ids
+
+    def find(self, among: Filter, sort: str | None = None) -> Ids:
+        """Return the ids of the images that pass a filter, ascending, or sorted by one of `COLUMNS`."""
+        conditions, values = conditions_of(among, self.tags.active())
+        if sort is not None:
+            return self.database.keep(("find", sort, *conditions, *values), lambda: self.sorted(self.find(among), sort))
+        key = ("find", *conditions, *values)
+        return self.database.keep(key, lambda: image_ids(self.database, conditions, values))
+
+    def sorted(self, ids: Ids, sort: str) -> Ids:
+        """Return ids of images sorted by one of `COLUMNS`."""
+        values = dict(self.database.rows(f"SELECT id, {COLUMNS[sort]} FROM images WHERE {AMONG}", (as_list(ids),)))
+        return in_order(sort, ids, [values.get(i) for i in ids.tolist()])
+
+    def called(self, name: str) -> list[int]:
+        """Return the images of a name, or whose path ends so."""
+        found = self.database.rows(
+            "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
+            "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",
+            [as_text(name)] * 3,
+        )
+        return [int(row[0]) for row in found]
+
+    def where(self, ids: Sequence[int], q: Any = None) -> list[ImageLocation]:
+        """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
+        known = self.database.kept()
+        missing = [int(i) for i in ids if i not in known]
+        if len(missing) < ONE_BY_ONE:
+            one = "SELECT name, path, id FROM images WHERE id = ?"
+            rows = [row for i in missing for row in self.database.rows(one, (i,))]
+        else:
+            rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(missing),))
+        extras = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"
+        [(is_connected, has_videos)] = self.database.keep("extras", partial(self.database.rows, extras))
+        links = self.connected.links(missing) if is_connected and missing else {}
+        known.update((number, ImageLocation(name, path, number, link=links.get(number))) for name, path, number in rows)
+        if not has_videos:
+            return [known[i] for i in ids]
+        moments = self._moments(ids, q)
+        return [known[i]._replace(at=moments.get(int(i))) for i in ids]
+
+    def _moments(self, ids: Sequence[int], q: Any) -> dict[int, float]:
+        """Return the moment of those of some images that are videos: the best for a row, or the first."""
+        videos = self.frames.by_video(ids)
+        if q is None or not videos:
+            return {video: frames[0].at for video, frames in videos.items()}
+        every = [frame for frames in videos.values() for frame in frames]
+        products = self.current_rows().row_products(q, [frame.image_id for frame in every])[:, 0].tolist()
+        by_product = sorted(zip(products, every, strict=True), key=lambda pair: (pair[0], -pair[1].at))
+        return {frame.video_id: frame.at for _, frame in by_product}  # the last of each counts: the best
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -1,10 +1,11 @@
-"""Which images a search is among: by tags, folder, date, size, type and review, as one statement with bound values."""
+"""Which images are listed or searched, by tags, folder, date, size, type and review; and by what they are sorted."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -16,12 +17,28 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.core.remote import in_full, start_of_paths
 from visterm.core.vocabulary import tag_key
+from visterm.core.wording import one_of
 from visterm.store.database import Database, as_text
-from visterm.store.held import WITHOUT_TREE, Stands
 from visterm.store.images import file_type_of
+from visterm.store.tags import WITHOUT_TREE, ActiveTags
 
 PREDICTED_FROM = 0.5
 """A tag counts as predicted, and is exported, from this confidence on: more likely right than wrong."""
+
+CHANCE, TAKEN, OLDEST, NAME, ADDED = "chance", "taken", "oldest", "name", "added"
+SORTS = {
+    CHANCE: "match, best first",
+    TAKEN: "date taken, newest first",
+    OLDEST: "date taken, oldest first",
+    NAME: "name",
+    ADDED: "date added, newest first",
+}
+"""What photos can be sorted by, and its name for people."""
+
+COLUMNS = {TAKEN: "taken", OLDEST: "taken", NAME: "name", ADDED: "added"}
+"""The column of ``images`` that each order reads."""
+
+_DIGITS = re.compile(r"(\d+)")
 
 LARGEST = 2**63 - 1  # The largest whole number that SQLite holds
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", re.ASCII)
@@ -100,13 +117,13 @@ def image_ids(database: Database, conditions: Sequence[str], values: Sequence[An
     return np.fromiter((row[0] for row in found), np.int64, len(found))
 
 
-def conditions_of(among: Filter, stands: Stands = WITHOUT_TREE) -> tuple[list[str], list[Any]]:
+def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[Any]]:
     """Return a filter as SQL conditions on ``images``, and the values to bind, in their order.
 
-    `stands` says which given tags count, see `HeldTags.stands`.
+    `active` says which given tags count, see `Tags.active`.
     """
     has = (
-        f"id IN (SELECT image_id FROM given AS g WHERE {TAGGED} AND {stands.condition} "
+        f"id IN (SELECT image_id FROM given AS g WHERE {TAGGED} AND {active.condition} "
         f"UNION ALL SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = 1)"
     )
     conditions: list[str] = []
@@ -121,7 +138,7 @@ def conditions_of(among: Filter, stands: Stands = WITHOUT_TREE) -> tuple[list[st
 
     for tags, holds in ((among.tags, ""), (among.without, "NOT ")):
         for tag in tags:
-            add(f"{holds}{has}", keys(tag), *stands.values, keys(tag))
+            add(f"{holds}{has}", keys(tag), *active.values, keys(tag))
     for tag in among.predicted:
         least, sure = among.min_confidence, "confidence >= ?"
         if least is None:
@@ -129,8 +146,8 @@ def conditions_of(among: Filter, stands: Stands = WITHOUT_TREE) -> tuple[list[st
         add(
             "id IN (SELECT image_id FROM predictions AS p WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
             f"AND {TAGGED} AND {sure} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
-            f"v.tag_id = p.tag_id AND verdict = -1) AND {stands.none_above('p')})",
-            keys(tag), least, *stands.values,
+            f"v.tag_id = p.tag_id AND verdict = -1) AND {active.none_above('p')})",
+            keys(tag), least, *active.values,
         )  # fmt: skip
         add(f"NOT {REJECTED}", keys(tag, among.named if tag in among.named else among.spellings))
     if among.folder is not None:
@@ -155,3 +172,31 @@ def conditions_of(among: Filter, stands: Stands = WITHOUT_TREE) -> tuple[list[st
     if among.unreviewed:
         add("reviewed IS NULL")
     return conditions, values
+
+
+def check_sort(sort: str | None, name: str = "sort") -> None:
+    """Refuse an order that is none. Raises UserError."""
+    if sort is not None and sort not in SORTS:
+        raise UserError(f"{name} is {sort!r}; expected {one_of(list(SORTS))}.")
+
+
+def in_order(sort: str, ids: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[np.int64]:
+    """Return ids in an order, by the values of its column; photos without a date come last, equal ones as they were."""
+    places = range(len(ids))
+    if sort == NAME:
+        keys = [name_key(value or "") for value in values]
+        order = sorted(places, key=keys.__getitem__)
+    elif sort == OLDEST:
+        order = sorted(places, key=lambda i: (values[i] is None, values[i] or ""))
+    else:
+        order = sorted(places, key=lambda i: values[i] or "", reverse=True)
+    return ids[np.array(order, np.int64)]
+
+
+def name_key(name: str) -> Any:
+    """Return what names are sorted by: folder by folder, "ä" as "a", small and capital alike, and 2 before 10."""
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
+    return [
+        [(len(part.lstrip("0")), part) if i % 2 else part for i, part in enumerate(_DIGITS.split(folder))]
+        for folder in plain.casefold().split("/")
+    ]

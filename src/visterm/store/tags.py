@@ -2,17 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import UserError
-from visterm.core.vocabulary import tag_key
-from visterm.store.database import as_text, now
-from visterm.store.held import HeldTags
+from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
+
+if TYPE_CHECKING:
+    from visterm.data.tag_tree import TagTree
 
 SOURCES = ("file", "person")
 VERDICTS = (-1, 0, 1)
+
+NOT_REJECTED = (
+    "NOT EXISTS (SELECT 1 FROM verdicts AS r WHERE r.image_id = g.image_id AND r.tag_id = g.tag_id AND verdict = -1)"
+)
+"""Of a given tag `g`: that nobody rejected it."""
+
+
+class ActiveTags(NamedTuple):
+    """Whether a given tag counts: conditions, and the values that they bind, the same for each."""
+
+    pairs: str | None = None
+    """Ids of tags and of those above each that were rejected of any image, as pairs in JSON; None: there are none."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What each condition binds."""
+        return () if self.pairs is None else (self.pairs,)
+
+    @property
+    def condition(self) -> str:
+        """Of a given tag `g`: that nobody rejected it, and that it does not lie under a rejected one."""
+        return f"{NOT_REJECTED} AND {self.not_under}"
+
+    @property
+    def not_under(self) -> str:
+        """The condition that a person gave the tag `g`, or nobody rejected one above it."""
+        return "1" if self.pairs is None else f"(g.source = 'person' OR {self.none_above('g')})"
+
+    def none_above(self, tag: str) -> str:
+        """Return the condition that nobody rejected a tag above this one of an image (columns image_id and tag_id)."""
+        if self.pairs is None:
+            return "1"
+        return (
+            f"NOT EXISTS (SELECT 1 FROM verdicts AS o WHERE o.image_id = {tag}.image_id AND o.verdict = -1 "
+            f"AND ({tag}.tag_id, o.tag_id) IN "
+            "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)))"
+        )
+
+    @property
+    def somewhere(self) -> str:
+        """Of a tag: that an image which is here has it."""
+        return (
+            "(EXISTS (SELECT 1 FROM given AS g JOIN images ON images.id = image_id AND state = 'here' "
+            f"WHERE tag_id = tags.id AND {self.condition}) OR EXISTS (SELECT 1 FROM verdicts JOIN images "
+            "ON images.id = image_id AND state = 'here' WHERE tag_id = tags.id AND verdict = 1))"
+        )
+
+
+WITHOUT_TREE = ActiveTags()
 
 
 class GivenTag(NamedTuple):
@@ -50,11 +103,55 @@ class WrittenTag(NamedTuple):
     at: str
 
 
-class Tags(HeldTags):
+class Tags(Table):
     """The tables of tags. An image *has* a tag that was given or accepted, and that was not rejected last.
 
-    Nor has it a tag of a tag file if one above it in the tree was rejected.
+    Nor has it a tag of a tag file if one above it in the tree of the run was rejected.
     """
+
+    _tree: tuple[TagTree, Vocabulary] | None = None
+
+    def know_tree(self, words: TagTree | None, vocabulary: Vocabulary) -> None:
+        """Take the tree and the spellings of tags of the run that is used from now on; None: its tags have no tree."""
+        self._tree = (words, vocabulary) if words else None
+
+    def paths(self) -> tuple[str, ...]:
+        """Return the tags with a ``/`` that images have here, whatever was rejected above them."""
+        statement = f"SELECT name FROM tags WHERE instr(name, '/') AND {WITHOUT_TREE.somewhere} ORDER BY id"
+        return self._database.keep("paths", lambda: tuple(row[0] for row in self._database.rows(statement)))
+
+    def active(self) -> ActiveTags:
+        """Return when a given tag of an image counts: this holds wherever it matters which tags images have."""
+        tree = self._tree
+        if tree is None:
+            return WITHOUT_TREE
+        return self._database.keep(("under rejected", tree[0]), lambda: self._under_rejected(*tree))
+
+    def _under_rejected(self, words: TagTree, vocabulary: Vocabulary) -> ActiveTags:
+        rejected = self._database.rows(
+            "SELECT id, key FROM tags WHERE EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = -1)"
+        )
+        tree = words.with_paths(self.paths())
+        under = {
+            over: {tag_key(word) for tag in tree.below(key) for word in vocabulary.spellings(tag)}
+            for over, key in rejected
+        }
+        wanted = json.dumps(sorted(set[str]().union(*under.values())))
+        ids = defaultdict[str, list[int]](list)
+        for number, key in self._database.rows(
+            "SELECT id, key FROM tags WHERE key IN (SELECT value FROM json_each(?)) ORDER BY id", (wanted,)
+        ):
+            ids[key].append(number)
+        pairs = [(number, over) for over, keys in under.items() for key in sorted(keys) for number in ids.get(key, ())]
+        return ActiveTags(json.dumps(pairs)) if pairs else WITHOUT_TREE
+
+    def names_here(self, keys: Sequence[str] | None = None) -> dict[str, str]:
+        """Return the tags that images have here, by key (`tag_key`): all, or those of some keys."""
+        which = "" if keys is None else "key IN (SELECT value FROM json_each(?)) AND "
+        active = self.active()
+        statement = f"SELECT key, name FROM tags WHERE {which}{active.somewhere} ORDER BY id DESC"
+        values = () if keys is None else (json.dumps(keys),)
+        return dict(self._database.rows(statement, (*values, *active.values)))
 
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
         """Return the ids of tags by name, in any spelling; those that are not there are left out, or made."""
@@ -118,8 +215,8 @@ class Tags(HeldTags):
 
     def standing(self, image_id: int) -> list[GivenTag]:
         """List the given tags that an image has, by name."""
-        stands = self.stands()
-        return self._given(image_id, stands.condition, stands.values)
+        active = self.active()
+        return self._given(image_id, active.condition, active.values)
 
     def _given(self, image_id: int, condition: str, values: tuple[str, ...] = ()) -> list[GivenTag]:
         found = self._database.rows(
@@ -131,12 +228,12 @@ class Tags(HeldTags):
 
     def held(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
         """Return the tags that images have, by id of the image (None: all that are here); none for those without."""
-        stands = self.stands()
+        active = self.active()
         return self._by_image(
-            f"SELECT image_id, tag_id FROM given AS g WHERE {stands.condition} "
+            f"SELECT image_id, tag_id FROM given AS g WHERE {active.condition} "
             "UNION SELECT image_id, tag_id FROM verdicts WHERE verdict = 1",
             image_ids,
-            *stands.values,
+            *active.values,
         )
 
     def rejected(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
@@ -229,12 +326,12 @@ class Tags(HeldTags):
         "images" is how many have it; "given", of how many it was given and not rejected; "accepted", "rejected".
         """
         here = "JOIN images ON images.id = image_id AND state = 'here'"
-        stands = self.stands()
+        active = self.active()
         also_given = (
             "EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id "
-            f"AND {stands.condition})"
+            f"AND {active.condition})"
         )
-        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {here} WHERE {stands.condition} GROUP BY tag_id"
+        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {here} WHERE {active.condition} GROUP BY tag_id"
         judged = (
             "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
             f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {here} GROUP BY tag_id"
@@ -243,7 +340,7 @@ class Tags(HeldTags):
             "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) FROM tags "
             f"LEFT JOIN ({given_to}) AS a ON a.tag_id = tags.id LEFT JOIN ({judged}) AS b ON b.tag_id = tags.id "
             "ORDER BY name",
-            stands.values * 2,
+            active.values * 2,
         )
         return [
             {"tag": tag, "images": given + more, "given": given, "accepted": accepted, "rejected": rejected}

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from visterm.core.errors import ImageError
 from visterm.core.types import Hit, Tag
 from visterm.core.vocabulary import MOST_TAGS
-from visterm.library.found import Found
+from visterm.library.search.result import Found
 from visterm.store.filters import Filter
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import BODY, read_uploads, takes_pictures

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Response
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
 from visterm.library.photo_map import not_on_map, read_map
+from visterm.store.filters import name_key
 from visterm.store.images import AMONG, as_list
-from visterm.store.sorting import name_key
 from visterm.web.errors import Refused
 from visterm.web.pages.form import SearchForm, shown
 from visterm.web.pages.library import job_values

@@ -19,9 +19,8 @@ from visterm.core.queries import quoted
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
 from visterm.library.search_shares import Share, search_shares
-from visterm.store.filters import LARGEST, PREDICTED_FROM, Filter, is_date
+from visterm.store.filters import CHANCE, LARGEST, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
-from visterm.store.sorting import CHANCE, TAKEN
 from visterm.web.pages.render import local, percent
 
 LONGEST = 1000  # Letters of a field that are read

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request, Response
 from visterm.core.errors import VistermError
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.expansion import EXPANSIONS, Group
+from visterm.library.search.related import EXPANSIONS, Group
+from visterm.library.search.result import Share, search_shares
 from visterm.library.steps import MOST_PHOTOS
-from visterm.store.filters import LARGEST
-from visterm.store.sorting import CHANCE, SORTS
+from visterm.store.filters import CHANCE, LARGEST, SORTS
 from visterm.web.api.images import StepNumber, stored_step, undone_step
 from visterm.web.bodies import MEDIUM, read_uploads, takes, takes_pictures
 from visterm.web.errors import Refused

@@ -13,10 +13,9 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.queries import COMBINATIONS
 from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.expansion import EXPANSIONS, Group
-from visterm.library.found import Found
-from visterm.store.filters import Filter
-from visterm.store.sorting import CHANCE, check_sort
+from visterm.library.search.related import EXPANSIONS, Group
+from visterm.library.search.result import Found
+from visterm.store.filters import CHANCE, Filter, check_sort
 
 EVERYTHING = Filter()
 

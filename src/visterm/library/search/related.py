@@ -1,10 +1,9 @@
-"""Searches that are expanded by what words mean: images of a word's parts, and of what is of the same kind."""
+"""Tags that belong to the words of a search: parts of what they mean, and what is of the same kind."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -58,20 +57,6 @@ class Group(NamedTuple):
             "group": related.tag, "of": related.word, "expand": related.how, "why": related.why, "known": related.known,
             **extra, "images": [hit.as_dict() for hit in self.hits],
         }  # fmt: skip
-
-
-def expand(
-    tagger: Tagger, query: Query, how: str, best_images: Callable[[str], list[Hit]], *, n_groups: int = 5
-) -> list[Group]:
-    """Find images of what belongs to the words of a search (Mesnil et al., Figure 4), for `n_groups` tags; 0 means all.
-
-    `how` is "parts" or "siblings", see `related_tags`; words with ``-`` are not expanded. `best_images` returns the
-    best images of a search for a tag alone; groups without any are left out. Raises UserError if the run knows nothing
-    of the kind, or all words have a ``-``.
-    """
-    related = related_tags(tagger, query, how)[: n_groups or None]
-    groups = [Group(item, best_images(item.tag)) for item in related]
-    return [group for group in groups if group.hits]
 
 
 def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:

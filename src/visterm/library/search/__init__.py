@@ -1,0 +1,1 @@
+"""Searches of a catalogue in five steps: parse, candidates, judgements, rank, merge."""

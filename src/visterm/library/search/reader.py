@@ -1,0 +1,387 @@
+"""The read side of a catalogue: photos found by words, by another photo, or by filters alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_k, check_number
+from visterm.core.errors import DataError, UserError
+from visterm.core.queries import Query
+from visterm.core.remote import real_path
+from visterm.core.types import Hit, Matrix, Ranking
+from visterm.core.vocabulary import tag_key
+from visterm.core.wording import one_of
+from visterm.data.contents import is_there
+from visterm.data.file_kinds import IMAGES
+from visterm.kernels.topk import top_k
+from visterm.library.feedback import as_known
+from visterm.library.search.judgements import Ids, ManualTags, manual_tags
+from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, chosen_of, merge, plan_ranking
+from visterm.library.search.related import Group, related_tags
+from visterm.library.search.result import Found
+from visterm.store.filters import COLUMNS, PREDICTED_FROM, Filter, check_sort
+from visterm.store.images import file_type_of
+from visterm.store.rows import row_lengths
+from visterm.tagging.typed_queries import typed_query
+
+if TYPE_CHECKING:
+    from visterm.data.tag_tree import TagTree
+    from visterm.store.catalogue import StoredCatalogue
+    from visterm.store.current_rows import CurrentRows
+    from visterm.tagging.tagger import Tagger
+
+ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
+
+BEST = 200  # Images without confidences that are listed in another order than by how well they match
+MOST_SORTED = 5000  # Images with confidences that are sorted
+
+
+class CatalogueReader:
+    """Photos of a catalogue, listed by a filter and an order, or searched by its run.
+
+    Attributes
+    ----------
+    stored : StoredCatalogue
+    tagger : Tagger
+        The run that made the rows.
+    """
+
+    stored: StoredCatalogue
+    _tagger: Tagger
+
+    @property
+    def tagger(self) -> Tagger:
+        """The run that made the rows."""
+        return self._tagger
+
+    @tagger.setter
+    def tagger(self, tagger: Tagger) -> None:
+        self._tagger = tagger
+        self.stored.tags.know_tree(None if tagger.tree is None else tagger.tree.words, tagger.vocabulary)
+
+    @property
+    def tree(self) -> TagTree | None:
+        """The tree of the run's tags, with new tags of photos that are paths in it; None where they have no tree."""
+        tree = self.tagger.tree
+        return None if tree is None else tree.words.with_paths(self.stored.tags.paths())
+
+    def browse(
+        self, among: Filter | None = None, k: int = 10, *, after: int = -1, start: int = 0, sort: str | None = None
+    ) -> Found:
+        """List photos that pass a filter, by id or sorted, without scores.
+
+        Parameters
+        ----------
+        among : Filter, optional
+            None: all.
+        k : int
+            How many images; 0 means all.
+        after : int
+            The last id of the page before, without `sort`.
+        start : int
+            Photos of the pages before, with `sort`.
+        sort : {"taken", "oldest", "name", "added"}, optional
+            Photos without a date come last. None: by id.
+
+        Raises
+        ------
+        UserError
+            If there is no such order; "chance" is one of searches only.
+        """
+        every = self.ids(among or Filter(), sort)
+        ids = every[start:] if sort else every[np.searchsorted(every, after, "right") :]
+        ids = ids[: check_k(k, len(ids))]
+        return Found(self.hits(ids), [], n_found=len(every))
+
+    def ids(self, among: Filter, sort: str | None = None) -> Ids:
+        """Return the ids of the photos that pass a filter, ascending, or sorted as by `browse`."""
+        if sort is not None and sort not in COLUMNS:
+            raise UserError(f"sort is {sort!r}; a list without a search takes {one_of(list(COLUMNS))}.")
+        return self.stored.find(self._spelled(among), sort)
+
+    def hits(self, ids: Ids) -> list[Hit]:
+        """Return photos by id, in the order of the ids, without scores."""
+        return self._hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32)))
+
+    def refresh(self) -> bool:
+        """Look whether the run is still the one that made the rows; return whether another one was opened."""
+        raise NotImplementedError
+
+    def search(
+        self,
+        words: str | Sequence[str],
+        k: int = 10,
+        *,
+        combine: str | None = None,
+        cutoff: bool = False,
+        min_confidence: float | None = None,
+        among: Filter | None = None,
+        sort: str | None = None,
+    ) -> Found:
+        """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
+
+        Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
+        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one.
+
+        What a person said counts at once. Photos that have all the words by hand come first: those to which all were
+        given, then those where some were accepted, each by score. The others follow by score; a word that a person
+        gave or accepted counts in them as certain, and so does a `-word` that a person rejected: its chance is 1, and
+        in a sum it counts as much as in the photos where it counts most (of some thousand, evenly spaced).
+        Photos of which a word was rejected, or that
+        have a `-word` by hand, are left out. A tag that no run has learned yet has no score: photos that have it come
+        before those that have it not, and if all words (but for `-word`) are such, only photos with one are found.
+
+        Parameters
+        ----------
+        words : str or sequence of str
+            As typed (``snow tree -people "polar bear"``), or one tag an entry.
+        k : int
+            How many images; 0 means all.
+        combine : {"sum", "product", "confidence"}, optional
+            None: "confidence" where a word has a ``-`` or a cut-off is asked for and the run has a calibration, else
+            "sum", as the PAMIR paper ranks. "confidence": by `Calibration.log_confidences`, where a word with ``-``
+            counts by how likely it is there; in a sum the images with the least of it come first, whatever else they
+            show. With a word that is no tag, None is always "sum": nothing is known of how likely such a word is.
+            "product", of models whose scores are probabilities: the images with the largest
+            ``Σ weight(word) · log P(word | image)``, and for a word with ``-`` the log of ``1 - P``. An image has to
+            have a little of each word; one word alone cannot bring it up.
+        cutoff : bool
+            Leave out the images below the rank at which F1 is expected to be largest (`expected_f1_cutoff`).
+        min_confidence : float, optional
+            Leave out the images that are less likely to be meant; from 0 to below 1.
+        among : Filter, optional
+            Search only images that pass: by tags, folder, date, size, type and review.
+        sort : {"chance", "taken", "oldest", "name", "added"}, optional
+            None: "chance", the best first. Another order lists images that are at least as likely as `min_confidence`
+            (None: 0.5) to be meant, without confidences the `BEST` best: sorted otherwise, all others would stand
+            between them.
+
+        Raises
+        ------
+        UnknownNameError
+            If no word is a tag of the run or of a photo, or has a place among them.
+        UserError
+            If the model's scores are no probabilities, but their product is asked for; or the run has no calibration,
+            or a word no training images, but confidences are needed.
+        StorageError
+            If a word is no tag, and the file of the run's word vectors is gone or has changed.
+        """
+        check_sort(sort)
+        self.refresh()
+        if min_confidence is not None:
+            check_number(min_confidence, "min_confidence", least=0, below=1)
+        check_k(k, 0)
+        n_ranked, limited = MOST_SORTED if sort in COLUMNS else k, cutoff or min_confidence is not None
+
+        query = self.query_weights(words)
+        plan = plan_ranking(self.tagger, query, combine, cutoff=cutoff, min_confidence=min_confidence)
+        photos, judged = self._candidates(query, among, limited=limited)
+        scores = WordScores(self.tagger, photos.rows, SearchedWords.of(self.tagger, query), self.stored.judgements)
+        ranked = plan.way.rank(scores, photos, judged, n_ranked)
+        ranking, sources = merge(ranked, n_ranked)
+
+        n_found = ranked.n_likely if limited and ranked.n_likely is not None else len(photos)
+        confidences = None
+        if plan.calibration is not None:
+            confidences = scores.confidences(plan.calibration, ranking.ids[0], ranked.judged)
+            if judged.n_unlearned:  # nobody knows how likely new words are, but where people gave them
+                all_new = ranked.judged.ids[ranked.judged.n_new == judged.n_unlearned]
+                confidences[~np.isin(ranking.ids[0], all_new)] = np.nan
+        if sort in COLUMNS:
+            kept = np.arange(ranking.ids.shape[1])
+            if not limited and (confidences is None or np.isnan(confidences).all()):
+                kept = kept[:BEST]
+            elif not limited and confidences is not None:
+                kept = np.flatnonzero(confidences >= PREDICTED_FROM)
+            n_found, kept = len(kept), self._sorted(ranking.ids[0], kept, sort, k)
+            ranking, sources = chosen_of(ranking, kept), [sources[position] for position in kept]
+            confidences = None if confidences is None else confidences[kept]
+        hits = self._hits(ranking, confidences, sources, q=scores.words.q)
+        return Found(hits, query.unknown, ranked.n_likely if limited else None, plan.untrained, n_found)
+
+    def query_weights(self, words: str | Sequence[str]) -> Query:
+        """Return what was typed as weights, see `Tagger.query_weights`; tags that photos have here are words, too."""
+        if not isinstance(words, Iterable):
+            raise UserError(f"words is {words!r}; expected a text such as 'snow tree -people', or one tag an entry.")
+        others = self.tagger.dictionary.not_tags(words)
+        new_tags = self.stored.tags.names_here(others) if others else {}
+        if others and (tree := self.tree):
+            paths = {key: tree.paths_of(key) for key in others}
+            here = self.stored.tags.names_here([tag_key(path) for each in paths.values() for path in each])
+            for key, each in paths.items():
+                known = {name: path for path in each if tag_key(path) in here for name in (key, tag_key(path))}
+                new_tags = known | new_tags
+        return typed_query(self.tagger, words, new_tags)
+
+    def _candidates(self, query: Query, among: Filter | None, *, limited: bool) -> tuple[CandidatePhotos, ManualTags]:
+        """Return the photos that a search ranks, and what people said of these."""
+        rows = self.stored.current_rows()
+        passing = self._passing(among, rows) if among else None
+        judged = manual_tags(self.stored, self.tagger.vocabulary, query, self.tree)
+        if len(judged.ids):
+            judged = judged.among(rows.ids if passing is None else passing)
+        n_new = judged.n_unlearned
+        if n_new and (limited or n_new == judged.n_searched):  # nobody knows how likely new words are elsewhere
+            judged = judged.some(judged.n_new == n_new if limited else judged.n_new > 0)
+            passing = judged.ids
+        return CandidatePhotos(rows, passing, judged.left_out), judged
+
+    def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:
+        """Find photos that look like another: by the cosine of their rows in the run's space.
+
+        Parameters
+        ----------
+        image : path, uint8 array (height, width, 3), or int
+            A photo, which is encoded if the catalogue does not have it; or the id of one of the catalogue, or its name.
+            One of the catalogue is not among its own results.
+        k : int
+            How many images; 0 means all.
+        among : Filter, optional
+            Search only images that pass.
+        sort : {"chance", "taken", "oldest", "name", "added"}, optional
+            None: "chance", the most similar first. Another order lists the `BEST` most similar.
+
+        Raises
+        ------
+        DataError
+            If the catalogue has no such image, and it is no file either; or it cannot be read.
+        """
+        check_sort(sort)
+        self.refresh()
+        check_k(k, 0)
+        rows = self.stored.current_rows()
+        ids = self._passing(among, rows) if among else rows.ids
+        image_id = image_id_of(self.stored, image)
+        if image_id is None:
+            X, _, skipped = self.tagger.encoder.encode([image])
+            if skipped:
+                raise DataError(f"{skipped[0].image} cannot be read: {skipped[0].reason}.")
+            row: Matrix = self.tagger.model.image_rows(X)
+        else:
+            row = rows.rows([image_id])
+        row = row / np.maximum(row_lengths(row)[0], np.finfo(np.float32).tiny)
+        cosines = rows.products(row, ids if among else None, unit=True)[:, 0]  # of all, one stream of the rows
+
+        others = np.arange(len(ids)) if image_id is None else np.flatnonzero(ids != image_id)
+        n_best = check_k(BEST if sort in COLUMNS else k, len(others))
+        order, scores = top_k(np.ascontiguousarray(cosines[None, others], np.float32), n_best)
+        ranking, n_found = Ranking(ids[others[order]], scores), len(ids)
+        if sort in COLUMNS:
+            n_found = n_best
+            ranking = chosen_of(ranking, self._sorted(ranking.ids[0], np.arange(n_best), sort, k))
+        return Found(self._hits(ranking, q=row), [], n_found=n_found)
+
+    def expand(
+        self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
+    ) -> list[Group]:
+        """Find photos of what belongs to the words of a search (Mesnil et al., Figure 4), for `n_groups` tags; 0: all.
+
+        `how` is "parts" or "siblings", see `related_tags`; words with ``-`` are not expanded. Each group has the best k
+        photos of a search for one tag alone, with `limits` as `search` takes them; groups without any are left out.
+        Raises UserError if the run knows nothing of the kind, or all words have a ``-``.
+        """
+        related = related_tags(self.tagger, self.query_weights(words), how)[: n_groups or None]
+        groups = [Group(item, self.search([item.tag], k, **limits).hits) for item in related]
+        return [group for group in groups if group.hits]
+
+    def unknown_filters(self, among: Filter) -> list[str]:
+        """Return a sentence for each part of a filter that no image passes, and for what is left out that none has."""
+        lines = [
+            f"No photo has the tag '{tag}' ({option})."
+            for option, tags in (("tag", among.tags), ("without", among.without))
+            for tag in tags
+            if not self._any_passes(Filter(tags=(tag,)))
+        ]
+        if among.folder is not None and not self._any_passes(Filter(folder=among.folder)):
+            lines.append(f"There is no folder '{among.folder}' in the catalogue (--folder).")
+        if among.file_type is not None and not self._any_passes(Filter(file_type=among.file_type)):
+            types = [
+                kind
+                for kind in sorted({file_type_of(f"x{ending}") for ending in IMAGES})
+                if self._any_passes(Filter(file_type=kind))
+            ]
+            lines.append(
+                f"No photo has the type '{among.file_type}' (type)."
+                + (f" There are: {', '.join(types)}." if types else "")
+            )
+        return lines
+
+    def _any_passes(self, among: Filter) -> bool:
+        return len(self.stored.find(self._spelled(among))) > 0
+
+    def _spelled(self, among: Filter) -> Filter:
+        """Return a filter with all that its tags may be called, and the folder also in full, links followed."""
+        vocabulary, tree = self.tagger.vocabulary, self.tree
+        spellings, named = {}, {}
+        for tag in (*among.tags, *among.without, *among.predicted):
+            known = as_known(vocabulary, tag)
+            below = [] if tree is None else [*tree.paths_of(known), *tree.below(known)]  # a photo of a child has these
+            spellings[tag] = [spelling for each in (known, *below) for spelling in vocabulary.spellings(each)]
+            if tree is not None and tag in among.predicted:
+                named[tag] = vocabulary.spellings(known)
+        folder_path = None if among.folder is None else real_path(among.folder)
+        return replace(among, spellings=spellings, named=named, folder_path=folder_path)
+
+    def _passing(self, among: Filter, rows: CurrentRows) -> Ids:
+        """Return the images with a row that pass a filter."""
+        passing, ids = self.ids(among), rows.ids
+        if len(ids) and ids[-1] - ids[0] == len(ids) - 1:  # one after the other: quicker than a comparison
+            return passing[slice(*np.searchsorted(passing, (ids[0], ids[-1] + 1)))]
+        return np.intersect1d(passing, ids, assume_unique=True)
+
+    def _sorted(self, ids: Ids, kept: NDArray[np.int64], sort: str, k: int) -> NDArray[np.int64]:
+        """Return the positions of the first k (0: all) of some images, given by their positions, once sorted."""
+        position_of = dict(zip(ids[kept].tolist(), kept.tolist(), strict=True))
+        in_order = self.stored.sorted(ids[kept], sort).tolist()
+        return np.array([position_of[image_id] for image_id in in_order][: k or None], np.int64)
+
+    def _hits(
+        self,
+        ranking: Ranking,
+        confidences: NDArray[np.float64] | None = None,
+        sources: Sequence[str | None] | None = None,
+        q: Any = None,
+    ) -> list[Hit]:
+        """Return the images of the first query of a ranking, with names, paths, and the best moments for `q`."""
+        scores = ranking.scores[0].tolist()
+        nothing = [None] * len(scores)
+        chances = nothing if confidences is None else [None if np.isnan(p) else p for p in confidences.tolist()]
+        locations = self.stored.where(ranking.ids[0].tolist(), q)
+        return [
+            Hit(at.name, score, chance, at.id, at.path, source, at.at, at.link)
+            for at, score, chance, source in zip(locations, scores, chances, sources or nothing, strict=True)
+        ]
+
+
+def image_id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
+    """Return the id of an image of the catalogue with a row: meant by id, by its file, or by its name; None of another.
+
+    Raises DataError if no such image is there, nor a file; or two images have the name.
+    """
+    ids = stored.current_rows().ids
+    if isinstance(image, int | np.integer):
+        if int(image) not in ids:
+            raise DataError(
+                f"The catalogue has no image {image} to search by. Searches give the ids of images (--json)."
+            )
+        return int(image)
+    if not isinstance(image, str | os.PathLike):
+        return None
+    known = stored.images.by_path(real_path(image))
+    if known is not None:
+        return known.id if known.id in ids else None
+    name = os.fspath(image)
+    if is_there(name):
+        return None
+    called = stored.called(name)
+    if len(called) > 1:
+        raise DataError(f"{len(called)} images of the catalogue are called {name}. Write more of the path, or the id.")
+    if not called:
+        raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
+    return called[0] if called[0] in ids else None
