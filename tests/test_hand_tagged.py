@@ -18,7 +18,7 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
 from visterm.store.filters import Filter, conditions_of
 from visterm.store.judgements import SAID, said_by
-from visterm.store.tags import ActiveTags
+from visterm.store.tags import active_tags
 from visterm.tagging.tag_lookup import Completions
 
 N = 12
@@ -177,7 +177,7 @@ def test_the_command_line_finds_what_was_tagged_by_hand_and_exports_it(catalogue
     assert "Okapi" in (tmp_path / "tags.jsonl").read_text()
 
 
-TREE = ActiveTags("[[1, 2]]")  # of a tag under a rejected one
+TREE = active_tags("[[1, 2]]")  # of a tag under a rejected one
 
 
 def plan_of(statement, values, tmp_path):
@@ -187,7 +187,7 @@ def plan_of(statement, values, tmp_path):
 
 @pytest.mark.parametrize(
     "statement",
-    [SAID, said_by("given_by_tag", ActiveTags().not_under), said_by("given_by_tag", TREE.not_under)],
+    [SAID, said_by("given_by_tag", active_tags().not_under), said_by("given_by_tag", TREE.not_under)],
     ids=["people", "people and files", "by a tree"],
 )
 def test_a_search_reads_what_people_said_through_indexes_only(statement, tmp_path):
@@ -197,7 +197,7 @@ def test_a_search_reads_what_people_said_through_indexes_only(statement, tmp_pat
     assert not [step for step in plan if step.startswith("SCAN") and step.split()[1] in tables], plan
 
 
-@pytest.mark.parametrize("active", [ActiveTags(), TREE], ids=["flat", "by a tree"])
+@pytest.mark.parametrize("active", [active_tags(), TREE], ids=["flat", "by a tree"])
 @pytest.mark.parametrize("what", ["tags", "without", "predicted"])
 def test_a_filter_reads_tags_through_indexes_only(what, active, tmp_path):
     conditions, values = conditions_of(Filter(**{what: ("red",)}), active)

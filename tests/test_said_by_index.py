@@ -259,12 +259,13 @@ def test_merged_photos_stand_where_they_did_in_their_parts():
 def test_what_people_said_of_a_tag_is_the_same_array_until_they_say_more(both):
     by_index, exact = both
     say(exact, np.random.default_rng(3))
-    before = by_index.stored.judgements.said([["tag1"], ["tag2"]])
+    said = by_index.stored.judgements.said
+    before = [said(["tag1"]), said(["tag2"])]
     exact.stored.tags.give(7, ["another"], "person")
-    assert all(map(operator.is_, by_index.stored.judgements.said([["tag1"], ["tag2"]]), before))
-    free = next(i for i in range(1, N) if all(i not in part for said in before for part in said))
+    assert all(map(operator.is_, [said(["tag1"]), said(["tag2"])], before))
+    free = next(i for i in range(1, N) if all(i not in part for tag in before for part in tag))
     exact.stored.tags.give(free, ["tag2"], "person")
-    first, second = by_index.stored.judgements.said([["tag1"], ["tag2"]])
+    first, second = said(["tag1"]), said(["tag2"])
     assert first is before[0]
     assert free in second.has
     assert free not in before[1].has

@@ -43,7 +43,7 @@ from visterm.store.rows import stack_rows
 from visterm.tagging.part_settings import set_part_of, set_siblings, set_tree
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import Tagger
-from visterm.tagging.word_sources import LEARNED
+from visterm.tagging.word_places import LEARNED
 
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue

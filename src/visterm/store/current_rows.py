@@ -159,9 +159,16 @@ class CurrentRows:
 
         Of more than `SAMPLED` rows it is that of about so many, evenly spaced: a search has no time to look at all.
         """
-        Q = as_rows(q, "q", self.width, or_one=True)
-        queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
-        return np.array([self._highest_of(row) for row in queries], np.float32)
+        Q, known = as_rows(q, "q", self.width, or_one=True), self._known_highest
+        highest = np.empty(Q.shape[0], np.float32)
+        for i, row in enumerate(Q.toarray() if isinstance(Q, sp.csr_array) else Q):
+            key = row.tobytes()  # searches name the same words again
+            if key not in known:
+                if len(known) * row.nbytes > BLOCK_BYTES:
+                    known.clear()
+                known[key] = float((self._sample @ row).max(initial=-np.inf))
+            highest[i] = known[key]
+        return highest
 
     def products_again(self, q: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return products of dense rows by id, 0 where there is none; the rows are kept for calls with this array."""
@@ -176,15 +183,6 @@ class CurrentRows:
                 self._copied[id(ids)] = known  # which holds the ids: no other array has their number
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
             return np.asarray(known[1] @ q.T, np.float32)
-
-    def _highest_of(self, row: NDArray[np.float32]) -> float:
-        """Return the largest product with one query row; it is remembered, as searches name the same words again."""
-        key, known = row.tobytes(), self._known_highest
-        if key not in known:
-            if len(known) * row.nbytes > BLOCK_BYTES:
-                known.clear()
-            known[key] = float((self._sample @ row).max(initial=-np.inf))
-        return known[key]
 
     @cached_property
     def _sample(self) -> Matrix:
@@ -270,7 +268,7 @@ class Part(ABC):
 
     def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the places of visible rows by id, ascending; unknown ids (sorted, unique) are left out."""
-        if len(ids) == 0 or len(self) == 0:
+        if len(ids) == 0 or len(self.ids) == 0:
             return np.empty(0, np.int64)
         first = self.ids[0]
         if self.ascending and self.ids[-1] - first == len(self.ids) - 1:  # each id is one more than the one before

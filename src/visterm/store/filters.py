@@ -140,13 +140,12 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
         for tag in tags:
             add(f"{holds}{has}", keys(tag), *active.values, keys(tag))
     for tag in among.predicted:
-        least, sure = among.min_confidence, "confidence >= ?"
-        if least is None:
-            least, sure = PREDICTED_FROM, "(confidence IS NULL OR confidence >= ?)"
+        least = PREDICTED_FROM if among.min_confidence is None else among.min_confidence
+        sure = "(confidence IS NULL OR confidence >= ?)" if among.min_confidence is None else "confidence >= ?"
         add(
             "id IN (SELECT image_id FROM predictions AS p WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
             f"AND {TAGGED} AND {sure} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
-            f"v.tag_id = p.tag_id AND verdict = -1) AND {active.none_above('p')})",
+            f"v.tag_id = p.tag_id AND verdict = -1) AND {active.not_under_predicted})",
             keys(tag), least, *active.values,
         )  # fmt: skip
         add(f"NOT {REJECTED}", keys(tag, among.named if tag in among.named else among.spellings))
@@ -159,16 +158,16 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
             f"OR substr(name, 1, length({text})) = {text})",
             *map(as_text, (folder, inside, inside, named, named)),
         )
-    if among.taken_from is not None:
-        add("taken >= ?", among.taken_from)
-    if among.taken_to is not None:
-        add("substr(taken, 1, length(?)) <= ?", among.taken_to, among.taken_to)
-    if among.min_bytes is not None:
-        add("n_bytes >= ?", among.min_bytes)
-    if among.max_bytes is not None:
-        add("n_bytes <= ?", among.max_bytes)
-    if among.file_type is not None:
-        add("file_type = ?", file_type_of(f"x.{among.file_type.strip().removeprefix('.')}"))
+    file_type = among.file_type and file_type_of(f"x.{among.file_type.strip().removeprefix('.')}")
+    for condition, value in (
+        ("taken >= ?", among.taken_from),
+        ("substr(taken, 1, length(?)) <= ?", among.taken_to),
+        ("n_bytes >= ?", among.min_bytes),
+        ("n_bytes <= ?", among.max_bytes),
+        ("file_type = ?", file_type),
+    ):
+        if value is not None:
+            add(condition, *[value] * condition.count("?"))
     if among.unreviewed:
         add("reviewed IS NULL")
     return conditions, values

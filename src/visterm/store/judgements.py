@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from operator import is_
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,9 @@ from numpy.typing import NDArray
 from visterm.store.database import Database, Table
 from visterm.store.tags import NOT_REJECTED, Tags
 
-T = TypeVar("T")
-
 MOST_TAGS = 500  # Tags of which is remembered what people said, over changes of the catalogue
 MOST_TAG_BYTES = 2**18  # Of one tag
 MOST_MADE = 128  # Answers to searches that are remembered: of 64, what was said of their words, and its scores
-MOST_PHOTOS = 20_000  # Of one answer: a megabyte or two
 
 MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
 """The tags that are meant, by the keys of all their spellings."""
@@ -57,22 +55,20 @@ class Judgements(Table):
         self._last: dict[Hashable, TagJudgements] = {}
         self._made: dict[Hashable, tuple[Sequence[Any], Any]] = {}
 
-    def said(self, words: Sequence[Sequence[str]], *, of_files: bool = False) -> list[TagJudgements]:
-        """Return what people said of some tags, each meant by the keys of all its spellings.
+    def said(self, keys: Sequence[str], *, of_files: bool = False) -> TagJudgements:
+        """Return what people said of a tag, meant by the keys of all its spellings: the same object until more is said.
 
-        What was said of a tag is the same object until more is said of it. With `of_files`, what tag files say counts
-        as given.
+        With `of_files`, what tag files say counts as given.
         """
-        active = self._tags.active() if of_files else None
-        statement, values = (SAID, ()) if active is None else (said_by("given_by_tag", active.not_under), active.values)
-        keep = self._database.keep
-        return [keep(("said", of_files, *keys), partial(self._said, statement, keys, values)) for keys in words]
+        return self._database.keep(("said", of_files, *keys), partial(self._said, keys, of_files=of_files))
 
-    def _said(self, statement: str, keys: Sequence[str], values: Sequence[str]) -> TagJudgements:
+    def _said(self, keys: Sequence[str], *, of_files: bool) -> TagJudgements:
         """Return what people said of a tag, without a scan of other tags; the object of the last time if it is equal.
 
         The tables' version changes whatever is said; so what was made of these arrays still counts.
         """
+        active = self._tags.active() if of_files else None
+        statement, values = (SAID, ()) if active is None else (said_by("given_by_tag", active.not_under), active.values)
         images = dict.fromkeys((2, 1, -1), np.empty(0, np.int64))
         for kind, ids in self._database.rows(statement, (json.dumps(keys), *values)):
             # as one text of each kind: numbers that come one by one take ten times as long
@@ -92,18 +88,16 @@ class Judgements(Table):
             self._last[key] = now
         return now
 
-    def keep(self, key: Hashable, of: Sequence[Any], n_photos: int, make: Callable[[], T]) -> T:
-        """Return what `make` returned for a key, as long as it is made `of` the same objects; else call it.
+    def remembered(self, key: Hashable, of: Sequence[Any]) -> Any:
+        """Return what was made `of` these very objects and remembered under a key; None where it was of others.
 
-        These are what `said` returned, or what was made of that. What is made of more than `MOST_PHOTOS` is not
-        remembered.
+        These are what `said` returned, or what was made of that.
         """
-        if n_photos > MOST_PHOTOS:
-            return make()
         known = self._made.get(key)
-        if known is None or not all(now is then for now, then in zip(of, known[0], strict=True)):
-            if len(self._made) >= MOST_MADE:
-                self._made.clear()
-            known = self._made[key] = of, make()
-        answer: T = known[1]
-        return answer
+        return known[1] if known is not None and all(map(is_, of, known[0])) else None
+
+    def remember(self, key: Hashable, of: Sequence[Any], answer: Any) -> None:
+        """Remember what was made of some objects, for when a search is repeated."""
+        if len(self._made) >= MOST_MADE:
+            self._made.clear()
+        self._made[key] = of, answer

@@ -25,47 +25,38 @@ NOT_REJECTED = (
 
 
 class ActiveTags(NamedTuple):
-    """Whether a given tag counts: conditions, and the values that they bind, the same for each."""
+    """Which given tags count, as SQL conditions that each bind `values`."""
 
-    pairs: str | None = None
-    """Ids of tags and of those above each that were rejected of any image, as pairs in JSON; None: there are none."""
+    values: tuple[str, ...]
+    condition: str  # Of a given tag `g`: that nobody rejected it, and that it does not lie under a rejected one
+    not_under: str  # That a person gave the tag `g`, or nobody rejected one above it
+    not_under_predicted: str  # Of a prediction `p`: that nobody rejected a tag above it
+    somewhere: str  # Of a tag: that an image which is here has it
 
-    @property
-    def values(self) -> tuple[str, ...]:
-        """What each condition binds."""
-        return () if self.pairs is None else (self.pairs,)
 
-    @property
-    def condition(self) -> str:
-        """Of a given tag `g`: that nobody rejected it, and that it does not lie under a rejected one."""
-        return f"{NOT_REJECTED} AND {self.not_under}"
+def active_tags(pairs: str | None = None) -> ActiveTags:
+    """Return which given tags count.
 
-    @property
-    def not_under(self) -> str:
-        """The condition that a person gave the tag `g`, or nobody rejected one above it."""
-        return "1" if self.pairs is None else f"(g.source = 'person' OR {self.none_above('g')})"
-
-    def none_above(self, tag: str) -> str:
-        """Return the condition that nobody rejected a tag above this one of an image (columns image_id and tag_id)."""
-        if self.pairs is None:
-            return "1"
-        return (
-            f"NOT EXISTS (SELECT 1 FROM verdicts AS o WHERE o.image_id = {tag}.image_id AND o.verdict = -1 "
-            f"AND ({tag}.tag_id, o.tag_id) IN "
+    `pairs` are ids of tags and of those above each that were rejected of any image, in JSON; None: there are none.
+    """
+    none_above = "1"
+    if pairs is not None:
+        none_above = (
+            "NOT EXISTS (SELECT 1 FROM verdicts AS o WHERE o.image_id = {0}.image_id AND o.verdict = -1 "
+            "AND ({0}.tag_id, o.tag_id) IN "
             "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)))"
         )
+    not_under = "1" if pairs is None else f"(g.source = 'person' OR {none_above.format('g')})"
+    condition = f"{NOT_REJECTED} AND {not_under}"
+    somewhere = (
+        "(EXISTS (SELECT 1 FROM given AS g JOIN images ON images.id = image_id AND state = 'here' "
+        f"WHERE tag_id = tags.id AND {condition}) OR EXISTS (SELECT 1 FROM verdicts JOIN images "
+        "ON images.id = image_id AND state = 'here' WHERE tag_id = tags.id AND verdict = 1))"
+    )
+    return ActiveTags(() if pairs is None else (pairs,), condition, not_under, none_above.format("p"), somewhere)
 
-    @property
-    def somewhere(self) -> str:
-        """Of a tag: that an image which is here has it."""
-        return (
-            "(EXISTS (SELECT 1 FROM given AS g JOIN images ON images.id = image_id AND state = 'here' "
-            f"WHERE tag_id = tags.id AND {self.condition}) OR EXISTS (SELECT 1 FROM verdicts JOIN images "
-            "ON images.id = image_id AND state = 'here' WHERE tag_id = tags.id AND verdict = 1))"
-        )
 
-
-WITHOUT_TREE = ActiveTags()
+WITHOUT_TREE = active_tags()
 
 
 class GivenTag(NamedTuple):
@@ -143,7 +134,7 @@ class Tags(Table):
         ):
             ids[key].append(number)
         pairs = [(number, over) for over, keys in under.items() for key in sorted(keys) for number in ids.get(key, ())]
-        return ActiveTags(json.dumps(pairs)) if pairs else WITHOUT_TREE
+        return active_tags(json.dumps(pairs)) if pairs else WITHOUT_TREE
 
     def names_here(self, keys: Sequence[str] | None = None) -> dict[str, str]:
         """Return the tags that images have here, by key (`tag_key`): all, or those of some keys."""

@@ -32,7 +32,7 @@ from visterm.tagging.start_words import (
     vectors_summary,
     without_vectors,
 )
-from visterm.tagging.word_sources import ENCODER
+from visterm.tagging.word_places import ENCODER
 
 if TYPE_CHECKING:
     from visterm.features.streaming.memory import Plan

@@ -20,8 +20,7 @@ from visterm.encoders.contract import AnyEncoder
 from visterm.features.training_rows import TrainingRows
 from visterm.models.abilities import PlacesWords
 from visterm.models.base import Annotator
-from visterm.tagging.word_places import WordPlaces
-from visterm.tagging.word_sources import ENCODER, FILE, GIVEN, LEARNED, SENTENCES, WordSource
+from visterm.tagging.word_places import ENCODER, FILE, GIVEN, LEARNED, SENTENCES, WordPlaces, WordSource
 
 SETTING = "word_vectors"  # The setting of models that start from vectors of the tags
 LEARNED_DIM = 100  # Numbers of vectors learned from the tags, where the model does not say how many

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from itertools import chain, compress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Ids = NDArray[np.int64]
 
 NOBODY = np.empty(0, np.int64)
+MOST_PHOTOS = 20_000  # Tagged by hand, of a search that is remembered: a megabyte or two
 
 
 class ManualTags(NamedTuple):
@@ -97,39 +98,34 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
         words += zip(query.outside.words, query.outside.weights, strict=True)
     n_scored = len(words)
     words += query.not_learned.items()
-    said = _said(stored, vocabulary, [tag for tag, _ in words[:n_scored]], tree)
-    if n_scored < len(words):
-        said += _said(stored, vocabulary, [tag for tag, _ in words[n_scored:]], tree, of_files=True)
     wanted = [bool(weight > 0) for _, weight in words]
+    said = []
+    for number, (tag, _) in enumerate(words):
+        said.append(_said(stored, vocabulary, tag, tree, of_files=number >= n_scored))
     if not any(map(len, chain.from_iterable(said))):
         return ManualTags(sum(wanted), sum(wanted[n_scored:]))
-    n_photos = sum(len(tag.has) + len(tag.rejected) for tag in said)
-    return stored.judgements.keep(("words", *words), said, n_photos, partial(_meaning, wanted, said, n_scored))
+    judged: ManualTags | None = stored.judgements.remembered(key := ("words", *words), said)
+    if judged is None:
+        judged = _meaning(wanted, said, n_scored)
+        if len(judged.ids) <= MOST_PHOTOS:
+            stored.judgements.remember(key, said, judged)
+    return judged
 
 
 def _said(
-    stored: StoredCatalogue,
-    vocabulary: Vocabulary,
-    tags: Sequence[str],
-    tree: TagTree | None,
-    *,
-    of_files: bool = False,
-) -> list[TagJudgements]:
-    """Return what people said of some tags, and by a tree of those above and under them; see `Judgements.said`."""
+    stored: StoredCatalogue, vocabulary: Vocabulary, tag: str, tree: TagTree | None, *, of_files: bool
+) -> TagJudgements:
+    """Return what people said of a tag, and by a tree of those above and under it; see `Judgements.said`."""
 
-    def keys(some: Sequence[str]) -> list[str]:
-        return [tag_key(word) for tag in some for word in vocabulary.spellings(tag)]
+    def keys(*tags: str) -> list[str]:
+        return [tag_key(word) for each in tags for word in vocabulary.spellings(each)]
 
+    said = stored.judgements.said
     if tree is None:
-        return stored.judgements.said([keys([tag]) for tag in tags], of_files=of_files)
-    said = []
-    for tag in tags:
-        has, *lacks = stored.judgements.said(
-            [keys([tag, *tree.below(tag)]), *(keys([each]) for each in (tag, *tree.above(tag)))], of_files=of_files
-        )
-        rejected = reduce(np.union1d, [over.rejected for over in lacks])
-        said.append(has._replace(rejected=np.setdiff1d(rejected, has.has, assume_unique=True)))
-    return said
+        return said(keys(tag), of_files=of_files)
+    has = said(keys(tag, *tree.below(tag)), of_files=of_files)
+    rejected = reduce(np.union1d, [said(keys(over), of_files=of_files).rejected for over in (tag, *tree.above(tag))])
+    return has._replace(rejected=np.setdiff1d(rejected, has.has, assume_unique=True))
 
 
 def _meaning(wanted: Sequence[bool], said: Sequence[TagJudgements], n_scored: int) -> ManualTags:

@@ -16,7 +16,7 @@ from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
-from visterm.library.search.judgements import Ids, ManualTags, positions_of, union
+from visterm.library.search.judgements import MOST_PHOTOS, Ids, ManualTags, positions_of, union
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.current_rows import CurrentRows
@@ -81,6 +81,23 @@ class CandidatePhotos:
     passing: Ids | None
     left_out: Ids
 
+    @classmethod
+    def of(
+        cls, rows: CurrentRows, passing: Ids | None, judged: ManualTags, *, limited: bool
+    ) -> tuple[CandidatePhotos, ManualTags]:
+        """Return the photos to rank, and what people said of these; `limited`, if there is a cut-off.
+
+        Nobody knows how likely tags that no run has learned are elsewhere. So if all words are such, only photos with
+        one are found, and above a cut-off only those with all.
+        """
+        if len(judged.ids):
+            judged = judged.among(rows.ids if passing is None else passing)
+        n_new = judged.n_unlearned
+        if n_new and (limited or n_new == judged.n_searched):
+            judged = judged.some(judged.n_new == n_new if limited else judged.n_new > 0)
+            passing = judged.ids
+        return cls(rows, passing, judged.left_out), judged
+
     @property
     def every(self) -> Ids:
         """Ids in order, also of those to leave out."""
@@ -131,28 +148,29 @@ class WordScores:
         That is the same for those that lead. In that of others, words of which a person said what is asked for count as
         much as in the photos where they count most.
         """
-        make = partial(self._sums, judged)
-        if len(judged.ids) == 0 or sp.issparse(self.words.rows):
-            return make()
-        key = "sums", self.rows.version, self.words.rows.tobytes()
-        return self.judgements.keep(key, [judged], len(judged.ids), make)
-
-    def _sums(self, judged: ManualTags) -> tuple[Floats, Floats]:
         words, leads = self.words, judged.leads
         if len(judged.ids) == 0:
             return (nothing := np.empty(0, np.float32)), nothing
+        key = None if sp.issparse(words.rows) else ("sums", self.rows.version, words.rows.tobytes())
+        known: tuple[Floats, Floats] | None = self.judgements.remembered(key, [judged])
+        if known is not None:
+            return known
+
         scores = self._judged_scores(judged)
         by_model: NDArray[np.float32] = scores @ words.weights
-        if leads.all():
-            return by_model, by_model
-        some = list(judged.certain_photos)
-        rows, weights = words.rows[some], words.weights[some]
-        signs = np.sign(weights)
-        highest = self.rows.highest(sp.diags_array(signs) @ rows if sp.issparse(rows) else signs[:, None] * rows)
-        lacking = np.maximum(np.abs(weights) * highest - scores[:, some] * weights, 0)
-        certain = judged.certain(judged.ids, len(words.weights))
-        assert certain is not None  # of photos that do not lead, people said something of a word with scores
-        return by_model, by_model + np.where(certain[:, some] & ~leads[:, None], lacking, 0).sum(axis=1)
+        ranked: Floats = by_model
+        if not leads.all():
+            some = list(judged.certain_photos)
+            rows, weights = words.rows[some], words.weights[some]
+            signs = np.sign(weights)
+            highest = self.rows.highest(sp.diags_array(signs) @ rows if sp.issparse(rows) else signs[:, None] * rows)
+            lacking = np.maximum(np.abs(weights) * highest - scores[:, some] * weights, 0)
+            certain = judged.certain(judged.ids, len(words.weights))
+            assert certain is not None  # of photos that do not lead, people said something of a word with scores
+            ranked = by_model + np.where(certain[:, some] & ~leads[:, None], lacking, 0).sum(axis=1)
+        if key is not None and len(judged.ids) <= MOST_PHOTOS:
+            self.judgements.remember(key, [judged], (by_model, ranked))
+        return by_model, ranked
 
     def _judged_scores(self, judged: ManualTags) -> NDArray[np.float32]:
         """Return the scores of the photos of which people said something, (n, n_words)."""

@@ -21,7 +21,7 @@ from visterm.data.contents import is_there
 from visterm.data.file_kinds import IMAGES
 from visterm.kernels.topk import top_k
 from visterm.library.feedback import as_known
-from visterm.library.search.judgements import Ids, ManualTags, manual_tags
+from visterm.library.search.judgements import Ids, manual_tags
 from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, chosen_of, merge, plan_ranking
 from visterm.library.search.related import Group, related_tags
 from visterm.library.search.result import Found
@@ -181,8 +181,11 @@ class CatalogueReader:
 
         query = self.query_weights(words)
         plan = plan_ranking(self.tagger, query, combine, cutoff=cutoff, min_confidence=min_confidence)
-        photos, judged = self._candidates(query, among, limited=limited)
-        scores = WordScores(self.tagger, photos.rows, SearchedWords.of(self.tagger, query), self.stored.judgements)
+        rows = self.stored.current_rows()
+        passing = self._passing(among, rows) if among else None
+        judged = manual_tags(self.stored, self.tagger.vocabulary, query, self.tree)
+        photos, judged = CandidatePhotos.of(rows, passing, judged, limited=limited)
+        scores = WordScores(self.tagger, rows, SearchedWords.of(self.tagger, query), self.stored.judgements)
         ranked = plan.way.rank(scores, photos, judged, n_ranked)
         ranking, sources = merge(ranked, n_ranked)
 
@@ -218,19 +221,6 @@ class CatalogueReader:
                 known = {name: path for path in each if tag_key(path) in here for name in (key, tag_key(path))}
                 new_tags = known | new_tags
         return typed_query(self.tagger, words, new_tags)
-
-    def _candidates(self, query: Query, among: Filter | None, *, limited: bool) -> tuple[CandidatePhotos, ManualTags]:
-        """Return the photos that a search ranks, and what people said of these."""
-        rows = self.stored.current_rows()
-        passing = self._passing(among, rows) if among else None
-        judged = manual_tags(self.stored, self.tagger.vocabulary, query, self.tree)
-        if len(judged.ids):
-            judged = judged.among(rows.ids if passing is None else passing)
-        n_new = judged.n_unlearned
-        if n_new and (limited or n_new == judged.n_searched):  # nobody knows how likely new words are elsewhere
-            judged = judged.some(judged.n_new == n_new if limited else judged.n_new > 0)
-            passing = judged.ids
-        return CandidatePhotos(rows, passing, judged.left_out), judged
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:
         """Find photos that look like another: by the cosine of their rows in the run's space.
