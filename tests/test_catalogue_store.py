@@ -199,8 +199,8 @@ def test_the_last_row_of_an_image_counts(small):
     assert small.search([0, 1], 0).ids.tolist() == [[0, 1]]
     assert small.search([0, 1], 0).scores.tolist() == [[7, 1]]
     assert small.rows([1, 0, 1]).tolist() == [[0, 1], [-1, 7], [0, 1]]
-    assert small.products([0, 1], [1, 0]).tolist() == [[1], [7]]
-    assert small.products([[0, 1], [1, 0]]).tolist() == [[7, -1], [1, 0]]
+    assert small.current_rows().products([0, 1], [1, 0]).tolist() == [[1], [7]]
+    assert small.current_rows().products([[0, 1], [1, 0]]).tolist() == [[7, -1], [1, 0]]
 
 
 @kinds
@@ -246,7 +246,7 @@ def test_an_image_without_a_row_is_refused_where_its_row_is_asked_for(small):
     with pytest.raises(DataError, match="image 5 has no row"):
         small.rows([0, 5])
     with pytest.raises(DataError, match="image 5 has no row"):
-        small.products([1, 0], [5])
+        small.current_rows().products([1, 0], [5])
 
 
 def test_records_and_rows_must_be_as_many_and_of_one_width(small):

@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-from visterm.library.search.request import SearchRequest, Searched
+    from visterm.library.search.request import SearchAnswer, SearchRequest
 
 EXAMPLES = (
     ("visterm search catalogue 'snow tree'", "photos of snow and trees"),
@@ -83,8 +83,8 @@ def search(
         words=words, like=like, k=k, cutoff=cutoff, min_confidence=min_confidence, expand=expand or (), among=among,
         sort=sort,
     )  # fmt: skip
-    searched = search_run(catalogue, request)
-    _show(request, searched, json=json)
+    answer = search_run(catalogue, request)
+    _show(request, answer, json=json)
 
 
 def _date_in(text: str, option: str) -> str:
@@ -96,11 +96,11 @@ def _date_in(text: str, option: str) -> str:
     raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
 
 
-def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:
+def _show(request: SearchRequest, answer: SearchAnswer, *, json: bool) -> None:
     """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
     from visterm.store.filters import COLUMNS
 
-    found = searched.found
+    found = answer.found
     if found.unknown:
         said = "Unknown tag" if len(found.unknown) == 1 else "Unknown tags"
         say(f"{said}, left out of the search: {', '.join(found.unknown)}")
@@ -116,14 +116,14 @@ def _show(request: SearchRequest, searched: Searched, *, json: bool) -> None:
         else:
             show(_line(hit, scores=request.like is not None))
 
-    for line in searched.unknown_filters:
+    for line in answer.unknown_filters:
         say(line)
-    if not (found.hits or searched.unknown_filters):  # so that it is not taken for a search that failed
+    if not (found.hits or answer.unknown_filters):  # so that it is not taken for a search that failed
         say("No photo passes these filters." if request.among else "No photo was found.")
     if found.n_likely is not None:
         more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
         say(f"Above the cut-off: {count_of(found.n_likely, 'photo')}{more}")
-    for how, groups in searched.related.items():
+    for how, groups in answer.related.items():
         if not groups:
             say(f"No {how} of these words are known.")
         for group in groups:

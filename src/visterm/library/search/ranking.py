@@ -187,13 +187,18 @@ class WordScores:
         return self.tagger.word_odds(products, self.words.tags, partial(self.rows.products, ids=ids))
 
     def confidences(self, calibration: Calibration, ids: Ids, judged: ManualTags) -> NDArray[np.float64]:
-        """Return the chance of each of some photos, in any order, that it is what is searched for."""
+        """Return the chance of each of some photos, in any order, that it is what is searched for.
+
+        NaN where nobody knows: of tags that no run has learned, but where people gave them all.
+        """
         order = np.argsort(ids)
         in_order = ids[order]
         odds = self.odds(self.rows.products(self.words.rows, in_order), in_order)
         certain = judged.certain(in_order, len(self.words.tags))
         confidences = np.empty(len(ids))
         confidences[order] = np.exp(calibration.log_of_odds(odds, self.words.weights, certain))
+        if judged.n_unlearned:
+            confidences[~np.isin(ids, judged.ids[judged.n_new == judged.n_unlearned])] = np.nan
         return confidences
 
 
@@ -208,14 +213,17 @@ class Ranked(NamedTuple):
     n_likely: int | None = None  # Photos above the cut-off; None without one
 
 
+@dataclass(frozen=True)
 class ById:
     """Photos that have tags which no run has learned, without scores."""
+
+    limited: bool  # Whether there is a cut-off, which all of them are above
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """List all photos by id."""
         nothing = np.zeros(len(judged.ids))
         best = Ranking(photos.ids[None, :], np.zeros((1, len(photos.ids)), np.float32))
-        return Ranked(best, judged, nothing, nothing, len(photos.ids))
+        return Ranked(best, judged, nothing, nothing, len(photos.ids) if self.limited else None)
 
 
 class BySum:
@@ -327,7 +335,7 @@ def plan_ranking(
             "and index again; or leave the option out."
         )
     if not is_learned:
-        return RankingPlan(ById(), None)
+        return RankingPlan(ById(limited), None)
     untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside]
     if untrained:
         _refuse_confidences(untrained, combine, limited=limited)

@@ -177,36 +177,33 @@ class CatalogueReader:
         if min_confidence is not None:
             check_number(min_confidence, "min_confidence", least=0, below=1)
         check_k(k, 0)
-        n_ranked, limited = MOST_SORTED if sort in COLUMNS else k, cutoff or min_confidence is not None
+        n_ranked = MOST_SORTED if sort in COLUMNS else k
 
         query = self.query_weights(words)
         plan = plan_ranking(self.tagger, query, combine, cutoff=cutoff, min_confidence=min_confidence)
         rows = self.stored.current_rows()
         passing = self._passing(among, rows) if among else None
         judged = manual_tags(self.stored, self.tagger.vocabulary, query, self.tree)
-        photos, judged = CandidatePhotos.of(rows, passing, judged, limited=limited)
+        photos, judged = CandidatePhotos.of(rows, passing, judged, limited=cutoff or min_confidence is not None)
         scores = WordScores(self.tagger, rows, SearchedWords.of(self.tagger, query), self.stored.judgements)
         ranked = plan.way.rank(scores, photos, judged, n_ranked)
         ranking, sources = merge(ranked, n_ranked)
 
-        n_found = ranked.n_likely if limited and ranked.n_likely is not None else len(photos)
+        n_found = len(photos) if ranked.n_likely is None else ranked.n_likely
         confidences = None
         if plan.calibration is not None:
             confidences = scores.confidences(plan.calibration, ranking.ids[0], ranked.judged)
-            if judged.n_unlearned:  # nobody knows how likely new words are, but where people gave them
-                all_new = ranked.judged.ids[ranked.judged.n_new == judged.n_unlearned]
-                confidences[~np.isin(ranking.ids[0], all_new)] = np.nan
         if sort in COLUMNS:
             kept = np.arange(ranking.ids.shape[1])
-            if not limited and (confidences is None or np.isnan(confidences).all()):
+            if ranked.n_likely is None and (confidences is None or np.isnan(confidences).all()):
                 kept = kept[:BEST]
-            elif not limited and confidences is not None:
+            elif ranked.n_likely is None and confidences is not None:
                 kept = np.flatnonzero(confidences >= PREDICTED_FROM)
             n_found, kept = len(kept), self._sorted(ranking.ids[0], kept, sort, k)
             ranking, sources = chosen_of(ranking, kept), [sources[position] for position in kept]
             confidences = None if confidences is None else confidences[kept]
         hits = self._hits(ranking, confidences, sources, q=scores.words.q)
-        return Found(hits, query.unknown, ranked.n_likely if limited else None, plan.untrained, n_found)
+        return Found(hits, query.unknown, ranked.n_likely, plan.untrained, n_found)
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that photos have here are words, too."""
