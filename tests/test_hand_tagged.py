@@ -13,7 +13,6 @@ from tiny_catalogues import draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.core.errors import UnknownNameError
 from visterm.core.vocabulary import Vocabulary
-from visterm.library.search.result import search_shares
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
 from visterm.store.filters import Filter, conditions_of
@@ -117,7 +116,7 @@ def test_a_tag_that_no_run_knows_is_found_as_soon_as_it_is_given(catalogue):
     assert found(catalogue, "red -okapi") == [hit.id for hit in everything if hit.id not in (3, 5)]
     assert found(catalogue, "-okapi") == [i for i in range(N) if i not in (3, 5)]
     assert found(catalogue, "okapi", among=Filter(tags=("OKAPI",), without=("red",))) == [3, 5]
-    assert search_shares(catalogue, "okapi", [3]) == [[]]
+    assert catalogue.shares("okapi", [3]) == [[]]
     assert {tag.tag: tag.given for tag in catalogue.tags()}["Okapi"] == 2
     complete = Completions(catalogue.tagger.vocabulary)
     assert complete.find("oka", 3, catalogue.new_tags()) == [("Okapi", 2)]

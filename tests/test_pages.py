@@ -21,7 +21,6 @@ from visterm import Catalogue
 from visterm.core.errors import UserError
 from visterm.library.dictionary import merge_tags
 from visterm.library.earlier_runs import shown_runs
-from visterm.library.search.result import search_shares
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.app import create_app
@@ -67,7 +66,7 @@ def ids_in(html):
 
 def test_the_shares_of_the_words_of_a_search_sum_to_its_score(catalogue):
     hits = catalogue.search("sky grass", 5, combine="sum").hits
-    for hit, shares in zip(hits, search_shares(catalogue, "sky grass", [hit.id for hit in hits]), strict=True):
+    for hit, shares in zip(hits, catalogue.shares("sky grass", [hit.id for hit in hits]), strict=True):
         assert sum(share.score for share in shares) == pytest.approx(hit.score, abs=1e-4)
         assert sum(abs(share.share) for share in shares) == pytest.approx(1)
         assert {share.word for share in shares} == {"sky", "grass"}
@@ -75,11 +74,11 @@ def test_the_shares_of_the_words_of_a_search_sum_to_its_score(catalogue):
 
 def test_a_word_that_is_not_wanted_speaks_against_what_shows_it(catalogue):
     hits = catalogue.search("sky", 3, combine="sum").hits
-    (first, *_) = search_shares(catalogue, "grass -sky", [hits[0].id])
+    (first, *_) = catalogue.shares("grass -sky", [hits[0].id])
     (sky,) = [share for share in first if share.word == "sky"]
     assert not sky.wanted
     assert sky.score < 0
-    assert search_shares(catalogue, "sky", []) == []
+    assert catalogue.shares("sky", []) == []
 
 
 def test_names_on_the_map_do_not_cover_each_other_where_they_are_shown():

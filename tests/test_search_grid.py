@@ -19,7 +19,6 @@ import scipy.sparse as sp
 from visterm import Catalogue, Tagger
 from visterm.core.errors import VistermError
 from visterm.core.vocabulary import Vocabulary
-from visterm.library.search.result import search_shares
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
 from visterm.store.images import Record
@@ -186,7 +185,7 @@ def answer(catalogue, method, given, how):
     """Return what a case finds, as JSON keeps it: hits column by column, numbers with five digits."""
     try:
         if method == "shares":
-            shares = search_shares(catalogue, *given)
+            shares = catalogue.shares(*given)
             return [[[s.word, *map(short, (s.score, s.share, s.confidence))] for s in each] for each in shares]
         result = getattr(catalogue, method)(*given, **how)
     except VistermError as error:  # whose end may list what is installed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,7 +25,8 @@ from visterm.library.feedback import as_known
 from visterm.library.search.judgements import Ids, manual_tags
 from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, chosen_of, merge, plan_ranking
 from visterm.library.search.related import Group, related_tags
-from visterm.library.search.result import Found
+from visterm.library.search.result import Found, Share, shares_of
+from visterm.models.confidence.calibration import log_sigmoid
 from visterm.store.filters import COLUMNS, PREDICTED_FROM, Filter, check_sort
 from visterm.store.images import file_type_of
 from visterm.store.rows import row_lengths
@@ -276,6 +278,26 @@ class CatalogueReader:
         related = related_tags(self.tagger, self.query_weights(words), how)[: n_groups or None]
         groups = [Group(item, self.search([item.tag], k, **limits).hits) for item in related]
         return [group for group in groups if group.hits]
+
+    def shares(self, words: str | Sequence[str], image_ids: Sequence[int]) -> list[list[Share]]:
+        """Take the scores of images apart by the words of a search.
+
+        Returns for each image, which has a row of the current run, what each word gave, the largest share first. Raises
+        UnknownNameError if no word is a tag of the run, or has a place among them; DataError if an image has no row.
+        """
+        if not len(image_ids):
+            return []
+        query, rows = self.query_weights(words), self.stored.current_rows()
+        searched = SearchedWords.of(self.tagger, query)
+        names = [self.tagger.vocabulary.tags[column] for column in searched.tags]
+        names += [] if query.outside is None else query.outside.words
+        scores, n_tags = rows.products(searched.rows, image_ids), len(searched.tags)
+        confidences = np.full(scores.shape, np.nan)
+        if self.tagger.calibration is not None and n_tags:
+            products = partial(rows.products, ids=image_ids)
+            odds = self.tagger.word_odds(scores[:, :n_tags], searched.tags, products)
+            confidences[:, :n_tags] = np.exp(log_sigmoid(odds))
+        return [shares_of(names, searched.weights, *row) for row in zip(scores, confidences, strict=True)]
 
     def unknown_filters(self, among: Filter) -> list[str]:
         """Return a sentence for each part of a filter that no image passes, and for what is left out that none has."""

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from visterm.core.types import Hit, Matrix
 from visterm.core.wording import count_of
 from visterm.data.frames import Framed, first_of, pictures
-from visterm.library.search.ranking import SearchedWords
-from visterm.models.confidence.calibration import log_sigmoid
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
 
 
 class _Found(NamedTuple):
@@ -63,28 +57,8 @@ class Share(NamedTuple):
     """The chance that the image shows the word, with ``-`` or without; None where nothing is known of it."""
 
 
-def search_shares(catalogue: Catalogue, words: str | Sequence[str], image_ids: Sequence[int]) -> list[list[Share]]:
-    """Take the scores of images apart by the words of a search.
-
-    Returns for each image, which has a row of the current run, what each word gave, the largest share first. Raises
-    UnknownNameError if no word is a tag of the run, or has a place among them; DataError if an image has no row.
-    """
-    if not len(image_ids):
-        return []
-    tagger, rows = catalogue.tagger, catalogue.stored.current_rows()
-    query = catalogue.query_weights(words)
-    searched = SearchedWords.of(tagger, query)
-    names = [tagger.vocabulary.tags[column] for column in searched.tags]
-    names += [] if query.outside is None else query.outside.words
-    scores, n_tags = rows.products(searched.rows, image_ids), len(searched.tags)
-    confidences = np.full(scores.shape, np.nan)
-    if tagger.calibration is not None and n_tags:
-        odds = tagger.word_odds(scores[:, :n_tags], searched.tags, partial(rows.products, ids=image_ids))
-        confidences[:, :n_tags] = np.exp(log_sigmoid(odds))
-    return [_shares(names, searched.weights, *row) for row in zip(scores, confidences, strict=True)]
-
-
-def _shares(names: list[str], weights: Matrix, scores: Matrix, confidences: Matrix) -> list[Share]:
+def shares_of(names: Sequence[str], weights: Matrix, scores: Matrix, confidences: Matrix) -> list[Share]:
+    """Return what each word gave to the score of one image, the largest share first; all are of shape (n_words,)."""
     given = np.asarray(weights * scores, np.float64)
     total = float(np.abs(given).sum()) or 1.0
     found = [

@@ -18,7 +18,7 @@ from visterm.core.errors import UserError
 from visterm.core.queries import quoted
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
-from visterm.library.search_shares import Share, search_shares
+from visterm.library.search_shares import Share
 from visterm.store.filters import CHANCE, LARGEST, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
 from visterm.web.pages.render import local, percent
@@ -229,7 +229,7 @@ def shown(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[Sh
     ids = [hit.id for hit in hits if hit.id is not None]
     records = {record.id: record for record in catalogue.stored.images.get_many(ids)}
     tags = catalogue.stored.tags.held(ids)
-    shares: list[list[Share]] = search_shares(catalogue, words, ids) if words else [[] for _ in ids]
+    shares: list[list[Share]] = catalogue.shares(words, ids) if words else [[] for _ in ids]
     return [
         Shown(records[image_id], hit, tags.get(image_id, []), parts)
         for image_id, hit, parts in zip(ids, hits, shares, strict=True)
