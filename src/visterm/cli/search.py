@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.library.search.request import SearchAnswer, SearchRequest
+    from visterm.library.search.request import SearchOutcome, SearchRequest
 
 EXAMPLES = (
     ("visterm search catalogue 'snow tree'", "photos of snow and trees"),
@@ -96,7 +96,7 @@ def _date_in(text: str, option: str) -> str:
     raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
 
 
-def _show(request: SearchRequest, answer: SearchAnswer, *, json: bool) -> None:
+def _show(request: SearchRequest, answer: SearchOutcome, *, json: bool) -> None:
     """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
     from visterm.store.filters import COLUMNS
 

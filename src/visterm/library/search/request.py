@@ -68,7 +68,7 @@ class SearchRequest:
                 raise UserError(f"{option} and {without_words} do not go together. Leave one of the two out.")
 
 
-class SearchAnswer(NamedTuple):
+class SearchOutcome(NamedTuple):
     """What was found, and what belongs to it."""
 
     found: Found
@@ -76,7 +76,7 @@ class SearchAnswer(NamedTuple):
     unknown_filters: list[str]  # Where nothing was found, or without: what no image has
 
 
-def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchAnswer:
+def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOutcome:
     """Do all that ``visterm search`` does: open a catalogue and search it.
 
     Raises UserError, UnknownNameError, DataError as `SearchRequest.check`, `Catalogue.search`, `Catalogue.like` and
@@ -103,4 +103,4 @@ def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchAn
             related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
         found = opened.search(words, k, among=among, sort=request.sort, **limits)
     asked = bool(among) and (bool(among.without) or not found.hits)
-    return SearchAnswer(found, related, opened.unknown_filters(among) if asked else [])
+    return SearchOutcome(found, related, opened.unknown_filters(among) if asked else [])
