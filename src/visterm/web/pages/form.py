@@ -18,7 +18,7 @@ from visterm.core.errors import UserError
 from visterm.core.queries import quoted
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
-from visterm.library.search_shares import Share
+from visterm.library.search.result import Share
 from visterm.store.filters import CHANCE, LARGEST, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
 from visterm.web.pages.render import local, percent
