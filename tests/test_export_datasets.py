@@ -14,8 +14,8 @@ from command_line import visterm
 from tiny_catalogue import make_tiny_catalogue
 from visterm.core.errors import StorageError
 from visterm.core.types import Skipped
-from visterm.library.export.datasets import DATASETS, export_dataset, only_pictures
 from visterm.library.export.items import ExportItem, Predicted
+from visterm.library.export.tables import DATASETS, export_dataset, only_pictures
 
 
 @pytest.fixture

@@ -18,8 +18,14 @@ from PIL import Image
 from command_line import visterm
 from tiny_networks import colour_network
 from visterm.core.errors import StorageError, UserError
-from visterm.library.export.onnx_model import CONFIDENCES, PICTURES, SCORES, export_model, graph_of
-from visterm.library.export.photoprism_model import export_photoprism_model
+from visterm.library.export.onnx_model import (
+    CONFIDENCES,
+    PICTURES,
+    SCORES,
+    export_model,
+    export_photoprism_model,
+    graph_of,
+)
 from visterm.tagging.tagger import Tagger
 
 pytestmark = pytest.mark.usefixtures("plugin")

@@ -16,8 +16,7 @@ from visterm.core.errors import UserError
 from visterm.core.types import Skipped
 from visterm.data.sidecars import Sidecars, embedded_keywords, read_iptc
 from visterm.library.export.items import ExportItem, Parents, Predicted
-from visterm.library.export.profiles import PROFILES
-from visterm.library.export.writing import export_tags, make_target, undo_tags
+from visterm.library.export.writing import PROFILES, export_tags, make_target, undo_tags
 
 FIELDS = {
     "XMP-dc:Subject": "Xmp.dc.subject",

@@ -20,10 +20,9 @@ from visterm.data.xmp.keywords import GIVEN, Mark, texts_of
 from visterm.data.xmp.tree import Document
 from visterm.data.xmp.writing import SIDECAR, add_tags
 from visterm.library.export.items import ExportItem, Parents
-from visterm.library.export.profiles import PROFILES
 from visterm.library.export.sources import Limits, open_source
 from visterm.library.export.tables import table_of
-from visterm.library.export.writing import export_tags, make_target, undo_tags
+from visterm.library.export.writing import PROFILES, export_tags, make_target, undo_tags
 from visterm.web.api.vision import in_tree, together
 
 pytestmark = pytest.mark.usefixtures("plugin")

@@ -88,9 +88,8 @@ def export(
     Writes people's tags and confident predictions. visterm adds tags, marks them as its own, and keeps what people
     wrote. The exit code is 3 if photos were skipped.
     """
-    from visterm.library.export.datasets import DATASETS
     from visterm.library.export.sources import Limits
-    from visterm.library.export.tables import TABLES
+    from visterm.library.export.tables import DATASETS, TABLES
     from visterm.library.export.writing import TARGETS
 
     into_files = to in TARGETS
@@ -133,9 +132,8 @@ def _export_to_files(
 ) -> tuple[list[Skipped], Counter[str]]:
     """Write tags beside photos or into them, or take them back; return what was skipped, and counts."""
     from visterm.library.export.items import Parents
-    from visterm.library.export.profiles import PROFILES
     from visterm.library.export.sources import open_source
-    from visterm.library.export.writing import export_tags, make_target, undo_tags
+    from visterm.library.export.writing import PROFILES, export_tags, make_target, undo_tags
 
     target = make_target(to, keep_originals=keep_originals)
     opened = open_source(source, images, into_files=not undo)
@@ -160,9 +158,8 @@ def _export_whole(
     source: Path, images: Path | None, to: str, limits: Limits, out: Path | None, *, json: bool
 ) -> tuple[list[Skipped], Counter[str]]:
     """Write a table or a data set, or with no `out` show what would be; return what was skipped, and counts."""
-    from visterm.library.export.datasets import DATASETS, export_dataset, only_pictures
     from visterm.library.export.sources import open_source
-    from visterm.library.export.tables import CSV, table_of, write_table
+    from visterm.library.export.tables import CSV, DATASETS, export_dataset, only_pictures, table_of, write_table
 
     opened = open_source(source, images)
     bad: list[Skipped] = []
@@ -188,8 +185,7 @@ def _export_whole(
 
 def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: bool) -> None:
     """Write a run as one ONNX graph, for any program or for PhotoPrism."""
-    from visterm.library.export.onnx_model import check_packages, export_model, holding_photos
-    from visterm.library.export.photoprism_model import export_photoprism_model
+    from visterm.library.export.onnx_model import check_packages, export_model, export_photoprism_model, holding_photos
 
     if images is not None:
         raise UserError(f"--to {to} writes a run, without photos. Leave IMAGES out.")

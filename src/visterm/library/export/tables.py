@@ -1,22 +1,47 @@
-"""Tags written into one table, CSV or JSON lines: a person's tags and predictions in columns apart."""
+"""Photos' tags written as one table (CSV, JSON lines), or with the photos as a data set (FiftyOne, Hugging Face)."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from visterm.core.errors import UserError
+from PIL import Image
+
+from visterm.core.errors import StorageError, UserError
 from visterm.core.jsonlines import json_text
+from visterm.core.remote import is_remote
+from visterm.core.types import Skipped
+from visterm.core.wording import one_of
+from visterm.data.file_kinds import suffix_of
 from visterm.data.sidecars import content_of, replace_file
 from visterm.data.text_files import guarded
 from visterm.data.xmp.keywords import GIVEN, Mark
 from visterm.library.export.items import ExportItem, Parents
+from visterm.library.export.onnx_model import export_folder
 
 CSV, JSONL = "csv", "jsonl"
 TABLES = (CSV, JSONL)
 COLUMNS = ("file_name", "tags", "predicted", "confidence")
+
+FIFTYONE, IMAGEFOLDER = "fiftyone", "imagefolder"
+DATASETS = (FIFTYONE, IMAGEFOLDER)
+PHOTOS = {FIFTYONE: "data", IMAGEFOLDER: "photos"}  # Folders of the photos
+
+_README = """# Photos and tags for FiftyOne
+
+Written by visterm. People's tags are in `labels.json`, predictions in `predictions.json`.
+
+    import fiftyone as fo
+
+    there = {"dataset_dir": FOLDER, "dataset_type": fo.types.FiftyOneImageClassificationDataset%s}
+    dataset = fo.Dataset.from_dir(**there, label_field="tags")
+    dataset.merge_dir(**there, labels_path="predictions.json", label_field="predictions")
+"""
+_MANIFEST = ', "data_path": "data.json"'  # FiftyOne 1.22.1 does not find it by itself
 
 
 def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) -> str:
@@ -78,3 +103,85 @@ def _cell(tags: list[str]) -> str:
     """Join tags by ``;``, or write them in JSON where that would part one."""
     odd = any({";", ","} & set(tag) for tag in tags) or (bool(tags) and tags[0].startswith("["))
     return json_text(tags) if odd else ";".join(tags)
+
+
+def only_pictures(items: Iterable[ExportItem | Skipped]) -> Iterator[ExportItem | Skipped]:
+    """Yield photos that both programs read; the others, which are videos, RAW files and objects in a store, skipped."""
+    known = {ending for ending, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    for item in items:
+        if isinstance(item, Skipped):
+            yield item
+        elif is_remote(item.path):
+            yield Skipped(str(item.path), "in an object store: copy it to this machine first")
+        elif suffix_of(item.path) not in known:
+            yield Skipped(str(item.path), f"not in a format that data sets have: {suffix_of(item.path)}")
+        else:
+            yield item
+
+
+def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: bool = False) -> None:
+    """Write photos (`only_pictures`) and their tags into a folder, one of `DATASETS`.
+
+    Photos are numbered, as both programs read meanings into names: "fiftyone" has a table of where they are, and
+    "imagefolder" links to them; with `copy`, both have copies. Raises UserError if `to` is neither; StorageError if
+    something is at `out`.
+    """
+    if to not in DATASETS:
+        raise UserError(f"'{to}' is no data set; expected {one_of(DATASETS)}.")
+    with export_folder(out) as folder:
+        write = _write_fiftyone if to == FIFTYONE else _write_imagefolder
+        write(items, folder, copy=copy)
+
+
+def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool) -> None:
+    """Write photos and ``metadata.jsonl``: file_name, name, tags, predicted and confidence."""
+    (folder / PHOTOS[IMAGEFOLDER]).mkdir()
+    with (folder / "metadata.jsonl").open("w", encoding="utf-8") as lines:
+        for number, item in enumerate(items):
+            given, predicted = given_and_predicted(item)
+            place = f"{PHOTOS[IMAGEFOLDER]}/{number:07d}{suffix_of(item.path)}"
+            if copy:
+                shutil.copyfile(item.path, folder / place)
+            else:
+                try:
+                    (folder / place).symlink_to(item.path.absolute())
+                except OSError as error:  # as on Windows, where people may not make links
+                    raise StorageError(
+                        f"{folder / place} cannot be made, a link to {item.path.absolute()}: "
+                        f"{error.strerror or error}. Copy the photos instead of linking."
+                    ) from error
+            entry = {
+                "file_name": place,
+                "name": item.name or str(item.path),
+                "tags": [mark.tag for mark in given],
+                "predicted": [mark.tag for mark in predicted],
+                "confidence": [mark.confidence for mark in predicted if mark.confidence is not None],
+            }
+            lines.write(json_text(entry) + "\n")
+
+
+def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) -> None:
+    """Write ``data.json`` (where photos are) or copies of them, ``labels.json`` and ``predictions.json``."""
+    places: dict[str, str] = {}
+    classes: dict[str, int] = {}
+    labels: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    if copy:
+        (folder / PHOTOS[FIFTYONE]).mkdir()
+    for number, item in enumerate(items):
+        name = f"{number:07d}"
+        places[name] = str(item.path.absolute())
+        if copy:
+            shutil.copyfile(item.path, folder / PHOTOS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
+        for kind, marks in zip(labels, given_and_predicted(item), strict=True):
+            kind[name] = [_target(mark, classes) for mark in marks] or None
+    if not copy:
+        (folder / "data.json").write_text(json_text(places, indent=1), encoding="utf-8")
+    for file, kind in zip(("labels.json", "predictions.json"), labels, strict=True):
+        (folder / file).write_text(json_text({"classes": list(classes), "labels": kind}, indent=1), encoding="utf-8")
+    (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")
+
+
+def _target(mark: Mark, classes: dict[str, int]) -> dict[str, Any]:
+    """Return a tag as FiftyOne has it: by its place among all, with its confidence."""
+    number = classes.setdefault(mark.tag, len(classes))
+    return {"label": number} if mark.confidence is None else {"label": number, "confidence": mark.confidence}

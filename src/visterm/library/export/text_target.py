@@ -30,41 +30,52 @@ class TextTarget:
         self._notes: dict[Path, TextNotes] = {}
         self._moved: dict[Path, TextNote] = {}  # By the text as it is called now
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
-        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
-        path = sidecar(item.path) or self._new(item.path)
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change:
+        """Write the tags of an image, and return what is changed."""
+        path = self._path(item.path)
         notes, old = self._notes_of(path), content_of(path)
         note = notes.of(path, old)
-        there = set(map(tag_key, text_tags(read_text(path, limit=MOST_TEXT)))) if old is not None else set()
-        noted = {tag_key(tag) for tag in note.tags} if note else set()
+        existing = set(map(tag_key, text_tags(read_text(path, limit=MOST_TEXT)))) if old is not None else set()
+        ours = note.tags if note else []
+        noted = set(map(tag_key, ours))
         unwritable = {mark.tag for mark in wanted if _PARTING & set(mark.tag) or mark.tag.startswith("-")}
-        rejected = set(map(tag_key, item.rejected)) & noted & there
-        added = tuple(mark for mark in wanted if tag_key(mark.tag) not in there | noted and mark.tag not in unwritable)
-        left_out = tuple(mark.tag for mark in wanted if mark.tag in unwritable or tag_key(mark.tag) in noted - there)
-        removed = tuple(tag for tag in (note.tags if note else ()) if tag_key(tag) in rejected)
+        rejected = set(map(tag_key, item.rejected)) & noted & existing
+        added = tuple(
+            mark for mark in wanted if tag_key(mark.tag) not in existing | noted and mark.tag not in unwritable
+        )
+        left_out = tuple(mark.tag for mark in wanted if mark.tag in unwritable or tag_key(mark.tag) in noted - existing)
+        removed = tuple(tag for tag in ours if tag_key(tag) in rejected)
         if (added or removed) and not dry_run:
-            new = _appended(_without(old or b"", rejected), [mark.tag for mark in added])
+            new = _without(old or b"", rejected)
+            if added:
+                lines = "".join(f"{mark.tag}\n" for mark in added)
+                new += (b"\n" if new and not new.endswith(b"\n") else b"") + lines.encode()
             if not self._follow_links:
                 check_stays_inside(path)  # before it is noted
             notes.put(_noted(path, note, old, new, added, rejected))
             replace_file(path, old, new, follow_links=self._follow_links)
             notes.is_done(path)
-        ours = [*(tag for tag in (note.tags if note else ()) if tag not in removed), *(mark.tag for mark in added)]
-        changed = Change(str(item.path), str(path), added, removed, left_out, tuple(ours))
-        return changed if changed.is_one or changed.found else None
+        ours = [*(tag for tag in ours if tag not in removed), *(mark.tag for mark in added)]
+        return Change(str(item.path), str(path), added, removed, left_out, tuple(ours))
 
-    def undo(self, image: Path, *, dry_run: bool) -> Change | None:
+    def undo(self, image: Path, *, dry_run: bool) -> Change:
         """Take back what visterm wrote; a text that it made is removed, if nobody has added to it."""
-        path = sidecar(image) or self._new(image)
+        path = self._path(image)
         notes, old = self._notes_of(path), content_of(path)
         note = notes.of(path, old) or self._moved.get(path)
+        removed: list[str] = []
+        if note is not None and old is not None:
+            removed = note.tags
+            if note.length is not None and hashlib.sha256(old).hexdigest() == note.sha256:
+                new = None if note.made else old[: note.length]
+            else:
+                remaining = _without(old, set(map(tag_key, removed)))
+                new = None if note.made and not remaining.strip() else remaining
+            if not dry_run:
+                replace_file(path, old, new, follow_links=self._follow_links)
         if not dry_run:
-            if note is not None and old is not None:
-                replace_file(path, old, _restored(old, note), follow_links=self._follow_links)
             notes.forget(path)
-        if note is None or old is None:
-            return None
-        return Change(str(image), str(path), removed=tuple(note.tags))
+        return Change(str(image), str(path), removed=tuple(removed))
 
     def follow(self, image: Path, formerly: Sequence[Path]) -> None:
         """Find the note of a text that moved along with its image: it is still in a folder where both lay."""
@@ -72,28 +83,22 @@ class TextTarget:
             for text in (before.with_name(f"{before.name}{SUFFIX}"), before.with_suffix(SUFFIX)):
                 note = None if text.exists() else self._notes_of(text).of(text, None)
                 if note is not None:
-                    self._moved[sidecar(image) or self._new(image)] = note
+                    self._moved[self._path(image)] = note
 
     def close(self) -> None:
         """Remove the notes of folders where all was taken back."""
         for notes in self._notes.values():
             notes.clean()
 
-    def _new(self, image: Path) -> Path:
+    def _path(self, image: Path) -> Path:
+        """Return the text beside an image, or where a new one is made."""
         shared = self._sidecars.shares_stem(image)
-        return image.with_name(f"{image.name}{SUFFIX}") if shared else image.with_suffix(SUFFIX)
+        return sidecar(image) or (image.with_name(f"{image.name}{SUFFIX}") if shared else image.with_suffix(SUFFIX))
 
     def _notes_of(self, text: Path) -> TextNotes:
         if text.parent not in self._notes:
             self._notes[text.parent] = TextNotes(text.parent, follow_links=self._follow_links)
         return self._notes[text.parent]
-
-
-def _appended(content: bytes, tags: Sequence[str]) -> bytes:
-    if not tags:
-        return content
-    start = content if not content or content.endswith(b"\n") else content + b"\n"
-    return start + "".join(f"{tag}\n" for tag in tags).encode()
 
 
 def _without(content: bytes, keys: set[str]) -> bytes:
@@ -115,11 +120,3 @@ def _noted(
         untouched = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
         length = note.length if untouched and note.length is not None else -1
     return TextNote(path.name, given, predicted, made, None if length < 0 else length, hashlib.sha256(new).hexdigest())
-
-
-def _restored(content: bytes, note: TextNote) -> bytes | None:
-    """Return the text as it was; None where there was none, and nobody has added to it."""
-    if note.length is not None and hashlib.sha256(content).hexdigest() == note.sha256:
-        return None if note.made else content[: note.length]
-    left = _without(content, {tag_key(tag) for tag in note.tags})
-    return None if note.made and not left.strip() else left

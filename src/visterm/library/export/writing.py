@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,9 +15,8 @@ from visterm.core.remote import is_remote
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import one_of
-from visterm.data.sidecars import sweep_temporaries
+from visterm.data.sidecars import FOUND, FULL, STEM, STEM_FOUND, sweep_temporaries
 from visterm.library.export.items import Change, ExportItem, Parents
-from visterm.library.export.profiles import PROFILES, RawApartTarget, target_for
 from visterm.library.export.text_target import TextTarget
 from visterm.library.export.xmp_targets import EmbeddedTarget, SidecarTarget
 from visterm.library.files import is_inside
@@ -25,11 +24,53 @@ from visterm.library.photos import indexed_folders
 from visterm.store.catalogue import StoredCatalogue
 
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
-TARGETS = (XMP, EMBED, TXT, *PROFILES)
 
-Target: TypeAlias = SidecarTarget | EmbeddedTarget | RawApartTarget | TextTarget
+Target: TypeAlias = SidecarTarget | EmbeddedTarget | TextTarget
 
 IN_STORE = "in an object store, where no tags are written: export a table (--to csv)"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How tags are written for one program; the fields of keywords are always the same, see `OWN_FIELDS`."""
+
+    to: str  # "xmp" or "embed"
+    naming: str = FOUND  # Of XMP files, see `Sidecars.target`
+    raw: bool = False  # Whether RAW files get an XMP file, where all others are written into
+    iptc: bool = False  # Whether every image gets IPTC keywords
+    flat: bool | None = False
+    """Whether dc:subject and IPTC have the tags above a tag, too, as the program itself writes them, or needs them.
+    None: those that were given by themselves."""
+    then: str = ""  # What people do in that program afterwards
+
+
+PROFILES = {
+    "lightroom": Profile(
+        "embed", STEM, raw=True, flat=True,
+        then="In Lightroom Classic, select the photos and choose Metadata > Read Metadata from Files.",
+    ),
+    "digikam": Profile(
+        "xmp", STEM_FOUND,
+        then="In digiKam, switch on 'Read from sidecar files' (Settings > Configure digiKam > Metadata > "
+        "Sidecars), then read the photos' metadata again.",
+    ),
+    "darktable": Profile(
+        "xmp", FULL, flat=True,
+        then="darktable reads the files as it imports photos. Photos that it has: switch on 'look for updated XMP "
+        "files on startup'; first let it write its own XMP files, as it takes a photo's edits from them, too.",
+    ),
+    "immich": Profile(
+        "xmp",
+        then="In Immich, run the jobs 'Sidecar metadata' (Discover and Sync) and then 'Extract metadata'.",
+    ),
+    "photoprism": Profile(
+        "embed", iptc=True, flat=True,
+        then="In PhotoPrism, index the folder again: photoprism index, or Library > Index.",
+    ),
+}  # fmt: skip
+"""What other programs read: for each, where tags go, under which file name, and which setting it needs."""
+
+TARGETS = (XMP, EMBED, TXT, *PROFILES)
 
 
 class CatalogueNotes:
@@ -116,15 +157,21 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
     through that lead out of a photo's folder. Raises UserError if there is no such target; MissingExtraError if it
     takes a program that is not installed.
     """
-    if name in PROFILES:
-        return target_for(PROFILES[name], keep_originals=keep_originals, follow_links=follow_links)
-    if name == XMP:
-        return SidecarTarget(follow_links=follow_links)
-    if name == EMBED:
-        return EmbeddedTarget(keep_originals=keep_originals, follow_links=follow_links)
     if name == TXT:
         return TextTarget(follow_links=follow_links)
-    raise UserError(f"'{name}' is not a place for the tags of each photo; expected {one_of(TARGETS)}.")
+    profile = Profile(name, flat=None) if name in (XMP, EMBED) else PROFILES.get(name)
+    if profile is None:
+        raise UserError(f"'{name}' is not a place for the tags of each photo; expected {one_of(TARGETS)}.")
+    for_program = name in PROFILES
+    if for_program and not keep_originals and profile.to != EMBED:
+        raise UserError(f"--overwrite is for tags inside of photos, and --to {name} leaves photos as they are.")
+    beside = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat, follow_links=follow_links)
+    if profile.to == XMP:
+        return beside
+    return EmbeddedTarget(
+        keep_originals=keep_originals, iptc=profile.iptc, flat=profile.flat, beside=beside if profile.raw else None,
+        follow_links=follow_links,
+    )  # fmt: skip
 
 
 def export_tags(
@@ -147,7 +194,7 @@ def export_tags(
     """
     above = Parents() if parents is None or isinstance(target, TextTarget) else parents
 
-    def write(item: ExportItem) -> Change | None:
+    def write(item: ExportItem) -> Change:
         wanted = item.wanted(run, above)
         names = {tag_key(name): name for name in map(above.own_name, item.rejected)}
         rejected = tuple(name for key, name in names.items() if key not in {tag_key(mark.tag) for mark in wanted})
@@ -167,10 +214,10 @@ def undo_tags(
     """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
     formerly = {} if notes is None else notes.formerly()
 
-    def take_back(item: ExportItem) -> Change | None:
+    def take_back(item: ExportItem) -> Change:
         if isinstance(target, TextTarget) and item.path in formerly:
             target.follow(item.path, formerly[item.path])
-        if notes is not None and not item.path.exists() and target.undo(item.path, dry_run=True) is None:
+        if notes is not None and not item.path.exists() and not target.undo(item.path, dry_run=True).is_one:
             notes.check_in_reach(item.path)
         return target.undo(item.path, dry_run=dry_run)
 
@@ -191,7 +238,7 @@ def not_written(image: Path, error: Exception) -> Skipped:
 def _each(
     task: str,
     items: Iterable[ExportItem],
-    write: Callable[[ExportItem], Change | None],
+    write: Callable[[ExportItem], Change],
     target: Target,
     progress: Progress,
     notes: CatalogueNotes | None,
@@ -221,8 +268,8 @@ def _each(
                 yield not_written(image, error)
             else:
                 if notes is not None and not dry_run:
-                    notes.put(str(image), change.found if change is not None else ())
-                if change is not None and change.is_one:
+                    notes.put(str(image), change.found)
+                if change.is_one:
                     yield replace(change, image=item.name or change.image)
     finally:
         if notes is not None and not dry_run:

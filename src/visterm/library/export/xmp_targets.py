@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
@@ -39,59 +38,42 @@ FLAT = "dc"  # The one of `OWN_FIELDS` that has no paths
 _AROUND = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
 
 
-class Revised(NamedTuple):
-    """An XMP text with its changes: what is in it now, what was put in and out, and what was not."""
-
-    content: bytes | None
-    added: tuple[Mark, ...] = ()
-    removed: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    found: tuple[str, ...] = ()
-    copied: tuple[str, ...] = ()
-    in_iptc: tuple[str, ...] = ()  # Tags that go into IPTC keywords too, or that are taken out of them
-
-    @property
-    def is_change(self) -> bool:
-        """Whether something is put in or taken out."""
-        return bool(self.added or self.removed or self.copied)
-
-    def change_of(self, image: Path, target: Path) -> Change | None:
-        """Return the changes of an image's file; None where nothing is changed and nothing of visterm is found."""
-        change = Change(str(image), str(target), self.added, self.removed, self.left_out, self.found, self.copied)
-        return change if change.is_one or change.found else None
-
-
 def revise(
-    content: bytes, wanted: Sequence[Mark], rejected: Sequence[str], where: str, iptc: Sequence[str] = ()
-) -> Revised:
-    """Put tags into an XMP text, called `where` in messages, and take back rejected ones that visterm wrote.
+    content: bytes, item: ExportItem, wanted: Sequence[Mark], target: Path, iptc: Sequence[str] = ()
+) -> tuple[bytes | None, Change]:
+    """Put tags into an XMP text, that of the file `target`, and take back rejected ones that visterm wrote.
 
-    `iptc` are tags that are put into the image's IPTC keywords as well, which is noted beside them.
-    Raises DataError if the text cannot be understood.
+    `iptc` are tags that are put into the image's IPTC keywords as well, which is noted beside them. Returns the new
+    text, and what is changed. Raises DataError if the text cannot be understood.
     """
+    where = str(target)
     writable, left_out = _writable(wanted)
-    there = read_keywords(content, where)
-    keys, marked = set(map(tag_key, there.tags)), {tag_key(mark.tag) for mark in (*there.marks, *there.copies)}
-    not_there = set(map(tag_key, rejected))
-    removed = tuple(mark.tag for mark in there.marks if tag_key(mark.tag) in not_there & keys)
+    existing = read_keywords(content, where)
+    keys, marked = set(map(tag_key, existing.tags)), {tag_key(mark.tag) for mark in (*existing.marks, *existing.copies)}
+    rejected = set(map(tag_key, item.rejected))
+    removed = tuple(mark.tag for mark in existing.marks if tag_key(mark.tag) in rejected & keys)
     added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | marked)
     left_out += [mark.tag for mark in writable if tag_key(mark.tag) in marked - keys]
+
     more = add_tags(content, writable, where, iptc=iptc)
     revised = remove_tags(more, removed, where) if removed else more
+    copies = read_keywords(revised, where).copies if revised else ()
+    copied = tuple(mark.tag for mark in copies if mark not in existing.copies)
     gone = set(map(tag_key, removed))
-    before = there.copies
-    copied = tuple(mark.tag for mark in (read_keywords(revised, where).copies if revised else ()) if mark not in before)
-    found = (mark.tag for mark in (*there.marks, *added) if tag_key(mark.tag) not in gone)
-    return Revised(revised, added, removed, tuple(left_out), tuple(found), copied)
+    ours = tuple(mark.tag for mark in (*existing.marks, *added) if tag_key(mark.tag) not in gone)
+    return revised, Change(str(item.path), where, added, removed, tuple(left_out), ours, copied)
 
 
-def taken_back(content: bytes, where: str) -> Revised:
-    """Take all tags that visterm wrote out of an XMP text; the content is None where nothing else was in it."""
-    there = read_keywords(content, where)
-    tags, copied = (tuple(mark.tag for mark in marks) for marks in (there.marks, there.copies))
-    in_iptc = tuple(mark.tag for mark in (*there.marks, *there.copies) if mark.is_in_iptc)
-    left = remove_tags(content, tags, where) if tags or copied else content
-    return Revised(left, removed=tags, copied=copied, in_iptc=in_iptc)
+def taken_back(content: bytes, image: Path, target: Path) -> tuple[bytes | None, Change, list[str]]:
+    """Take all tags that visterm wrote out of an XMP text, that of the file `target`.
+
+    Returns the new text, None where nothing else was in it; what is changed; and the tags that are in IPTC, too.
+    """
+    existing = read_keywords(content, str(target))
+    tags, copied = (tuple(mark.tag for mark in marks) for marks in (existing.marks, existing.copies))
+    in_iptc = [mark.tag for mark in (*existing.marks, *existing.copies) if mark.is_in_iptc]
+    remaining = remove_tags(content, tags, str(target)) if tags or copied else content
+    return remaining, Change(str(image), str(target), removed=tags, copied=copied), in_iptc
 
 
 def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
@@ -165,102 +147,106 @@ class SidecarTarget:
         self._follow_links = follow_links
         self._sidecars = Sidecars()
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
-        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change:
+        """Write the tags of an image, and return what is changed."""
         path = self._sidecars.target(item.path, self._naming)
         old = content_of(path)
         wanted = _flattened(wanted, item.rejected, self._flat)
         if old is None:
-            found = self._sidecars.keywords(item.path)
-            if not wanted or (not self._always and _has_all(found, wanted)):
-                return None
+            existing = self._sidecars.keywords(item.path)
+            if not wanted or (not self._always and _has_all(existing, wanted)):
+                return Change(str(item.path), str(path))
             alone = not self._sidecars.shares_stem(item.path)
-            wanted = _with_own(wanted, found if alone else embedded_keywords(item.path), item.rejected)
+            wanted = _with_own(wanted, existing if alone else embedded_keywords(item.path), item.rejected)
             wanted = _flattened(wanted, item.rejected, self._flat)
-        change = self._put(
-            item.path, path, old, revise(old or SIDECAR, wanted, item.rejected, str(path)), dry_run=dry_run
-        )
+        new, change = revise(old or SIDECAR, item, wanted, path)
+        if old is not None or change.added:
+            self._write(path, old, new, dry_run=dry_run)
         others = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
-        elsewhere = tuple(mark.tag for other in others for mark in other.marks)
-        if not elsewhere:
-            return change
-        change = change or Change(str(item.path), str(path))
-        return replace(change, found=(*change.found, *elsewhere))
+        return replace(change, found=(*change.found, *(mark.tag for other in others for mark in other.marks)))
 
-    def undo(self, image: Path, *, dry_run: bool) -> Change | None:
+    def undo(self, image: Path, *, dry_run: bool) -> Change:
         """Take back what visterm wrote; a file that holds nothing else is removed."""
-        there = [(path, content_of(path)) for path in [*self._sidecars.of(image), self._sidecars.target(image)]]
-        changes = [
-            self._put(image, path, old, taken_back(old, str(path)), dry_run=dry_run)
-            for path, old in dict(there).items()
-            if old is not None
-        ]
-        made = [change for change in changes if change is not None]
+        changes = []
+        for path in dict.fromkeys([*self._sidecars.of(image), self._sidecars.target(image)]):
+            if (old := content_of(path)) is not None:
+                new, change, _ = taken_back(old, image, path)
+                self._write(path, old, new, dry_run=dry_run)
+                changes.append(change)
+        changes = [change for change in changes if change.is_one]
         removed, copied = (
-            tuple(dict.fromkeys(tag for change in made for tag in tags(change)))
+            tuple(dict.fromkeys(tag for change in changes for tag in tags(change)))
             for tags in (attrgetter("removed"), attrgetter("copied"))
         )
-        return Change(str(image), made[0].target, removed=removed, copied=copied) if made else None
+        return Change(str(image), changes[0].target if changes else "", removed=removed, copied=copied)
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _put(self, image: Path, path: Path, old: bytes | None, new: Revised, *, dry_run: bool) -> Change | None:
-        empty = old is None and not new.added
-        if not dry_run and not empty and new.content != old:
-            replace_file(path, old, new.content, follow_links=self._follow_links)
-        return new.change_of(image, path)
+    def _write(self, path: Path, old: bytes | None, new: bytes | None, *, dry_run: bool) -> None:
+        if not dry_run and new != old:
+            replace_file(path, old, new, follow_links=self._follow_links)
 
 
 class EmbeddedTarget:
     """Writes the XMP inside of images, and their IPTC keywords; everything else in them stays, the pixels too.
 
     XMP gets the keywords of IPTC, which programs that prefer XMP would no longer see. Keywords go into IPTC where an
-    image has any; with `iptc`, into each that can have it. RAW files, but for DNG, are not written. With
-    `keep_originals`, each image stays as it was beside it (``photo.jpg_original``). With `follow_links`, images
-    are written that are links out of their folder.
+    image has any; with `iptc`, into each that can have it. RAW files, but for DNG, are not written: with `beside` they
+    get what that writes. With `keep_originals`, each image stays as it was beside it (``photo.jpg_original``). With
+    `follow_links`, images are written that are links out of their folder.
     """
 
     name = "embed"
 
     def __init__(
-        self, *, keep_originals: bool = True, iptc: bool = False, flat: bool | None = None, follow_links: bool = False
+        self,
+        *,
+        keep_originals: bool = True,
+        iptc: bool = False,
+        flat: bool | None = None,
+        beside: SidecarTarget | None = None,
+        follow_links: bool = False,
     ) -> None:
         self._follow_links, self._flat = follow_links, flat
         self._exiftool = ExifTool()
-        self._keep, self._iptc = keep_originals, iptc
+        self._keep, self._iptc, self._beside = keep_originals, iptc, beside
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change | None:
-        """Write the tags of an image; None where nothing is changed and nothing of visterm is found."""
-        if is_raw(item.path) and suffix_of(item.path) != DNG:
-            raise DataError(
-                f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it: --to xmp."
-            )
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change:
+        """Write the tags of an image, and return what is changed."""
+        if _is_closed(item.path):
+            if self._beside is None:
+                raise DataError(
+                    f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it: --to xmp."
+                )
+            return self._beside.export(item, wanted, dry_run=dry_run)
         old = self._read(item.path)
-        there = embedded_keywords(item.path)
+        in_image = embedded_keywords(item.path)
         inside = read_keywords(old or PACKET, str(item.path))
         wanted = _flattened(wanted, item.rejected, self._flat)
-        if _has_all(there, wanted) and not inside.tags and not self._iptc:
+        if _has_all(in_image, wanted) and not inside.tags and not self._iptc:
             wanted = []  # it has them all, and no program that prefers XMP finds less there
         elif wanted:
-            wanted = _flattened(_with_own(wanted, there, item.rejected), item.rejected, self._flat)
+            wanted = _flattened(_with_own(wanted, in_image, item.rejected), item.rejected, self._flat)
         iptc = self._for_iptc(item, wanted, inside) if wanted else []
-        revised = revise(old or PACKET, wanted, item.rejected, str(item.path), iptc)
-        gone = [mark.tag for mark in inside.marks if mark.tag in revised.removed and mark.is_in_iptc]
-        if (revised.content != (old or PACKET) or gone) and not dry_run:
-            self._write(item.path, revised.content, iptc, gone, keep=self._keep)
-        return revised.change_of(item.path, item.path)
+        new, change = revise(old or PACKET, item, wanted, item.path, iptc)
+        gone = [mark.tag for mark in inside.marks if mark.tag in change.removed and mark.is_in_iptc]
+        if (new != (old or PACKET) or gone) and not dry_run:
+            self._write(item.path, new, iptc, gone, keep=self._keep)
+        return change
 
-    def undo(self, image: Path, *, dry_run: bool) -> Change | None:
+    def undo(self, image: Path, *, dry_run: bool) -> Change:
         """Take back what visterm wrote, and put the original back in its place where nothing else has changed."""
+        if self._beside is not None and _is_closed(image):
+            return self._beside.undo(image, dry_run=dry_run)
         old = self._read(image) if image.exists() else None
         if old is None:
-            return None
-        new = taken_back(old, str(image))
-        if new.is_change and not dry_run:
-            self._write(image, new.content, (), new.in_iptc)
-            self._restore(image, old, new)
-        return new.change_of(image, image)
+            return Change(str(image), str(image))
+        new, change, in_iptc = taken_back(old, image, image)
+        if change.is_one and not dry_run:
+            self._write(image, new, (), in_iptc)
+            self._restore(image, old, new, in_iptc)
+        return change
 
     def close(self) -> None:
         """End exiftool."""
@@ -306,7 +292,7 @@ class EmbeddedTarget:
                 arguments.append("-IPTC:CodedCharacterSet=UTF8")
         self._exiftool.write_packet(image, packet, keep_original=keep, more=arguments)
 
-    def _restore(self, image: Path, written: bytes, new: Revised) -> None:
+    def _restore(self, image: Path, written: bytes, new: bytes | None, in_iptc: Sequence[str]) -> None:
         """Replace an image by its backup, if doing to the backup what was done to the image gives the same bytes.
 
         Otherwise another program has changed the image since, or the backup is somebody else's: both stay.
@@ -316,14 +302,14 @@ class EmbeddedTarget:
             return
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(shutil.copyfile(backup, Path(folder) / f"copy{image.suffix}"))
-            same = _bare(self._read(copy)) == _bare(new.content)
-            self._write(copy, written, new.in_iptc, ())
-            self._write(copy, new.content, (), new.in_iptc)
-            same = same and filecmp.cmp(copy, image, shallow=False)
-        if same:
-            backup.replace(image)
+            # Without the instructions and white space around XMP, which exiftool writes anew
+            before, after = (_AROUND.sub(b"", packet or b"").strip() for packet in (self._read(copy), new))
+            self._write(copy, written, in_iptc, ())
+            self._write(copy, new, (), in_iptc)
+            if before == after and filecmp.cmp(copy, image, shallow=False):
+                backup.replace(image)
 
 
-def _bare(packet: bytes | None) -> bytes:
-    """Return XMP without the instructions and white space around it, which exiftool writes anew."""
-    return _AROUND.sub(b"", packet or b"").strip()
+def _is_closed(image: Path) -> bool:
+    """Return whether an image is a RAW file that nothing is written into: all but DNG."""
+    return is_raw(image) and suffix_of(image) != DNG
