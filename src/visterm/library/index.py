@@ -25,12 +25,12 @@ from visterm.data.image_folders import count_not_read
 from visterm.data.tag_formats.tables import column_note
 from visterm.features.video_rows import AT_ONCE
 from visterm.library.files import Comparison, compare, full_paths, is_inside
-from visterm.library.job import CatalogueJob
 from visterm.library.photos import LEADS_OUT, Listed, named_by_folder
 from visterm.library.rows import RowWriter
 from visterm.library.runs import speed_up
 from visterm.store.catalogue import SKIPPED
 from visterm.store.database import as_text
+from visterm.store.jobs import CatalogueJob
 
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
@@ -89,7 +89,7 @@ class Indexing:
     ) -> Indexed:
         """Do it; see `Catalogue.index`. It ends between two chunks once `stop` returns True."""
         photos = self._writer.spelled(photos)  # before anything is written
-        with CatalogueJob(self._stored, "index", job_id, stop) as job, self._stored.writing():
+        with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
             photos, named = named_by_folder(self._stored, photos)
             found = compare(self._stored, photos.items, may_be_gone=photos.lets_go(), n_jobs=self._n_jobs)
             self._commit_what_is_known(photos, found)

@@ -21,7 +21,6 @@ from visterm.data.word_vectors import vectors_of_tags
 from visterm.features.training_rows import TrainingRows
 from visterm.library.comparison import BETTER, FEWEST_COMPARED, TOO_FEW, WORSE, Comparison
 from visterm.library.earlier_runs import FIT, NOT_USED, known_runs, went_back, when_left
-from visterm.library.job import CatalogueJob
 from visterm.library.learned import HELD_BACK, IS_WORSE, LEFT, Learned, in_words
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up, switch_to
@@ -39,6 +38,7 @@ from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
+from visterm.store.jobs import CatalogueJob
 from visterm.store.rows import stack_rows
 from visterm.tagging.part_settings import set_part_of, set_siblings, set_tree
 from visterm.tagging.start_words import SETTING, StartWords
@@ -69,7 +69,7 @@ def learn(
     """Learn a run from a catalogue; see `Catalogue.learn`."""
     if stored.folder is None:
         raise StorageError("A catalogue in memory keeps no features to learn from. Save it, and load it again.")
-    with CatalogueJob(stored, "fit", job_id) as job, stored.writing():
+    with CatalogueJob(stored.jobs, "fit", job_id) as job, stored.writing():
         forget_unfinished(stored)
         run = stored.runs.current()
         assert run is not None

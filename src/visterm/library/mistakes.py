@@ -13,8 +13,8 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
 from visterm.library.encoded_features import CatalogueFeatures
-from visterm.library.job import CatalogueJob
 from visterm.library.training import all_said
+from visterm.store.jobs import CatalogueJob
 from visterm.tagging.mistakes import KINDS, Mistake, check_kind, deepest, mistakes_among, vocabulary_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def look_for_mistakes(
     """Find mistakes and keep them; see `Catalogue.look_for_mistakes`."""
     if stored.folder is None:
         raise StorageError("A catalogue in memory keeps no features to learn from. Save it, and load it again.")
-    with CatalogueJob(stored, "mistakes", job_id) as job:
+    with CatalogueJob(stored.jobs, "mistakes", job_id) as job:
         part = all_said(tagger, stored, CatalogueFeatures(stored, tagger.encoder.fingerprint))
         vocabulary = vocabulary_of(part.tags, tagger)
         ids = [image.id for image in part.images]

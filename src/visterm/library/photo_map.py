@@ -17,7 +17,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
-from visterm.library.job import CatalogueJob
+from visterm.store.jobs import CatalogueJob
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
@@ -73,7 +73,7 @@ def draw_map(
     if stored.folder is None:
         raise StorageError("A catalogue in memory keeps no map. Save it, and load it again.")
     file = stored.folder / FILE
-    with CatalogueJob(stored, "map", job_id) as job, one_blas_thread():
+    with CatalogueJob(stored.jobs, "map", job_id) as job, one_blas_thread():
         catalogue.refresh()
         rows = stored.current_rows()
         ids = np.intersect1d(_ids_here(stored), rows.row_ids)

@@ -24,11 +24,11 @@ from visterm.features.video_rows import NO_FRAME, encode_frames
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
-from visterm.library.job import CatalogueJob
 from visterm.library.photos import Listed
 from visterm.library.videos import CatalogueVideos, ReadVideo
 from visterm.store.frames import frame_record
 from visterm.store.images import FRAME, ImageRecord, Record, read_records
+from visterm.store.jobs import CatalogueJob
 from visterm.store.tags import Prediction
 from visterm.tagging.annotating import best_of
 

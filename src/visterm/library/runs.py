@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, earlier_runs
-from visterm.library.job import CatalogueJob
 from visterm.library.rows import Filled, RowWriter
 from visterm.store.catalogue import RUNS, StoredCatalogue
+from visterm.store.jobs import CatalogueJob
 from visterm.store.segment_indexes import N_QUERIES
 from visterm.tagging.run import Run
 from visterm.tagging.run_files import check_opens, open_run
@@ -39,7 +39,7 @@ def adopt(
 
     `kind` is what the job and the history call it: `USE_RUN` or `GO_BACK`.
     """
-    with CatalogueJob(stored, kind, job_id) as job, stored.writing():
+    with CatalogueJob(stored.jobs, kind, job_id) as job, stored.writing():
         before = stored.origin.fingerprint
         if before == tagger.fingerprint:
             keep_run(tagger, stored)  # the copy here may be damaged

@@ -21,7 +21,18 @@ from typing import Any, TypeVar
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
 from visterm.core.remote import in_full
 from visterm.core.writing import disk_error, why_refused, writing
-from visterm.store.migrations import APPLICATION_ID, FORMAT, MIGRATIONS
+
+APPLICATION_ID = int.from_bytes(b"vist", "big")  # SQLite keeps it in the file: it tells a catalogue from all else
+FORMAT = 1  # Of the tables, which SQLite keeps in the file as ``user_version``
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+"""The step from format n to n + 1, by n: a newer visterm opens every catalogue from format 1 on.
+
+Whoever changes the tables raises `FORMAT` by one, changes ``schema.sql``, and adds a migration that makes the old
+tables the new ones and loses nothing that people gave: tags, judgements, history. A migration stays as it is for ever.
+Each runs in one transaction together with the change of the number, so that a kill leaves the old format or the new
+one, and the next opening goes on from there. What opens runs and features folders reads all formats up to
+`persist.FORMAT`, too.
+"""
 
 SYNCHRONOUS = "FULL"  # What is committed is on disk, though the power fails
 BUSY_SECONDS = 30.0  # How long a statement waits while another process commits
@@ -153,6 +164,11 @@ class Database:
         with self.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
+    def insert(self, statement: str, values: Any = ()) -> int:
+        """Run one statement that inserts a row, in a transaction, and return the number of the row."""
+        with self.transaction() as connection:
+            return int(connection.execute(statement, values).lastrowid or 0)
+
     def write_many(self, statement: str, values: Iterable[Any]) -> None:
         """Run one statement that writes for each of many values, in a transaction."""
         with self.transaction() as connection:
@@ -215,14 +231,10 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write all tables into a file that is not there yet."""
-        with self._used(path) as connection:
-            target = sqlite3.connect(in_full(path))
-            try:
-                target.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-                connection.backup(target)
-                target.execute("PRAGMA journal_mode = WAL")
-            finally:
-                target.close()
+        with self._used(path) as connection, closing(sqlite3.connect(in_full(path))) as target:
+            target.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+            connection.backup(target)
+            target.execute("PRAGMA journal_mode = WAL")
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -275,7 +287,11 @@ class Database:
             return self._read_only()
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return self._in_use(error)
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _lacks_a_table(error):
+        # Tables are checked at opening by their format's number alone: another schema is found by a statement
+        other_schema = isinstance(error, sqlite3.OperationalError) and str(error).startswith(
+            ("no such table", "no such column")
+        )
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or other_schema:
             return CorruptFileError(
                 f"{where} is damaged ({error}). Restore it from a backup, or index the images again into a new folder."
             )
@@ -367,6 +383,10 @@ class Table:
 
     _database: Database
 
+    def _records(self, kind: Callable[..., T], statement: str, values: Any = ()) -> list[T]:
+        """Return the rows that a statement reads, each as a record of its columns."""
+        return [kind(*row) for row in self._database.rows(statement, values)]
+
 
 def _make_tables(connection: sqlite3.Connection) -> None:
     """Make the tables inside the transaction (`executescript` would commit it first)."""
@@ -379,11 +399,6 @@ def _make_tables(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
             statement = ""
     connection.execute("INSERT INTO meta VALUES ('rows', '')")
-
-
-def _lacks_a_table(error: sqlite3.Error) -> bool:
-    """Return whether a statement found another schema than ours, which is checked at opening by its number alone."""
-    return isinstance(error, sqlite3.OperationalError) and str(error).startswith(("no such table", "no such column"))
 
 
 def as_text(text: str | os.PathLike[str]) -> str | bytes:

@@ -6,10 +6,11 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 from visterm.core.jsonlines import json_text
 from visterm.core.system import is_alive
@@ -54,14 +55,12 @@ class Jobs(Table):
         """What tells this catalogue from others, in this process."""
         return os.path.realpath(self._database.path) if self._database.path else uuid.uuid4().hex
 
-    def start(self, kind: str, *, total: int | None = None, waiting: bool = False, pid: int | None = None) -> int:
+    def start(self, kind: str, *, waiting: bool = False, pid: int | None = None) -> int:
         """Write down a job of a process, None: this one, and return its id."""
-        with self._database.transaction() as connection:
-            made = connection.execute(
-                "INSERT INTO jobs (kind, state, total, started, pid, host) VALUES (?, ?, ?, ?, ?, ?)",
-                (kind, "waiting" if waiting else "running", total, now(), pid or os.getpid(), socket.gethostname()),
-            )
-        job_id = int(made.lastrowid or 0)
+        job_id = self._database.insert(
+            "INSERT INTO jobs (kind, state, started, pid, host) VALUES (?, ?, ?, ?, ?)",
+            (kind, "waiting" if waiting else "running", now(), pid or os.getpid(), socket.gethostname()),
+        )
         if pid is None:
             self.adopt(job_id)
         return job_id
@@ -121,15 +120,13 @@ class Jobs(Table):
 
     def get(self, job_id: int) -> Job | None:
         """Return one job; None where the id is not known."""
-        found = self._database.rows(f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (job_id,))
-        return Job(*found[0]) if found else None
+        return next(iter(self._records(Job, f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (job_id,))), None)
 
     def latest(self, limit: int = 50, *, before: int | None = None) -> list[Job]:
         """List jobs, the newest first; `before` is the last id of the page before."""
-        found = self._database.rows(
-            f"SELECT {COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?", (before, limit)
+        return self._records(
+            Job, f"SELECT {COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?", (before, limit)
         )
-        return [Job(*row) for row in found]
 
     def mark_lost(self) -> list[int]:
         """Mark jobs whose process on this host is gone as lost, and return their ids.
@@ -151,6 +148,42 @@ class Jobs(Table):
         return lost
 
 
+class CatalogueJob:
+    """A job of a catalogue while it goes on, to be used in a ``with`` statement; it fails where that ends by an error.
+
+    `kind` is "index", "fit", ...; `job_id` is a job that was written down already, None a new one. `message` says what
+    came of it. The job is cancelled, too, once `stop` returns True.
+    """
+
+    def __init__(self, jobs: Jobs, kind: str, job_id: int | None, stop: Callable[[], bool] = lambda: False) -> None:
+        self._jobs, self._kind, self._given, self._stop = jobs, kind, job_id, stop
+        self.id = -1
+        self.message: str | None = None
+
+    def __enter__(self) -> Self:
+        self._jobs.mark_lost()
+        self.id = self._jobs.start(self._kind) if self._given is None else self._given
+        self._jobs.run(self.id)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        reason = None if error is None else str(error) or type(error).__name__
+        self._jobs.finish(self.id, error=reason, message=self.message)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        if self._stop():
+            self._jobs.cancel(self.id)
+        return self._jobs.is_cancelled(self.id)
+
+    def advance(self, done: int, total: int) -> None:
+        """Write down how far it is."""
+        self._jobs.progress(self.id, done, total)
+
+
 class Event(NamedTuple):
     """One entry of the history: what was done, and whatever belongs to it."""
 
@@ -165,16 +198,13 @@ class History(Table):
 
     def note(self, what: str, **details: Any) -> int:
         """Write down what was done, and return the number of the entry."""
-        with self._database.transaction() as connection:
-            made = connection.execute(
-                "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
-            )
-        return int(made.lastrowid or 0)
+        return self._database.insert(
+            "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
+        )
 
     def get(self, number: int) -> Event | None:
         """Return one entry; None if there is none of this number."""
-        found = self._database.rows("SELECT id, at, what, details FROM history WHERE id = ?", (number,))
-        return _events(found)[0] if found else None
+        return next(iter(self._select("WHERE id = ?", number)), None)
 
     def details_of(self, what: str) -> list[dict[str, Any]]:
         """Return the details of all entries of a kind, the oldest first."""
@@ -182,21 +212,12 @@ class History(Table):
 
     def of(self, *kinds: str) -> list[Event]:
         """List all entries of some kinds, the oldest first."""
-        found = self._database.rows(
-            "SELECT id, at, what, details FROM history WHERE what IN (SELECT value FROM json_each(?)) ORDER BY id",
-            (json_text(kinds),),
-        )
-        return _events(found)
+        return self._select("WHERE what IN (SELECT value FROM json_each(?)) ORDER BY id", json_text(kinds))
 
-    def latest(self, limit: int = 50, *, before: int | None = None) -> list[Event]:
-        """List what was done, the newest first; `before` is the last id of the page before."""
-        found = self._database.rows(
-            "SELECT id, at, what, details FROM history WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?",
-            (before, limit),
-        )
-        return _events(found)
+    def latest(self, limit: int = 50) -> list[Event]:
+        """List what was done, the newest first."""
+        return self._select("ORDER BY id DESC LIMIT ?", limit)
 
-
-def _events(found: Iterable[tuple[int, str, str, str]]) -> list[Event]:
-    """Return rows of the table as entries."""
-    return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]
+    def _select(self, which: str, *values: Any) -> list[Event]:
+        found = self._database.rows(f"SELECT id, at, what, details FROM history {which}", values)
+        return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]

@@ -18,10 +18,9 @@ from visterm.core.writing import storage_error
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import find_duplicates
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
-from visterm.library.job import CatalogueJob
 from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.jobs import Jobs
+from visterm.store.jobs import CatalogueJob, Jobs
 
 NICE = 10  # Requests of the service come first
 CHUNK = 128  # Images between two commits, after which it can be stopped
@@ -96,7 +95,7 @@ def main() -> int:
 
 def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
     """Compare the photos that were not compared yet."""
-    with CatalogueJob(catalogue.stored, "duplicates", job_id) as job:
+    with CatalogueJob(catalogue.stored.jobs, "duplicates", job_id) as job:
         progress = NotedProgress(catalogue.stored.jobs, job.id)
         groups, _, skipped = find_duplicates(catalogue.stored, progress=progress, stop=lambda: job.cancelled)
         if not job.cancelled:
