@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from visterm.data.exiftool import ExifTool, find_exiftool
-from visterm.library.export import xmp_targets
+from visterm.library.export import targets
 
 ONE: list[ExifTool] = []
 
@@ -37,7 +37,7 @@ def lent_exiftool() -> Iterator[None]:
         yield
         return
     with closing(ExifTool()) as one, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(xmp_targets, "ExifTool", Lent)
+        patch.setattr(targets, "ExifTool", Lent)
         ONE[:] = [one]
         yield
 

@@ -26,8 +26,7 @@ class ExportItem:
     path: Path  # The file
     given: tuple[str, ...] = ()  # From people: a tag file, the image itself, or accepted
     predicted: tuple[Predicted, ...] = ()  # Best first
-    rejected: tuple[str, ...] = ()
-    """What a person said is not there: it is not written, and taken back if visterm had written it."""
+    rejected: tuple[str, ...] = ()  # By a person: not written, and taken back if visterm had written it
     name: str = ""  # In tables and changes: its path inside the folder that was indexed. Empty: by its path.
 
     def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
@@ -48,13 +47,9 @@ class Change:
     target: str  # The file that is written
     added: tuple[Mark, ...] = ()  # Tags that are put in
     removed: tuple[str, ...] = ()  # Tags of visterm that are taken back
-    left_out: tuple[str, ...] = ()
-    """Tags that are not written: a person has taken them out of the file since visterm wrote them, or the file cannot
-    hold them."""
-    found: tuple[str, ...] = field(default=(), compare=False)
-    """All tags that the file says are visterm's, after the changes."""
-    copied: tuple[str, ...] = ()
-    """Tags of other programs that are put into more fields, so that every program reads them, or taken out again."""
+    left_out: tuple[str, ...] = ()  # Not written: a person took them out since, or the file cannot hold them
+    found: tuple[str, ...] = field(default=(), compare=False)  # All that the file says are visterm's, after the changes
+    copied: tuple[str, ...] = ()  # Of other programs: put into more fields, for every program, or taken out again
 
     @property
     def is_one(self) -> bool:

@@ -85,6 +85,7 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
         scores = tagger.tree.write_steps(after, scores)
         confidences = None if confidences is None else tagger.tree.write_steps(after, confidences)
     n_tags, outputs = len(tagger.vocabulary), []
+
     if for_photoprism and confidences is not None:
         total = after.affine(confidences, np.ones((n_tags, 1)))
         confidences = after.add("Concat", confidences, after.add("Relu", after.add("Sub", 1.0, total)), axis=1)
@@ -92,6 +93,7 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     for name, tensor in ((CONFIDENCES, confidences), (SCORES, None if for_photoprism else scores)):
         if tensor is not None:
             outputs.append(after.add("Identity", tensor, to=name))
+
     width, kind = n_tags + for_photoprism, "float32" if for_photoprism else "uint8"
     metadata = {"visterm.version": version("visterm"), "visterm.run": tagger.fingerprint}
     for n in ("pictures", n_views):  # a network that was made for one picture may take several, or may not

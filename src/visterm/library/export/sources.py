@@ -37,8 +37,7 @@ class Limits(NamedTuple):
     """Which predictions are written."""
 
     k: int = 0  # At most this many an image, the surest; 0: all that are sure enough
-    min_confidence: float | None = None
-    """Predictions below it are left out; 0.5 where neither this nor a precision is given."""
+    min_confidence: float | None = None  # The least; 0.5 where neither this nor a precision is given
     precision: float | None = None  # Share of the predictions that are expected to be right, see `cutoff_of`
 
 
@@ -106,8 +105,9 @@ class RunSource:
                     except Exception as error:  # whatever odd metadata lead to, as in writing
                         yield not_written(image, error)
                         continue
-                    predicted = _predictions(tagger, scores, limits.k, least)
-                    yield ExportItem(image, given, predicted, name=self._name(image))
+                    yield ExportItem(
+                        image, given, _predictions(tagger, scores, limits.k, least), name=self._name(image)
+                    )
 
     def written(self, target: str) -> list[ExportItem]:
         """List the image files, without tags."""
@@ -135,8 +135,9 @@ class CatalogueSource:
         with reported(progress, "read photos", len(ids)):
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
-                images = stored.images.get_many(some.tolist())
-                for image, scores in zip(images, _best_scores(tagger, stored, some), strict=True):
+                for image, scores in zip(
+                    stored.images.get_many(some.tolist()), _best_scores(tagger, stored, some), strict=True
+                ):
                     progress.advance()
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)

@@ -72,8 +72,7 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
             continue
         confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
         tags = [_cell([mark.tag for mark in marks]) for marks in (given, predicted)]
-        cells = [name, *tags, ";".join(confidences)]
-        text.write(_row(map(guarded, cells)))
+        text.write(_row(map(guarded, [name, *tags, ";".join(confidences)])))
     return text.getvalue()
 
 
@@ -129,8 +128,7 @@ def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: boo
     if to not in DATASETS:
         raise UserError(f"'{to}' is no data set; expected {one_of(DATASETS)}.")
     with export_folder(out) as folder:
-        write = _write_fiftyone if to == FIFTYONE else _write_imagefolder
-        write(items, folder, copy=copy)
+        (_write_fiftyone if to == FIFTYONE else _write_imagefolder)(items, folder, copy=copy)
 
 
 def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool) -> None:

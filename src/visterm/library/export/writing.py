@@ -17,8 +17,7 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import one_of
 from visterm.data.sidecars import FOUND, FULL, STEM, STEM_FOUND, sweep_temporaries
 from visterm.library.export.items import Change, ExportItem, Parents
-from visterm.library.export.text_target import TextTarget
-from visterm.library.export.xmp_targets import EmbeddedTarget, SidecarTarget
+from visterm.library.export.targets import EmbeddedTarget, SidecarTarget, TextTarget
 from visterm.library.files import is_inside
 from visterm.library.photos import indexed_folders
 from visterm.store.catalogue import StoredCatalogue
@@ -26,8 +25,6 @@ from visterm.store.catalogue import StoredCatalogue
 XMP, EMBED, TXT = SidecarTarget.name, EmbeddedTarget.name, TextTarget.name
 
 Target: TypeAlias = SidecarTarget | EmbeddedTarget | TextTarget
-
-IN_STORE = "in an object store, where no tags are written: export a table (--to csv)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +136,11 @@ class CatalogueNotes:
         tags = self._stored.tags
         new = {tag for _, tag in self._added}
         known = set(filter(self._vocabulary.__contains__, new)) | tags.ids(new).keys()
-        if kept := [(image_id, tag) for image_id, tag in self._added if tag in known]:
-            tags.note_written(self._target, kept)
-        if self._removed:
-            tags.forget_written(self._target, self._removed)
-        if self._cleared:
-            tags.forget_elsewhere(self._target, self._cleared)
-        self._added.clear()
-        self._removed.clear()
-        self._cleared.clear()
+        tags.note_written(self._target, [(image_id, tag) for image_id, tag in self._added if tag in known])
+        tags.forget_written(self._target, self._removed)
+        tags.forget_elsewhere(self._target, self._cleared)
+        for noted in (self._added, self._removed, self._cleared):
+            noted.clear()
 
 
 def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = False) -> Target:
@@ -248,6 +241,7 @@ def _each(
     """Yield the changes of each image, named as the item is, and images that cannot be written."""
     if notes is not None and not dry_run:
         notes.check_writable()
+
     progress.start(task)
     swept: set[Path] = set()
     try:
@@ -255,7 +249,7 @@ def _each(
             progress.advance()
             image = item.path
             if is_remote(image):
-                yield Skipped(str(image), IN_STORE)
+                yield Skipped(str(image), "in an object store, where no tags are written: export a table (--to csv)")
                 continue
             if image.parent not in swept and not dry_run:
                 swept.add(image.parent)

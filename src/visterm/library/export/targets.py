@@ -1,8 +1,9 @@
-"""Tags written as XMP: into files beside the images, which stay as they are, or by exiftool into the images."""
+"""Where the tags of photos are written: XMP files beside the images, the images themselves (by exiftool), or texts."""
 
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import re
 import shutil
 import tempfile
@@ -28,11 +29,13 @@ from visterm.data.sidecars import (
     replace_file,
     union,
 )
+from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, TextNote, TextNotes, sidecar, text_tags
+from visterm.data.text_files import read_text
 from visterm.data.xmp.keywords import GIVEN, Keywords, Mark, read_keywords
 from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, as_packet, check_writable, remove_tags
 from visterm.library.export.items import Change, ExportItem
 
-EXTENDED = b"HasExtendedXMP"
+_PARTING = frozenset(";,\n\r")  # What no line of a text can hold
 FLAT = "dc"  # The one of `OWN_FIELDS` that has no paths
 
 _AROUND = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
@@ -94,8 +97,10 @@ def _with_own(wanted: Sequence[Mark], own: Keywords, rejected: Sequence[str]) ->
     paths = {tag_key(mark.tag): mark.path for mark in wanted} | {tag_key(path[-1]): path for path in own.paths[::-1]}
     keys, not_there = set(map(tag_key, own.of_people)), set(map(tag_key, rejected))
     given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in own.of_people]
-    rest = [mark for mark in wanted if tag_key(mark.tag) not in keys]
-    return [*(mark for mark in given if tag_key(mark.tag) not in not_there), *rest]
+    return [
+        *(mark for mark in given if tag_key(mark.tag) not in not_there),
+        *[mark for mark in wanted if tag_key(mark.tag) not in keys],
+    ]
 
 
 def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | None) -> list[Mark]:
@@ -124,8 +129,7 @@ def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | Non
 def _has_all(there: Keywords, wanted: Sequence[Mark]) -> bool:
     """Return whether keywords hold all tags, with their paths."""
     keys, placed = set(map(tag_key, there.tags)), {tag_key(path[-1]) for path in there.paths}
-    flat = (tag_key(mark.tag) for mark in wanted)
-    return keys.issuperset(flat) and all(
+    return keys.issuperset(tag_key(mark.tag) for mark in wanted) and all(
         tag_key(mark.tag) in placed for mark in wanted if mark.path and mark.fields is None
     )
 
@@ -156,8 +160,11 @@ class SidecarTarget:
             existing = self._sidecars.keywords(item.path)
             if not wanted or (not self._always and _has_all(existing, wanted)):
                 return Change(str(item.path), str(path))
-            alone = not self._sidecars.shares_stem(item.path)
-            wanted = _with_own(wanted, existing if alone else embedded_keywords(item.path), item.rejected)
+            wanted = _with_own(
+                wanted,
+                existing if (not self._sidecars.shares_stem(item.path)) else embedded_keywords(item.path),
+                item.rejected,
+            )
             wanted = _flattened(wanted, item.rejected, self._flat)
         new, change = revise(old or SIDECAR, item, wanted, path)
         if old is not None or change.added:
@@ -228,6 +235,7 @@ class EmbeddedTarget:
             wanted = []  # it has them all, and no program that prefers XMP finds less there
         elif wanted:
             wanted = _flattened(_with_own(wanted, in_image, item.rejected), item.rejected, self._flat)
+
         iptc = self._for_iptc(item, wanted, inside) if wanted else []
         new, change = revise(old or PACKET, item, wanted, item.path, iptc)
         gone = [mark.tag for mark in inside.marks if mark.tag in change.removed and mark.is_in_iptc]
@@ -255,7 +263,7 @@ class EmbeddedTarget:
     def _read(self, image: Path) -> bytes | None:
         """Return the XMP of an image as exiftool writes it back; None where it has none."""
         packet = self._exiftool.read_packet(image)
-        if packet is not None and EXTENDED in packet:
+        if packet is not None and b"HasExtendedXMP" in packet:
             raise DataError(
                 f"{image} has XMP in several pieces (extended XMP), which cannot be written back whole. Write an XMP "
                 "file beside it: --to xmp."
@@ -273,8 +281,11 @@ class EmbeddedTarget:
         noted = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
         taken_out = {tag_key(mark.tag) for mark in inside.marks} - set(map(tag_key, inside.tags))
         there = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *taken_out}
-        tags = union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
-        return [tag for tag in tags if tag_key(tag) not in there and len(tag.encode()) <= MOST_IPTC]
+        return [
+            tag
+            for tag in union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
+            if tag_key(tag) not in there and len(tag.encode()) <= MOST_IPTC
+        ]
 
     def _write(
         self, image: Path, packet: bytes | None, more: Sequence[str], less: Sequence[str], *, keep: bool = False
@@ -313,3 +324,110 @@ class EmbeddedTarget:
 def _is_closed(image: Path) -> bool:
     """Return whether an image is a RAW file that nothing is written into: all but DNG."""
     return is_raw(image) and suffix_of(image) != DNG
+
+
+class TextTarget:
+    """Writes ``photo.txt``, or ``photo.jpg.txt`` where two images share the name; lines that are there stay.
+
+    With `follow_links`, links are written through that lead out of a photo's folder.
+    """
+
+    name = "txt"
+
+    def __init__(self, *, follow_links: bool = False) -> None:
+        self._follow_links = follow_links
+        self._sidecars = Sidecars()
+        self._notes: dict[Path, TextNotes] = {}
+        self._moved: dict[Path, TextNote] = {}  # By the text as it is called now
+
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change:
+        """Write the tags of an image, and return what is changed."""
+        path = self._path(item.path)
+        notes, old = self._notes_of(path), content_of(path)
+        note = notes.of(path, old)
+        existing = set(map(tag_key, text_tags(read_text(path, limit=MOST_TEXT)))) if old is not None else set()
+        ours = note.tags if note else []
+        noted = set(map(tag_key, ours))
+        unwritable = {mark.tag for mark in wanted if _PARTING & set(mark.tag) or mark.tag.startswith("-")}
+        rejected = set(map(tag_key, item.rejected)) & noted & existing
+        added = tuple(
+            mark for mark in wanted if tag_key(mark.tag) not in existing | noted and mark.tag not in unwritable
+        )
+        left_out = tuple(mark.tag for mark in wanted if mark.tag in unwritable or tag_key(mark.tag) in noted - existing)
+        removed = tuple(tag for tag in ours if tag_key(tag) in rejected)
+        if (added or removed) and not dry_run:
+            new = _without(old or b"", rejected)
+            if added:
+                lines = "".join(f"{mark.tag}\n" for mark in added)
+                new += (b"\n" if new and not new.endswith(b"\n") else b"") + lines.encode()
+            if not self._follow_links:
+                check_stays_inside(path)  # before it is noted
+            notes.put(_noted(path, note, old, new, added, rejected))
+            replace_file(path, old, new, follow_links=self._follow_links)
+            notes.is_done(path)
+
+        ours = [*(tag for tag in ours if tag not in removed), *(mark.tag for mark in added)]
+        return Change(str(item.path), str(path), added, removed, left_out, tuple(ours))
+
+    def undo(self, image: Path, *, dry_run: bool) -> Change:
+        """Take back what visterm wrote; a text that it made is removed, if nobody has added to it."""
+        path = self._path(image)
+        notes, old = self._notes_of(path), content_of(path)
+        note = notes.of(path, old) or self._moved.get(path)
+        removed: list[str] = []
+        if note is not None and old is not None:
+            removed = note.tags
+            if note.length is not None and hashlib.sha256(old).hexdigest() == note.sha256:
+                new = None if note.made else old[: note.length]
+            else:
+                remaining = _without(old, set(map(tag_key, removed)))
+                new = None if note.made and not remaining.strip() else remaining
+            if not dry_run:
+                replace_file(path, old, new, follow_links=self._follow_links)
+        if not dry_run:
+            notes.forget(path)
+        return Change(str(image), str(path), removed=tuple(removed))
+
+    def follow(self, image: Path, formerly: Sequence[Path]) -> None:
+        """Find the note of a text that moved along with its image: it is still in a folder where both lay."""
+        for before in formerly:
+            for text in (before.with_name(f"{before.name}{SUFFIX}"), before.with_suffix(SUFFIX)):
+                note = None if text.exists() else self._notes_of(text).of(text, None)
+                if note is not None:
+                    self._moved[self._path(image)] = note
+
+    def close(self) -> None:
+        """Remove the notes of folders where all was taken back."""
+        for notes in self._notes.values():
+            notes.clean()
+
+    def _path(self, image: Path) -> Path:
+        """Return the text beside an image, or where a new one is made."""
+        return sidecar(image) or (
+            image.with_name(f"{image.name}{SUFFIX}") if self._sidecars.shares_stem(image) else image.with_suffix(SUFFIX)
+        )
+
+    def _notes_of(self, text: Path) -> TextNotes:
+        if text.parent not in self._notes:
+            self._notes[text.parent] = TextNotes(text.parent, follow_links=self._follow_links)
+        return self._notes[text.parent]
+
+
+def _without(content: bytes, keys: set[str]) -> bytes:
+    """Leave out the lines that are one of some tags."""
+    return b"".join(line for line in content.splitlines(keepends=True) if tag_key(line.decode("utf-8-sig")) not in keys)
+
+
+def _noted(
+    path: Path, note: TextNote | None, old: bytes | None, new: bytes, added: Sequence[Mark], rejected: set[str]
+) -> TextNote:
+    given = [mark.tag for mark in added if mark.source == GIVEN]
+    predicted = [mark.tag for mark in added if mark.source != GIVEN]
+    made, length = old is None, len(old or b"")
+    if note is not None:
+        given = [*(tag for tag in note.given if tag_key(tag) not in rejected), *given]
+        predicted = [*(tag for tag in note.predicted if tag_key(tag) not in rejected), *predicted]
+        made = note.made
+        untouched = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
+        length = note.length if untouched and note.length is not None else -1
+    return TextNote(path.name, given, predicted, made, None if length < 0 else length, hashlib.sha256(new).hexdigest())
