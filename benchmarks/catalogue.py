@@ -32,7 +32,7 @@ from search import streams
 from visterm.core.threads import resolve_jobs
 from visterm.library.runs import typical_queries
 from visterm.models.ranking.wsabie import Wsabie
-from visterm.store import segment_indexes
+from visterm.store import stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.images import Record
@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="rows of the catalogues")
     chosen = parse(parser)
-    segment_indexes.INDEX_FROM = 1000  # an index is tried at every size, to see from where on it pays
+    stored_rows.INDEX_FROM = 1000  # an index is tried at every size, to see from where on it pays
     n_threads = resolve_jobs(None)
     result: dict[str, Any] = {"machine": machine(), "threads": n_threads, "goals": GOALS}
     sizes = (2_000,) if chosen.quick else chosen.sizes

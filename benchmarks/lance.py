@@ -25,7 +25,7 @@ from harness.runs import machine, options, parse, say, spread, write
 from harness.turns import in_turns
 from harness.watched import watched
 
-from visterm.store import segment_indexes
+from visterm.store import stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import CurrentRows
 from visterm.store.images import Record
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--uri", default="", help="where the tables lie [default: with the catalogue]")
     parser.add_argument("--folder", type=Path, help="a disk with room for all rows twice [default: a new one]")
     chosen = parse(parser)
-    segment_indexes.INDEX_FROM = 1000  # an index is tried at every size
+    stored_rows.INDEX_FROM = 1000  # an index is tried at every size
     result: dict[str, Any] = {"machine": machine(), "goals": GOALS, "sizes": []}
     for n_rows in (5_000,) if chosen.quick else chosen.rows:
         made = Path(tempfile.mkdtemp(dir=chosen.folder))

@@ -30,7 +30,7 @@ from visterm import Catalogue, Tagger
 from visterm.library.search import reader
 from visterm.library.search.judgements import ManualTags
 from visterm.models.confidence.calibration import Calibration
-from visterm.store import segment_indexes
+from visterm.store import stored_rows
 from visterm.store.catalogue import DATABASE
 from visterm.store.images import Record
 from visterm.store.tags import Tags
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where catalogues are kept, 3 GB, and found by the next run")
     chosen = parse(parser)
     n_rows = 3_000 if chosen.quick else N_ROWS
-    segment_indexes.INDEX_FROM = 1000
+    stored_rows.INDEX_FROM = 1000
     given = {n: min(n, n_rows // 10) for n in GIVEN}
     result: dict[str, Any] = {"machine": machine(), "rows": n_rows, "goal": GOAL}
     result["photos of a tag"] = {str(n): spread(sorted(photos_of_tags(given[n]).tolist())) for n in GIVEN}

@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from object_stores import new_bucket, s3_server
 from tiny_catalogue import save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, StorageError
-from visterm.store import lance_rows, lance_table, row_index, segment_indexes
+from visterm.store import lance_rows, lance_table, row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
+from visterm.store.segments import segments_of
 
 pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra lance is not installed")
 
@@ -47,7 +48,7 @@ def queries():
 @pytest.fixture
 def _always(monkeypatch):
     """Small segments get an index, and keep it however fast exact search is."""
-    monkeypatch.setattr(segment_indexes, "INDEX_FROM", 1000)
+    monkeypatch.setattr(stored_rows, "INDEX_FROM", 1000)
     monkeypatch.setattr(row_index, "PAYS", 0.0)
 
 
@@ -133,7 +134,7 @@ with catalogue.transaction():
     os._exit(9)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == 9
-    (segment,) = made._rows.segments()
+    (segment,) = segments_of(made.database)
     table = made._rows.lance.table(made.folder, segment.id)
     assert table.at(int(table.writable().version)).count_rows() == 6
     assert len(StoredCatalogue.open(made.folder)) == 1
@@ -170,7 +171,7 @@ def test_many_small_additions_are_put_together(made, rows, queries, monkeypatch)
     for start in range(0, 60, 3):
         made.add(records(3), rows[start : start + 3])
     made.compact()
-    (segment,) = made._rows.segments()
+    (segment,) = segments_of(made.database)
     table = made._rows.lance.table(made.folder, segment.id)
     assert not table.is_untidy(60)
     assert int(table.writable().version) == segment.table_version

@@ -17,10 +17,10 @@ from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, StorageError, UserError
 from visterm.core.progress import Progress
 from visterm.library import learn as learning
+from visterm.library.dictionary import photos_of_tags, tree_level
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.info import describe
 from visterm.library.learned import in_words
-from visterm.library.tag_photos import photos_of_tags, tree_level
 from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
 from visterm.store.filters import Filter

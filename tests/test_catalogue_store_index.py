@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
 from visterm.library.runs import typical_queries
 from visterm.models.linear.ridge import Ridge
-from visterm.store import row_index, segment_indexes
+from visterm.store import row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
 from visterm.store.row_index import RowIndex, Settings, build_index, surely_found
@@ -43,7 +43,7 @@ def index(rows, queries):
 @pytest.fixture
 def always(monkeypatch):
     """Small segments get an index, and keep it however fast exact search is."""
-    monkeypatch.setattr(segment_indexes, "INDEX_FROM", 1000)
+    monkeypatch.setattr(stored_rows, "INDEX_FROM", 1000)
     monkeypatch.setattr(row_index, "PAYS", 0.0)
 
 
@@ -166,7 +166,7 @@ def test_an_index_is_due_again_when_a_fifth_of_the_rows_are_outside(always, rows
 
 
 def test_an_index_that_does_not_pay_is_not_kept_but_what_was_measured_is(monkeypatch, rows, queries, tmp_path):
-    monkeypatch.setattr(segment_indexes, "INDEX_FROM", 1000)
+    monkeypatch.setattr(stored_rows, "INDEX_FROM", 1000)
     monkeypatch.setattr(row_index, "PAYS", 1e9)
     made = catalogue_of(tmp_path, rows[:1200])
     assert not made.build_index(queries[:5])

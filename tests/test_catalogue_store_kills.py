@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
+from visterm.store.segments import segments_of
 
 WRITES = """
 import sys
@@ -74,7 +75,7 @@ def test_nothing_that_was_committed_is_lost_however_often_the_writer_is_killed(t
         assert catalogue.database.check() == []
         with catalogue.writing():  # a kill has left no lock
             sizes = {file.name: file.stat().st_size for file in folder.glob("rows/*/ids.i64")}
-        n_rows = [segment.n_rows for segment in catalogue._rows.segments()]
+        n_rows = [segment.n_rows for segment in segments_of(catalogue.database)]
         assert list(sizes.values()) == [8 * count for count in n_rows]
         catalogue.close()
     assert n > 0

@@ -14,11 +14,11 @@ import pytest
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.types import Skipped
+from visterm.library.encoded_features import CatalogueFeatures
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.database import Database
 from visterm.store.filters import Filter
 from visterm.store.images import FileState, Record
-from visterm.store.runs import FeaturePlace
 from visterm.store.tags import GivenTag, Prediction
 
 
@@ -49,7 +49,7 @@ def test_images_are_found_by_id_and_path(catalogue):
     assert images.get(99) is None
     assert images.by_path("/photos/a.jpeg") == images.get(0)
     assert images.by_path("/nowhere") is None
-    assert images.phashes() == [(2, -(2**63))]
+    assert [(image.id, image.phash) for image in images.all() if image.phash is not None] == [(2, -(2**63))]
     assert [one.name for one in catalogue.where([1] * 60)] == ["trips/b.png"] * 60
     assert images.files()["/photos/a.jpeg"] == FileState(0, 10, 0, "hash of a.jpeg")
 
@@ -232,11 +232,12 @@ def test_written_tags_skipped_files_and_places_of_features_are_kept_and_forgotte
     catalogue.skipped.add([Skipped("/b", "empty"), Skipped("/a", "damaged"), Skipped("/b", "damaged: x")])
     catalogue.skipped.remove(["/a"])
     assert (catalogue.skipped.all(), catalogue.skipped.count()) == ([Skipped("/b", "damaged: x")], 1)
-    catalogue.runs.set_features("enc", [FeaturePlace(0, "one", 4), FeaturePlace(2, "one", 1)])
-    catalogue.runs.set_features("enc", [FeaturePlace(0, "two", 0)])
-    assert catalogue.runs.features("enc") == [(2, "one", 1), (0, "two", 0)]
-    assert catalogue.runs.features("enc", [2, 3]) == [(2, "one", 1)]
-    assert catalogue.runs.features("other") == []
+    features = CatalogueFeatures(catalogue, "enc")
+    features.note([0, 2], "one")
+    features.note([0], "two")
+    assert features.places() == [(2, "one", 1), (0, "two", 0)]
+    assert features.places([2, 3]) == [(2, "one", 1)]
+    assert CatalogueFeatures(catalogue, "other").places() == []
 
 
 def test_runs_are_known_by_fingerprint(catalogue):

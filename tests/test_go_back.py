@@ -11,9 +11,8 @@ from tiny_catalogues import draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.core.errors import StorageError, UserError
 from visterm.library import learn as learning
-from visterm.library.comparison import Comparison
 from visterm.library.info import describe
-from visterm.library.learned import HELD_BACK, LEFT, in_words
+from visterm.library.learned import HELD_BACK, LEFT, Comparison, in_words
 from visterm.library.training import is_held_out
 
 

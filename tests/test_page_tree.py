@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from tiny_catalogue import N_IMAGES, make_tiny_catalogue
 from visterm import Catalogue
-from visterm.library.tag_photos import TagPhotos, photos_of_tags, tree_level
+from visterm.library.dictionary import TagPhotos, photos_of_tags, tree_level
 from visterm.store.filters import Filter
 from visterm.web.app import create_app
 

@@ -14,7 +14,7 @@ from visterm import Catalogue, Tagger
 from visterm.library.search.judgements import merged_photos
 from visterm.library.search.ranking import FEW, best_by
 from visterm.models.confidence.calibration import Calibration
-from visterm.store import current_rows, row_index, segment_indexes
+from visterm.store import current_rows, row_index, stored_rows
 from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.filters import Filter
 from visterm.store.images import Record
@@ -43,7 +43,7 @@ def folder(rows, tmp_path_factory):
     catalogue = Catalogue.create(folder, tagger)
     catalogue.stored.add([Record(f"{i}.jpg", f"/library/{i}.jpg", 1, 2, 3, "0") for i in range(N)], rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment_indexes, "INDEX_FROM", 1000)
+        patch.setattr(stored_rows, "INDEX_FROM", 1000)
         patch.setattr(row_index, "PAYS", 0.0)
         assert catalogue.stored.build_index(tagger.model.tag_rows_)
     catalogue.stored.close()

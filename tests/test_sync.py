@@ -300,7 +300,7 @@ def test_tags_that_the_server_loses_are_counted_and_written_again_and_are_no_rej
     library.loses = {f"p{number:03d}" for number in range(N_TAGGED, N_PHOTOS)}
     done = sync(catalogue, library, LOW)
     assert done.pushed.refused > 0
-    assert catalogue.stored.connected.count_pairs(WRITTEN) == 0
+    assert catalogue.stored.connected.pairs(WRITTEN) == []
     library.loses = set()
     assert sync(catalogue, library, LOW).pushed.written == done.pushed.refused
     assert catalogue.stored.database.value("SELECT count(*) FROM verdicts") == 0

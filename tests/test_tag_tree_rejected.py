@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 
 from command_line import visterm
 from visterm import Catalogue, Tagger
+from visterm.library.dictionary import photos_of_tags, tree_level
 from visterm.library.encoded_features import CatalogueFeatures
-from visterm.library.tag_photos import photos_of_tags, tree_level
 from visterm.library.training import all_said
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter

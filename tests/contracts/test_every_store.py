@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.store import current_rows, lance_rows, lance_table, row_index, segment_indexes
+from visterm.store import current_rows, lance_rows, lance_table, row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import Record
 
@@ -88,8 +88,8 @@ def _small_sizes_count_as_large(request, monkeypatch):
         ):
             monkeypatch.setattr(module, name, value)
     if build is catalogue_with_index:
-        monkeypatch.setattr(segment_indexes, "INDEX_FROM", INDEXED)
-        for name, value in {"ALL_BELOW": 0, "PAYS": 0.0, "FETCHED": (10**6,), "growing": lambda _: [200]}.items():
+        monkeypatch.setattr(stored_rows, "INDEX_FROM", INDEXED)
+        for name, value in {"PAYS": 0.0, "FETCHED": (10**6,), "growing": lambda _: [200]}.items():
             monkeypatch.setattr(row_index, name, value)
 
 

@@ -95,7 +95,7 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catal
     """Return the catalogue that is meant, its place, and whether it was just made."""
     from visterm.core.persist import check_target, folder_kind
     from visterm.library.photos import check_not_connected
-    from visterm.store.lance_segment import FILES, lance_uri
+    from visterm.store.lance_rows import FILES, lance_uri
 
     lance_uri(store or FILES, "--store")  # refuses a mistyped one
     if folder_kind(run) == "catalogue":
@@ -128,7 +128,7 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catal
 
 def _check_store(catalogue: visterm.Catalogue, store: str | None) -> None:
     """Check that a catalogue keeps its rows in a `store`, or choose that if a kill left it just made."""
-    from visterm.store.lance_segment import lance_uri
+    from visterm.store.lance_rows import lance_uri
 
     stored = catalogue.stored
     if store is None or stored.keeps_rows_in(store):

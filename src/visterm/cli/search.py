@@ -141,7 +141,7 @@ def _line(hit: visterm.Hit, *, scores: bool = False) -> str:
 
     A photo of another program's library is shown with its address there.
     """
-    from visterm.store.frames import moment
+    from visterm.store.images import moment
 
     numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
     numbers += [f"{hit.score:6.3f}"] if scores else []

@@ -86,14 +86,16 @@ def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progres
     if library.count() == connected.count():
         return 0
     ids = {photo for page in library.ids() for photo in page}
-    if ids - connected.known():
+    if ids - connected.states().keys():
         connected.note((), "")
         read_changes(connected, library, progress)
     with catalogue.stored.transaction():
-        gone = connected.missing(ids)
+        states = connected.states()
+        gone = [known[1:] for photo, known in states.items() if known[0] == "here" and photo not in ids]
         connected.mark([number for number, _ in gone], "gone")
         catalogue.stored.mark([image_id for _, image_id in gone if image_id is not None], "gone")
-        connected.mark([number for photo, number in connected.gone().items() if photo in ids], "here")
+        back = [number for photo, (state, number, _) in states.items() if state == "gone" and photo in ids]
+        connected.mark(back, "here")
     return len(gone)
 
 
@@ -142,7 +144,7 @@ def take_in(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = 
     """Bring the catalogue to what was read and fetched; with `learn`, note whether there is something to learn."""
     stored, found = catalogue.stored, Pulled()
     folder, after = folder_of(catalogue), 0
-    while photos := stored.connected.stale(INDEXED, after=after):
+    while photos := stored.connected.fetched(INDEXED, after=after, stale=True):
         after = photos[-1].id
         people = PeoplesTags(stored.connected, found.unusable, catalogue.tagger.vocabulary, stored)
         given = [people.of(photo.id, photo.tags) for photo in photos]

@@ -21,7 +21,7 @@ from visterm.library.search.reader import CatalogueReader
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
-from visterm.store.lance_segment import FILES, lance_uri
+from visterm.store.lance_rows import FILES, lance_uri
 from visterm.store.tags import Prediction
 from visterm.tagging.run_files import open_run
 from visterm.tagging.tagger import Tagger

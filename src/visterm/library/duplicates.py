@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,26 +23,25 @@ from visterm.data.perceptual_hash import FLAT, SIDE, near_pairs, perceptual_hash
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 
-DISTANCE = 6
-"""Bits of 64 that may differ: photos at half the size and JPEG quality 60 differ in 0 to 6, others hardly ever in 8."""
+DISTANCE = 6  # Bits of 64 that may differ: photos at half the size and quality 60 do in 0 to 6, others hardly ever in 8
 
 MOST = 12
 
-SAME_SHAPE = math.log(1.05)
-"""How far the logarithms of width to height may be apart: copies are scaled, whole pixels aside, never stretched."""
+SAME_SHAPE = math.log(1.05)  # How far log(width / height) may be apart: copies are scaled, never stretched
 
-RULES = ("largest", "oldest", "most tags", "folder")
-"""Which picture of a group to keep: that with the most pixels, the earliest date, the most tags, or in a folder."""
+RULES = ("largest", "oldest", "most tags", "folder")  # Which picture of a group to keep, see `keeper_by`
+
+NearPlaces: TypeAlias = Callable[[int], Iterator[tuple[int, int]]]
+"""Yields the places of pictures that are near one, itself among them, and in how many bits they differ."""
 
 CHUNK = 256  # Pictures hashed between two commits: what a kill loses at most
 HASHED_SIDE = 8 * SIDE  # Longest side at which pictures are decoded to be hashed: quick for JPEG, and the same hash
+# What paths of copies say: ``Backup/1.jpg``, ``1 copy.jpg``, ``1 - Kopie.jpg``, ``1 (2).jpg``
 _COPY = re.compile(
     r"(?<![a-z])(backups?|copy|copies?|kopien?|copia|duplicates?|sicherung(en)?)(?![a-z])|\(\d+\)", re.IGNORECASE
 )
-"""What paths of copies say: ``Backup/1.jpg``, ``1 copy.jpg``, ``1 - Kopie.jpg``, ``1 (2).jpg``."""
 
 _SCREENSHOT = re.compile(r"screen[ _-]?(shot|cap)|bildschirmfoto|capture d.[eé]cran|captura", re.IGNORECASE)
-"""What names of screenshots say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +126,15 @@ def find_duplicates(
     if not 0 <= distance <= MOST:
         raise UserError(f"distance is {distance}; expected 0 to {MOST} bits.")
     skipped = _hash_what_has_none(stored, n_jobs, progress, stop) if look else []
-    images = _best_first(stored)
-    contents = _Contents(images, distance)
+    tags = stored.tags.held()
+
+    def rank(image: ImageRecord) -> tuple[Any, ...]:
+        size = (-image.width * image.height, -len(tags.get(image.id, ())), -image.n_bytes)
+        return (*size, bool(_COPY.search(image.name)), len(image.path or image.name), image.mtime_ns, image.id)
+
+    images = sorted(stored.images.all(), key=rank)
+    near_places = _near_places(images, distance)
+
     groups: list[DuplicateGroup] = []
     taken: set[int] = set()
     for place, image in enumerate(images):
@@ -136,16 +142,19 @@ def find_duplicates(
             continue
         near = {
             other: bits
-            for other, bits in contents.near(place)
+            for other, bits in near_places(place)
             if other not in taken and other != place and kind_of_alike(image, images[other]) is None
         }
         if near:
             taken.update(near, [place])
-            order = sorted(near, key=lambda other: (near[other], other))
-            copies = [Copy(images[other], near[other], images[other].sha256 == image.sha256) for other in order]
+            copies = [
+                Copy(images[other], near[other], images[other].sha256 == image.sha256)
+                for other in sorted(near, key=lambda other: (near[other], other))
+            ]
             groups.append(DuplicateGroup(image, copies))
+
     copies_of_all = {copy.image.id for group in groups for copy in group.copies}
-    alike = _alike(images, contents, {place for place, image in enumerate(images) if image.id not in copies_of_all})
+    alike = _alike(images, near_places, {place for place, image in enumerate(images) if image.id not in copies_of_all})
     return Duplicates(sorted(groups, key=lambda group: (-len(group.copies), group.keeper.id)), alike, skipped)
 
 
@@ -189,55 +198,56 @@ def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:
     return "series" if a.taken != b.taken or ((a.width, a.height) == (b.width, b.height) and not same_name) else None
 
 
-def _alike(images: list[ImageRecord], contents: _Contents, left: set[int]) -> list[AlikeGroup]:
+def _alike(images: list[ImageRecord], near_places: NearPlaces, left: set[int]) -> list[AlikeGroup]:
     """Group the pictures that are no copies, but near each other."""
     groups = []
     for place, image in enumerate(images):
         kinds: defaultdict[str, list[int]] = defaultdict(list)
-        for other, _ in contents.near(place) if place in left else ():
+        for other, _ in near_places(place) if place in left else ():
             kind = kind_of_alike(image, images[other])
             if kind is not None and other in left:
                 kinds[kind].append(other)
         for kind, others in kinds.items():
             left.difference_update(others, [place])
-            members = sorted((images[at] for at in (place, *others)), key=lambda one: (one.taken or "", one.name))
-            groups.append(AlikeGroup(kind, members))
+            groups.append(
+                AlikeGroup(
+                    kind, sorted((images[at] for at in (place, *others)), key=lambda one: (one.taken or "", one.name))
+                )
+            )
     return sorted(groups, key=lambda group: (-len(group.images), group.images[0].id))
 
 
-class _Contents:
-    """Which pictures are near which: compared once for each content, however many files hold it."""
+def _near_places(images: list[ImageRecord], distance: int) -> NearPlaces:
+    """Compare pictures once for each content, however many files hold it."""
+    by_content: defaultdict[str, list[int]] = defaultdict(list)
+    for place, image in enumerate(images):
+        by_content[image.sha256].append(place)
+    places = list(by_content.values())
+    content_of = {place: content for content, together in enumerate(places) for place in together}
+    hashes = np.array([images[together[0]].phash or FLAT for together in places], np.int64)
+    shapes = np.array([images[together[0]].width / images[together[0]].height for together in places])
 
-    def __init__(self, images: list[ImageRecord], distance: int) -> None:
-        places: defaultdict[str, list[int]] = defaultdict(list)
-        for place, image in enumerate(images):
-            places[image.sha256].append(place)
-        self._places = list(places.values())
-        self._content = {place: content for content, together in enumerate(self._places) for place in together}
-        hashes = np.array([images[together[0]].phash or FLAT for together in self._places], np.int64)
-        self._bits: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        shapes = np.array([images[together[0]].width / images[together[0]].height for together in self._places])
-        for (a, b), bits in near_pairs(hashes, distance):
-            if abs(math.log(shapes[a] / shapes[b])) > SAME_SHAPE:
-                continue
-            self._bits[a][b] = self._bits[b][a] = bits
+    bits_between: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for (a, b), bits in near_pairs(hashes, distance):
+        if abs(math.log(shapes[a] / shapes[b])) <= SAME_SHAPE:
+            bits_between[a][b] = bits_between[b][a] = bits
 
-    def near(self, place: int) -> Iterator[tuple[int, int]]:
-        """Yield the places that are near one, itself among them, and in how many bits they differ."""
-        content = self._content[place]
-        for other, bits in {content: 0, **self._bits[content]}.items():
-            for at in self._places[other]:
+    def near(place: int) -> Iterator[tuple[int, int]]:
+        content = content_of[place]
+        for other, bits in {content: 0, **bits_between[content]}.items():
+            for at in places[other]:
                 yield at, bits
+
+    return near
 
 
 def _hash_what_has_none(
     stored: StoredCatalogue, n_jobs: int | None, progress: Progress, stop: Callable[[], bool]
 ) -> list[Skipped]:
     """Read the pictures that have no hash yet, and keep their hashes; return those that cannot be read."""
-    known = {image_id for image_id, _ in stored.images.phashes()}
     missing, skipped = [], []
     for image in stored.images.all():
-        if image.path is None or image.id in known or is_video(image.path):
+        if image.path is None or image.phash is not None or is_video(image.path):
             continue
         try:
             if is_remote(image.path):
@@ -252,8 +262,8 @@ def _hash_what_has_none(
                 break
             chunk = missing[start : start + CHUNK]
             hashes = []
-            paths = [image.path or "" for image in chunk]
-            for image, decoded in zip(chunk, decode_images(paths, max_side=HASHED_SIDE, n_jobs=n_jobs), strict=True):
+            read = decode_images([image.path or "" for image in chunk], max_side=HASHED_SIDE, n_jobs=n_jobs)
+            for image, decoded in zip(chunk, read, strict=True):
                 if isinstance(decoded, Skipped):
                     skipped.append(decoded)
                 else:
@@ -261,16 +271,6 @@ def _hash_what_has_none(
                 progress.advance()
             stored.images.set_phashes(hashes)
     return skipped
-
-
-def _best_first(stored: StoredCatalogue) -> list[ImageRecord]:
-    tags = stored.tags.held()
-
-    def rank(image: ImageRecord) -> tuple[Any, ...]:
-        size = (-image.width * image.height, -len(tags.get(image.id, ())), -image.n_bytes)
-        return (*size, bool(_COPY.search(image.name)), len(image.path or image.name), image.mtime_ns, image.id)
-
-    return sorted(stored.images.all(), key=rank)
 
 
 def _as_dict(image: ImageRecord) -> dict[str, Any]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import folder_kind, read_json
-from visterm.library.comparison import Comparison
+from visterm.library.learned import Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.store.runs import SHORT, StoredRun
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from visterm.store.history import SHORT, StoredRun
 
 FIT, NOT_USED, USE_RUN, GO_BACK = "fit", "fit, not used", "use run", "go back"  # What the history calls them
 LEAST_LETTERS = 4  # Of a fingerprint that stand for it: fewer digits are the number of a run
@@ -36,14 +33,6 @@ class ShownRun(NamedTuple):
         }  # fmt: skip
 
 
-class _Steps(NamedTuple):
-    """How a catalogue came to its current run."""
-
-    before: list[str]  # The runs that were in use before, the latest last; those that it went back over are not there
-    left: dict[str, str]  # Runs that a person went back from and nobody has used since, with the time
-    last: str  # What the last change of the run was: `FIT`, `USE_RUN`, `GO_BACK`, or nothing
-
-
 def known_runs(stored: StoredCatalogue) -> list[StoredRun]:
     """List the runs of a catalogue that can be used, oldest first: all but those whose learning was cut off."""
     return [run for run in stored.runs.all() if run.current or run.facts.get("unfinished") is not True]
@@ -52,8 +41,8 @@ def known_runs(stored: StoredCatalogue) -> list[StoredRun]:
 def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
     """List the runs that a catalogue can go back to, the latest first: those in use before the current one."""
     known = {run.fingerprint: run for run in known_runs(stored)}
-    found = dict.fromkeys(reversed(_steps(stored).before))
-    return [known[run] for run in found if run in known and not known[run].current]
+    before, _, _ = _steps(stored)
+    return [known[run] for run in dict.fromkeys(reversed(before)) if run in known and not known[run].current]
 
 
 @contextmanager
@@ -73,7 +62,6 @@ def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
     Raises UserError if there is none, or `name` is no earlier one; StorageError if its files are not there any more.
     """
     current, earlier = stored.runs.current(), earlier_runs(stored)
-    assert current is not None
     if not earlier:
         raise UserError(
             f"There is no run to go back to: no other run was in use before run {current.id}. Those that "
@@ -107,44 +95,46 @@ def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
 
 def when_left(stored: StoredCatalogue, fingerprint: str) -> str | None:
     """Return when a person went back from a run that nobody has used since; None if nobody did."""
-    return _steps(stored).left.get(fingerprint)
+    _, went_back_from, _ = _steps(stored)
+    return went_back_from.get(fingerprint)
 
 
 def went_back(stored: StoredCatalogue) -> bool:
     """Return whether the current run is in use because a person went back to it."""
-    return _steps(stored).last == GO_BACK
+    _, _, last = _steps(stored)
+    return last == GO_BACK
 
 
 def shown_runs(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> list[ShownRun]:
     """Return runs with their figures."""
-    found = []
+    shown = []
     for run in runs:
-        facts = {} if stored.folder is None else _facts(stored.folder / RUNS / run.fingerprint)
-        found.append(ShownRun(run, facts.get("images"), facts.get("tags"), Comparison.of(run.facts)))
-    return found
+        folder = None if stored.folder is None else stored.folder / RUNS / run.fingerprint
+        facts = read_json(folder / "facts.json") if folder is not None and folder_kind(folder) == "run" else {}
+        facts = facts if isinstance(facts, dict) else {}
+        shown.append(ShownRun(run, facts.get("images"), facts.get("tags"), Comparison.of(run.facts)))
+    return shown
 
 
-def _facts(folder: Path) -> dict[str, Any]:
-    if folder_kind(folder) != "run":
-        return {}
-    facts = read_json(folder / "facts.json")
-    return facts if isinstance(facts, dict) else {}
+def _steps(stored: StoredCatalogue) -> tuple[list[str], dict[str, str], str]:
+    """Follow the history of a catalogue from run to run, and return how it came to its current run.
 
-
-def _steps(stored: StoredCatalogue) -> _Steps:
-    """Follow the history of a catalogue from run to run."""
+    These are the runs that were in use before, the latest last, without those that it went back over; the runs that a
+    person went back from and nobody has used since, with the time; and what the last change was (`FIT`, `USE_RUN`,
+    `GO_BACK` or nothing).
+    """
     before: list[str] = []
-    left: dict[str, str] = {}
+    went_back_from: dict[str, str] = {}
     last = ""
     for event in stored.history.of(FIT, USE_RUN, GO_BACK):
         if "run" not in event.details:  # Nothing else was used
             continue
         run, last = str(event.details["run"]), event.what
         if event.what == GO_BACK:
-            left[str(event.details["before"])] = event.at
+            went_back_from[str(event.details["before"])] = event.at
             while before and before.pop() != run:
                 pass
         else:
             before.append(str(event.details.get("before_run" if event.what == FIT else "before")))
-        left.pop(run, None)
-    return _Steps(before, left, last)
+        went_back_from.pop(run, None)
+    return before, went_back_from, last

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from visterm.core.types import Matrix
 from visterm.core.writing import write_whole
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 from visterm.store.catalogue import FEATURES, StoredCatalogue
+from visterm.store.images import LISTED, as_list
 from visterm.store.rows import stack_rows
-from visterm.store.runs import FeaturePlace
 
 
 class CatalogueFeatures:
@@ -46,10 +46,21 @@ class CatalogueFeatures:
         return shard
 
     def note(self, image_ids: Sequence[int], shard: str | None) -> None:
-        """Note that a shard has the rows of these images, in their order."""
+        """Note that a shard has the rows of these images, in their order, in place of where they lay before."""
         if shard is not None:
-            places = [FeaturePlace(image_id, shard, row) for row, image_id in enumerate(image_ids)]
-            self._stored.runs.set_features(self.fingerprint, places)
+            self._stored.database.write_many(
+                "INSERT INTO features (encoder_fingerprint, image_id, shard, row) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET shard = excluded.shard, row = excluded.row",
+                ((self.fingerprint, image_id, shard, row) for row, image_id in enumerate(image_ids)),
+            )
+
+    def places(self, image_ids: Iterable[int] | None = None) -> list[tuple[int, str, int]]:
+        """Return the images that have a row (None: of all), its shard and its place there, by shard and place."""
+        among = "" if image_ids is None else f"AND image_id {LISTED} "
+        return self._stored.database.rows(
+            f"SELECT image_id, shard, row FROM features WHERE encoder_fingerprint = ? {among}ORDER BY shard, row",
+            (self.fingerprint, *(() if image_ids is None else (as_list(image_ids),))),
+        )
 
     def rows(self, image_ids: Sequence[int]) -> tuple[list[int], Any]:
         """Return the images that have a row, in the order of the shards, and their rows; (empty list, None) without.
@@ -58,19 +69,17 @@ class CatalogueFeatures:
         """
         if self.folder is None or len(image_ids) == 0:
             return [], None
-        places = self._stored.runs.features(self.fingerprint, image_ids)
-        ids, parts = [], []
-        for shard in dict.fromkeys(place.shard for place in places):
-            these = [place for place in places if place.shard == shard]
-            parts.append(read_shard(self.folder / shard).rows[np.array([place.row for place in these])])
-            ids += [place.image_id for place in these]
+        ids: list[int] = []
+        parts = []
+        for shard, group in groupby(self.places(image_ids), key=itemgetter(1)):
+            images, _, rows = zip(*group, strict=True)
+            parts.append(read_shard(self.folder / shard).rows[np.array(rows)])
+            ids += images
         return ids, (stack_rows(parts) if parts else None)
 
     def in_order(self, image_ids: Sequence[int]) -> list[int]:
         """Return the images that have a row as they lie in the shards: chunks of these read each shard about once."""
-        if self.folder is None:
-            return []
-        return [place.image_id for place in self._stored.runs.features(self.fingerprint, image_ids)]
+        return [] if self.folder is None else [image_id for image_id, _, _ in self.places(image_ids)]
 
     def check(self) -> None:
         """Read every shard that the catalogue names, and check that it has the row of each image.
@@ -79,11 +88,11 @@ class CatalogueFeatures:
         """
         if self.folder is None:
             return
-        for shard, places in groupby(self._stored.runs.features(self.fingerprint), key=attrgetter("shard")):
+        for shard, group in groupby(self.places(), key=itemgetter(1)):
             file = self.folder / shard
             found = read_shard(file)
             wrong = np.flatnonzero(~finite_rows(found.rows)).tolist()
-            wrong += [place.row for place in places if not 0 <= place.row < len(found.names)]
+            wrong += [row for _, _, row in group if not 0 <= row < len(found.names)]
             if wrong or shard != _file_name(found.names, found.sha256):
                 what = (
                     f"row {wrong[0]:,} is missing or not finite" if wrong else "it has other images than its name says"
@@ -97,10 +106,12 @@ class CatalogueFeatures:
         """Remove the shards that no image has a row in any more; whoever calls it writes."""
         if self.folder is None or not self.folder.is_dir():
             return
-        named = self._stored.database.rows(
-            "SELECT DISTINCT shard FROM features WHERE encoder_fingerprint = ?", (self.fingerprint,)
-        )
-        known = {row[0] for row in named}
+        known = {
+            row[0]
+            for row in self._stored.database.rows(
+                "SELECT DISTINCT shard FROM features WHERE encoder_fingerprint = ?", (self.fingerprint,)
+            )
+        }
         for file in self.folder.iterdir():
             if file.name not in known:
                 file.unlink(missing_ok=True)

@@ -71,13 +71,11 @@ def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
     """Return one image, here or gone. Raises DataError if the id is not known."""
     with stored.database.transaction(writes=False):
         record = known_image(stored, image_id)
-        run = stored.runs.current()
-        verdicts = stored.tags.verdicts(image_id)
         return ImageView(
             record,
-            stored.tags.standing(image_id),
-            stored.tags.predictions(image_id, run.id) if run else [],
-            verdicts,
+            stored.tags.given(image_id, standing=True),
+            stored.tags.predictions(image_id, stored.runs.current().id),
+            stored.tags.verdicts(image_id),
             [
                 WrittenTag(*row)
                 for row in stored.database.rows(
@@ -95,8 +93,7 @@ def judge(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tag: s
     name = spelled(vocabulary, tag, stored)
     with stored.database.transaction():
         image_id = known_image(stored, image_id).id
-        run = stored.runs.current()
-        number = stored.tags.judge(image_id, name, verdict, run_id=run.id if run else None)
+        number = stored.tags.judge(image_id, name, verdict, run_id=stored.runs.current().id)
         stored.images.mark_reviewed([image_id])
     return number
 
@@ -119,9 +116,9 @@ def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: I
         from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
         stored.tags.take(image_id, names, "person")
         _take_back(stored, image_id, names, 1)
-        run = stored.runs.current()
+        run_id = stored.runs.current().id
         for name in from_files.intersection(names):  # the file will name it again: what lasts is the rejection
-            stored.tags.judge(image_id, name, -1, run_id=run.id if run else None)
+            stored.tags.judge(image_id, name, -1, run_id=run_id)
         stored.images.mark_reviewed([image_id])
 
 
@@ -137,8 +134,7 @@ def hand_over(stored: StoredCatalogue) -> int:
     )
     with stored.database.transaction():
         for gone, copy in found:
-            by_people = [tag.tag for tag in stored.tags.given(gone) if tag.source == "person"]
-            stored.tags.give(copy, by_people, "person")
+            stored.tags.give(copy, [tag.tag for tag in stored.tags.given(gone) if tag.source == "person"], "person")
             for tag, verdict in stored.tags.verdicts(gone).items():
                 stored.tags.judge(copy, tag, verdict)
             stored.images.mark_reviewed([copy])
@@ -161,6 +157,7 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
                 (PREDICTED_FROM,),
             )
         )
+
         shown = {tag_key(tag): tag for tag in vocabulary.tags}
         for entry in stored.tags.counts():
             name = entry.pop("tag")
@@ -260,12 +257,14 @@ def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:
 
 def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:
     """Return what had been said of the same tag of the same image before an entry; 0: nothing."""
-    found = stored.database.value(
-        "SELECT verdict FROM feedback WHERE image_id = ? AND id < ? AND tag_id = "
-        "(SELECT tag_id FROM feedback WHERE id = ?) ORDER BY id DESC LIMIT 1",
-        (entry.image_id, entry.id, entry.id),
+    return int(
+        stored.database.value(
+            "SELECT verdict FROM feedback WHERE image_id = ? AND id < ? AND tag_id = "
+            "(SELECT tag_id FROM feedback WHERE id = ?) ORDER BY id DESC LIMIT 1",
+            (entry.image_id, entry.id, entry.id),
+        )
+        or 0
     )
-    return int(found or 0)
 
 
 def undo_verdict(stored: StoredCatalogue, number: int) -> Verdict:

@@ -7,7 +7,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,17 +24,14 @@ from visterm.data.frames import as_table
 from visterm.data.image_folders import count_not_read
 from visterm.data.tag_formats.tables import column_note
 from visterm.features.video_rows import AT_ONCE
-from visterm.library.files import Comparison, compare, full_paths, is_inside
+from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
 from visterm.library.photos import LEADS_OUT, Listed, named_by_folder
 from visterm.library.rows import RowWriter
 from visterm.library.runs import speed_up
-from visterm.store.catalogue import SKIPPED
+from visterm.store.catalogue import SKIPPED, StoredCatalogue
 from visterm.store.database import as_text
-from visterm.store.jobs import CatalogueJob
-
-if TYPE_CHECKING:
-    from visterm.store.catalogue import StoredCatalogue
-    from visterm.tagging.tagger import Tagger
+from visterm.store.history import CatalogueJob
+from visterm.tagging.tagger import Tagger
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +41,19 @@ class Indexed:
     new: int = 0  # Taken in
     changed: int = 0  # Files with another content than before: encoded anew; id, tags and feedback stay
     moved: int = 0  # Files of a content that lay elsewhere, where it no longer lies, or was gone: nothing is encoded
-    gone: int = 0
-    """Files that are no longer in the folder; they are not found any more, but all that is known of them stays."""
+    gone: int = 0  # Files that are no longer in the folder: not found any more, but all that is known of them stays
     kept: int = 0  # Unchanged
-    skipped: list[Skipped] = field(default_factory=list)
-    """Files that could not be read, with reasons; those that were there before stay as they were."""
+    skipped: list[Skipped] = field(default_factory=list)  # Could not be read; those that were there before stay
     encoded: int = 0  # Images that were decoded and encoded
-    rows: int = 0
-    """Images that had no row of the run yet and were given one, from stored features where these are of its encoder."""
+    rows: int = 0  # Images that had no row of the run yet, and were given one: from stored features, if there are any
     cancelled: bool = False  # Whether it was cancelled (`Jobs.cancel`); what is counted is committed
     remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as they stand in JSON; of the skipped files, how many."""
-        found = asdict(self) | {"skipped": len(self.skipped)}
-        del found["remarks"]
-        return found
+        return {name: value for name, value in asdict(self).items() if name != "remarks"} | {
+            "skipped": len(self.skipped)
+        }
 
     def in_words(self, *, kept: bool = True) -> str:
         """Return the counts for people: ``3 new, 1 moved``; with `kept`, the unchanged ones, too."""
@@ -74,9 +68,7 @@ class Indexing:
     def __init__(self, tagger: Tagger, stored: StoredCatalogue) -> None:
         self._tagger, self._stored = tagger, stored
         self._n_jobs = getattr(tagger.encoder, "n_jobs", None)
-        run = stored.runs.current()
-        assert run is not None
-        self._writer = RowWriter(tagger, stored, run.id)
+        self._writer = RowWriter(tagger, stored, stored.runs.current().id)
 
     def run(
         self,
@@ -91,59 +83,68 @@ class Indexing:
         photos = self._writer.spelled(photos)  # before anything is written
         with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
             photos, named = named_by_folder(self._stored, photos)
-            found = compare(self._stored, photos.items, may_be_gone=photos.lets_go(), n_jobs=self._n_jobs)
-            self._commit_what_is_known(photos, found)
-            self._rename({found.kept[place]: photos.names[place] for place in named if place in found.kept})
+            compared = compare(self._stored, photos.items, may_be_gone=photos.lets_go(), n_jobs=self._n_jobs)
+            self._commit_what_is_known(photos, compared, named)
             self._writer.features.sweep()
             self._writer.videos.sweep()
             self._list_left_out(photos)
+
+            work = sorted([*compared.new, *compared.changed])
             done = Indexed(
-                moved=len(found.moved), gone=len(found.gone), skipped=list(photos.left_out), remarks=photos.remarks
-            )
-            done = replace(done, kept=len(photos.items) - len(found.moved) - len(found.new) - len(found.changed))
-            work = sorted([*found.new, *found.changed])
+                moved=len(compared.moved), gone=len(compared.gone), skipped=list(photos.left_out),
+                kept=len(photos.items) - len(compared.moved) - len(work), remarks=photos.remarks,
+            )  # fmt: skip
             with reported(progress, "index photos", len(work)):
-                done = self._encode_all(photos, found, work, done, chunk_size, job, progress)
+                done = self._encode_all(photos, compared, work, done, chunk_size, job, progress)
+
             filled = self._writer.fill(chunk_size, job, progress)
+            undated = self._writer.undated
+            if undated:
+                which = f"{count_of(len(undated), 'photo')} whose date cannot be read, such as {min(undated)}"
+                done = replace(done, remarks=[*done.remarks, f"Without a date: {which}."])
             done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
-            done = replace(done, remarks=[*done.remarks, *_undated(self._writer.undated)])
             if not job.cancelled:
                 self._stored.compact()
                 speed_up(self._tagger, self._stored)
+
             counts = {name: value for name, value in done.as_dict().items() if value}
-            tags = {"tags": photos.tags_from} if photos.tags_from else {}
-            self._stored.history.note("index", folder=photos.root or "", **tags, **counts, **_not_read(photos.root))
+            self._stored.history.note(
+                "index",
+                folder=photos.root or "",
+                **({"tags": photos.tags_from} if photos.tags_from else {}),
+                **counts,
+                **_not_read(photos.root),
+            )
             job.message = ", ".join(f"{value:,} {name}" for name, value in counts.items() if name != "cancelled")
+
         if self._stored.folder is not None:
             write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
         return done
 
-    def _commit_what_is_known(self, photos: Listed, found: Comparison) -> None:
-        """Write down, in one step, what moved and what is gone; then new tags of what is there."""
+    def _commit_what_is_known(self, photos: Listed, compared: ComparedFiles, named: Sequence[int]) -> None:
+        """Write down, in one step, what moved and what is gone; then new tags and names of what is there."""
         stored = self._stored
-        if found.moved or found.gone:
-            paths = full_paths([photos.items[move.place] for move in found.moved])
+        if compared.moved or compared.gone:
+            paths = full_paths([photos.items[place] for place in compared.moved])
             with stored.transaction():
-                stored.mark([*found.gone, *(move.image_id for move in found.moved)], "gone")  # all places are free now
-                for move, path in zip(found.moved, paths, strict=True):
+                stored.mark([*compared.gone, *compared.moved.values()], "gone")  # all places are free now
+                for (place, image_id), path in zip(compared.moved.items(), paths, strict=True):
                     state = file_state(str(path))
-                    stored.images.move(move.image_id, str(path), photos.names[move.place], state[1] if state else 0)
-        there = found.kept | {move.place: move.image_id for move in found.moved}
-        stored.images.mark_seen(there.values())
+                    stored.images.move(image_id, str(path), photos.names[place], state[1] if state else 0)
+
+        present = compared.kept | compared.moved
+        stored.images.mark_seen(present.values())
         listed = [item.image for item in stored.skipped.all()]
-        forgotten = [image for image in listed if not (os.path.lexists(image) or is_there(image))]
-        if forgotten:
-            stored.skipped.remove(forgotten)
-        given = {image_id: tags for place, image_id in there.items() if (tags := photos.tags[place]) is not None}
+        stored.skipped.remove(image for image in listed if not (os.path.lexists(image) or is_there(image)))
+        given = {image_id: tags for place, image_id in present.items() if (tags := photos.tags[place]) is not None}
         if given:
             self._take_tags(given)
 
-    def _rename(self, names: dict[int, str]) -> None:
-        """Write down names that have changed, as where a folder around theirs is indexed."""
-        before = dict(self._stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
-        self._stored.database.write_many(
+        names = dict(stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
+        renamed = ((photos.names[place], compared.kept[place]) for place in named if place in compared.kept)
+        stored.database.write_many(  # as where a folder around theirs is indexed
             "UPDATE images SET name = CAST(? AS TEXT) WHERE id = ?",
-            [(as_text(name), image_id) for image_id, name in names.items() if before[image_id] != name],
+            [(as_text(name), image_id) for name, image_id in renamed if names[image_id] != name],
         )
 
     def _list_left_out(self, photos: Listed) -> None:
@@ -171,23 +172,25 @@ class Indexing:
     def _encode_all(
         self,
         photos: Listed,
-        found: Comparison,
+        compared: ComparedFiles,
         work: Sequence[int],
         done: Indexed,
         chunk_size: int,
         job: CatalogueJob,
         progress: Progress,
     ) -> Indexed:
+        """Take in photos chunk by chunk, and videos, which take long, a few at a time; return all that was done."""
         videos = [place for place in work if is_video(photos.items[place])]
         others, few = (sorted(set(work) - set(videos)) if videos else work), min(chunk_size, AT_ONCE)
         chunks = [others[start : start + chunk_size] for start in range(0, len(others), chunk_size)]
-        chunks += [videos[start : start + few] for start in range(0, len(videos), few)]  # which take long
+        chunks += [videos[start : start + few] for start in range(0, len(videos), few)]
+
         n_done = 0
         for chunk in chunks:
             if job.cancelled:
                 break
-            taken, skipped = self._writer.take_in(photos, chunk, found.changed, Steps(progress))
-            n_changed = sum(place in found.changed for place in taken)
+            taken, skipped = self._writer.take_in(photos, chunk, compared.changed, Steps(progress))
+            n_changed = sum(place in compared.changed for place in taken)
             done = replace(
                 done,
                 new=done.new + len(taken) - n_changed,
@@ -198,13 +201,6 @@ class Indexing:
             n_done += len(chunk)
             job.advance(n_done, len(work))
         return done
-
-
-def _undated(unread: Sequence[str]) -> list[str]:
-    """Return a line that counts the photos whose date cannot be read, with the first of them; nothing without any."""
-    if not unread:
-        return []
-    return [f"Without a date: {count_of(len(unread), 'photo')} whose date cannot be read, such as {min(unread)}."]
 
 
 def tell_skipped(done: Indexed, images: Any) -> None:

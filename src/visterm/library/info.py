@@ -16,22 +16,20 @@ from visterm.core.wording import count_of
 from visterm.features.contents import FEATURES, is_features
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
-from visterm.library.comparison import Comparison
 from visterm.library.earlier_runs import known_runs, naming_earlier
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE
+from visterm.library.learned import Comparison
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.connected import OFF, WRITTEN, Connection
-from visterm.store.jobs import Event
-from visterm.store.runs import StoredRun
+from visterm.store.history import Event, StoredRun
 from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
 from visterm.tagging.part_settings import name_blocks
 from visterm.tagging.run_files import FACTS_KIND, read_part
 
 DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
-TRIED = "models tried"
-"""What `auto` tried: one entry a model; one that reads a block of a chain of encoders has the encoder's name."""
+TRIED = "models tried"  # By `auto`: one entry a model
 
 COMPARED = tuple(field.name for field in fields(Comparison))  # Facts of a run that stand in its comparison
 SHOWN = 5  # Latest jobs and entries of the history that are shown
@@ -92,8 +90,7 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
     Raises StorageError if neither is at `path`; UserError if the model learns in one go.
     """
-    kind = folder_kind(path)
-    folder = open_folder(StoredCatalogue.open(path).run_folder if kind == "catalogue" else path, "run")
+    folder = open_folder(StoredCatalogue.open(path).run_folder if folder_kind(path) == "catalogue" else path, "run")
     model = _read_described(folder, "model")
     history: list[dict[str, Any]] = _learned(model, "history_") or []
     if not history:
@@ -107,10 +104,8 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
     folder.recover()
     contents, notes = folder.contents(), folder.notes()
-    done = {"kind": folder.kind, "parts so far": len(notes)}
     if contents is None:
-        return done
-    wanted = {name: value for name, value in contents.wanted.items() if value not in (None, False)}
+        return {"kind": folder.kind, "parts so far": len(notes)}
     return {
         "kind": folder.kind,
         "images": contents.n_images,
@@ -118,16 +113,25 @@ def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
         "skipped images": contents.n_skipped,
         "parts": len(contents.shards),
         "run": contents.run,
-        "wanted": wanted,
+        "wanted": {name: value for name, value in contents.wanted.items() if value not in (None, False)},
     } | ({"parts of an unfinished update": len(notes)} if folder.unfinished.is_dir() else {})
 
 
 def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
     features.recover()
-    notes = features.notes()
-    contents = features.contents()
-    if contents is None:
-        return _facts_so_far(features, notes)
+    notes, contents = features.notes(), features.contents()
+    if contents is None:  # a job that is stopped, or still at it
+        unlearned = {"name": "not learned yet", "params": {}}
+        encoder = _read_described(features.path / ENCODER, ENCODER) if features.has_encoder() else unlearned
+        return {
+            "kind": f"{FEATURES}, not finished",
+            "shards so far": len(notes),
+            "rows so far": sum(note["entry"]["rows"] for note in notes if note["entry"] is not None),
+            "skipped images so far": sum(len(note["skipped"]) for note in notes),
+            "encoder": encoder["name"],
+            "encoder settings": encoder["params"],
+            "go on": "visterm encode was stopped, or is still at it: run the same command again, and it goes on",
+        }
     update = {"shards of an unfinished update": len(notes)} if features.unfinished.is_dir() else {}
     return {
         "kind": features.kind,
@@ -144,22 +148,6 @@ def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
     } | update
 
 
-def _facts_so_far(features: FeatureFolder, notes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts of a job that is stopped or still at it."""
-    encoder = {"name": "not learned yet", "params": {}}
-    if features.has_encoder():
-        encoder = _read_described(features.path / ENCODER, ENCODER)
-    return {
-        "kind": f"{FEATURES}, not finished",
-        "shards so far": len(notes),
-        "rows so far": sum(note["entry"]["rows"] for note in notes if note["entry"] is not None),
-        "skipped images so far": sum(len(note["skipped"]) for note in notes),
-        "encoder": encoder["name"],
-        "encoder settings": encoder["params"],
-        "go on": "visterm encode was stopped, or is still at it: run the same command again, and it goes on",
-    }
-
-
 def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = _read_described(folder, "encoder"), _read_described(folder, "model")
     facts = read_part(folder / "facts.json", dict, FACTS_KIND)
@@ -168,30 +156,22 @@ def _run_facts(folder: Path) -> dict[str, Any]:
         measured, ranks = (
             [entry[name] for entry in history if entry.get(name) is not None] for name in ("map", "mean_rank")
         )
-        found = {
+        tried = _learned(model, "report_")
+        if tried is not None:  # a block of a chain of encoders has the encoder's name, where each gives one block
+            parts = [part["name"] for part in encoder["values"].get("parts_", {}).get("estimators", [])]
+            tried = name_blocks(tried, model["params"].get("blocks"), parts)
+        learned = {
             "epochs": _learned(model, "n_epochs_"),
             "best validation MAP": max(measured, default=_learned(model, "valid_map_")),
             "best validation mean rank": min(ranks, default=None),
             "validation word MAP": _learned(model, "valid_word_map_"),
-            TRIED: _tried(encoder, model),
+            TRIED: tried,
         }
-    return (
-        facts
-        | {
-            "encoder": encoder["name"],
-            "encoder settings": encoder["params"],
-            "model": model["name"],
-            "model settings": model["params"],
-        }
-        | {name: value for name, value in found.items() if value is not None}
-    )
-
-
-def _tried(encoder: dict[str, Any], model: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Return what `auto` tried, with the name of the encoder that a block is of, where each encoder gives one block."""
-    report: list[dict[str, Any]] | None = _learned(model, "report_")
-    encoders = [part["name"] for part in encoder["values"].get("parts_", {}).get("estimators", [])]
-    return report if report is None else name_blocks(report, model["params"].get("blocks"), encoders)
+    named = {
+        "encoder": encoder["name"], "encoder settings": encoder["params"],
+        "model": model["name"], "model settings": model["params"],
+    }  # fmt: skip
+    return facts | named | {name: value for name, value in learned.items() if value is not None}
 
 
 def _read_described(folder: Path, name: str) -> dict[str, Any]:
@@ -213,7 +193,19 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
     """Return the facts of a catalogue, but for those of its run."""
     known = stored.runs.all()
     one, connection = stored.database.value, stored.connected.get()
-    source = "tags of files" if connection is None else f"tags from {connection.title}"
+    source, connected = "tags of files", {}
+    if connection is not None:
+        source = f"tags from {connection.title}"
+        connected = {
+            "connected to": f"{connection.kind} at {connection.address}",
+            "key file": connection.key_file or "none: the key is in the environment",
+            "last sync": connection.synced or "not yet",
+            "next sync writes": connection.writes(),
+            "photos there": stored.connected.count(),
+            "tags written there": one("SELECT count(*) FROM remote_pairs WHERE state = ?", (WRITTEN,)),
+            "tags taken off there": one("SELECT count(*) FROM remote_pairs WHERE state = ?", (OFF,)),
+        }
+
     runs = {
         run.fingerprint: {
             "number": run.id,
@@ -227,6 +219,9 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         }
         for run in known
     }
+
+    latest = {run.get("folder", ""): run.get("not read", "") for run in stored.history.details_of("index")}
+    not_read = "; ".join(filter(None, latest.values()))  # as of the last time that each folder was indexed
     return {
         "images": len(stored),
         "images without a row": stored.images.count() - len(stored),
@@ -238,50 +233,30 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "tags of people": one("SELECT count(*) FROM given WHERE source = 'person'"),
         "accepted tags": one("SELECT count(*) FROM verdicts WHERE verdict = 1"),
         "rejected tags": one("SELECT count(*) FROM verdicts WHERE verdict = -1"),
-        **_of_connection(stored, connection),
+        **connected,
         "made by": next(_maker(run, connection) for run in known if run.current),
         "searched": stored.how_it_searches(),
         "rows in": stored.where_rows_are(),
         "features": _features(stored),
         "runs": runs,
         "jobs": {
-            f"{job.id} {job.kind}": _in_words(job.state, job.message, job.error) for job in stored.jobs.latest(SHOWN)
+            f"{job.id} {job.kind}": ": ".join(filter(None, (job.state, job.error or job.message)))
+            for job in stored.jobs.latest(SHOWN)
         },
-        **({"not read": not_read} if (not_read := _not_read(stored)) else {}),
+        **({"not read": not_read} if not_read else {}),
         "history": {f"{event.at} {event.what}": _of_event(event, known) for event in stored.history.latest(SHOWN)},
     }
 
 
-def _of_connection(stored: StoredCatalogue, found: Connection | None) -> dict[str, Any]:
-    """Return what a catalogue is connected to, and what the next round writes there; nothing of one of files."""
-    if found is None:
-        return {}
-    return {
-        "connected to": f"{found.kind} at {found.address}",
-        "key file": found.key_file or "none: the key is in the environment",
-        "last sync": found.synced or "not yet",
-        "next sync writes": found.writes(),
-        "photos there": stored.connected.count(),
-        "tags written there": stored.connected.count_pairs(WRITTEN),
-        "tags taken off there": stored.connected.count_pairs(OFF),
-    }
-
-
-def _not_read(stored: StoredCatalogue) -> str:
-    """Return how many files of the indexed folders were not read, by kind, as of the last time; empty if none."""
-    latest = {run.get("folder", ""): run.get("not read", "") for run in stored.history.details_of("index")}
-    return "; ".join(filter(None, latest.values()))
-
-
 def _of_event(event: Event, runs: Sequence[StoredRun]) -> str:
     """Return what is known of an event in a line, runs by their numbers; what has no value is left out."""
-    said = {True: "yes", False: "no"} | {run.fingerprint: str(run.id) for run in runs}
-    told = ", ".join(
-        f"{name.replace('_', ' ')}: {said.get(value, value) if isinstance(value, bool | str) else value}"
+    words = {True: "yes", False: "no"} | {run.fingerprint: str(run.id) for run in runs}
+    details = (
+        f"{name.replace('_', ' ')}: {words.get(value, value) if isinstance(value, bool | str) else value}"
         for name, value in event.details.items()
         if value not in (None, "") and not isinstance(value, list)
     )
-    return told or "nothing new"
+    return ", ".join(details) or "nothing new"
 
 
 def _maker(run: StoredRun, connection: Connection | None) -> str:
@@ -291,19 +266,12 @@ def _maker(run: StoredRun, connection: Connection | None) -> str:
 
 
 def _features(stored: StoredCatalogue) -> dict[str, str]:
-    found = stored.database.rows(
-        "SELECT encoder_fingerprint, count(*), count(DISTINCT shard) FROM features GROUP BY encoder_fingerprint"
-    )
     facts = {}
-    for fingerprint, rows, shards in found:
-        size = _size(stored.folder / CATALOGUE_FEATURES / fingerprint) if stored.folder is not None else 0
+    for fingerprint, rows, shards in stored.database.rows(
+        "SELECT encoder_fingerprint, count(*), count(DISTINCT shard) FROM features GROUP BY encoder_fingerprint"
+    ):
+        folder = None if stored.folder is None else stored.folder / CATALOGUE_FEATURES / fingerprint
+        files = folder.iterdir() if folder is not None and folder.is_dir() else ()
+        size = sum(file.stat().st_size for file in files)
         facts[fingerprint] = f"{rows:,} photos in {count_of(shards, 'file')}, {size / 1e6:,.1f} MB"
     return facts
-
-
-def _size(folder: Path) -> int:
-    return sum(entry.stat().st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
-
-
-def _in_words(state: str, message: str, error: str | None) -> str:
-    return ": ".join(part for part in (state, error or message) if part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,9 +19,19 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TagTree
 from visterm.data.word_vectors import vectors_of_tags
 from visterm.features.training_rows import TrainingRows
-from visterm.library.comparison import BETTER, FEWEST_COMPARED, TOO_FEW, WORSE, Comparison
 from visterm.library.earlier_runs import FIT, NOT_USED, known_runs, went_back, when_left
-from visterm.library.learned import HELD_BACK, IS_WORSE, LEFT, Learned, in_words
+from visterm.library.learned import (
+    BETTER,
+    FEWEST_COMPARED,
+    HELD_BACK,
+    IS_WORSE,
+    LEFT,
+    TOO_FEW,
+    WORSE,
+    Comparison,
+    Learned,
+    in_words,
+)
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up, switch_to
 from visterm.library.training import (
@@ -38,20 +48,17 @@ from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
-from visterm.store.jobs import CatalogueJob
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.history import CatalogueJob
 from visterm.store.rows import stack_rows
 from visterm.tagging.part_settings import set_part_of, set_siblings, set_tree
+from visterm.tagging.relations import WordRelations
 from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import Tagger
 from visterm.tagging.word_places import LEARNED
 
-if TYPE_CHECKING:
-    from visterm.store.catalogue import StoredCatalogue
-    from visterm.tagging.relations import WordRelations
-
 FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere
-ENOUGH = 0.5
-"""Of the images that a run learned from, the share that the catalogue must have tags of to take their place unasked."""
+ENOUGH = 0.5  # Share of the images that a run learned from, from which on others take their place unasked
 
 
 def learn(
@@ -72,19 +79,16 @@ def learn(
     with CatalogueJob(stored.jobs, "fit", job_id) as job, stored.writing():
         forget_unfinished(stored)
         run = stored.runs.current()
-        assert run is not None
         writer = RowWriter(tagger, stored, run.id)
-        here = stored.tags.held().keys() | stored.tags.rejected().keys()
-        writer.encode_missing(sorted(here), CHUNK, job, progress)
+        writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
         train, held_out = gathered(tagger, stored, writer.features)
         if train.n_tagged == 0:
             raise DataError("The images with tags are all among those held out. Tag some more.")
+
         moves_tags = not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
         same_rows = isinstance(tagger.model, RelearnsTags)
-        if same_rows and _has_enough(tagger, train):
+        if _has_enough(tagger, train, refuse=not (full or moves_tags)) and same_rows:
             moves_tags = False  # learned at once from the same images, which would else count once more in each round
-        elif not full and not moves_tags:
-            _refuse_to_forget(tagger, train)
         if moves_tags:
             learned = _moved(tagger, train, held_out)
         else:
@@ -92,6 +96,7 @@ def learn(
             learned = _anew(
                 tagger, train, held_out, others, min_count, progress, lambda _: "stop" if job.cancelled else None
             )
+
         compared = _compared(tagger, learned, held_out)
         is_same = learned.fingerprint == run.fingerprint
         why_not = "" if use_even_if_worse or is_same else _why_not(stored, learned, compared, cautious, by_itself)
@@ -99,6 +104,7 @@ def learn(
             tagger, learned, train, held_out, run_before=run.fingerprint, full=not moves_tags, in_use=not why_not,
             why_not=why_not, number=run.id, number_before=run.id, **compared,
         )  # fmt: skip
+
         if not is_same and not job.cancelled:
             rows_of = run.rows_of if moves_tags or same_rows else None
             facts = {FROM_HERE: True, **compared, "run_before": run.fingerprint}
@@ -110,6 +116,7 @@ def learn(
                     NOT_USED, run=learned.fingerprint, why=why_not, learned=found.in_words, **compared
                 )  # fmt: skip
             found = replace(found, number=number)
+
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
             forget_unfinished(stored)
             return Learned(
@@ -157,14 +164,14 @@ def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
     old = tagger.vocabulary
     vocabulary = old
     if names:
-        new = seen.subset(seen.index(tag) for tag in names)
-        Y_new = new.encode(train.tags)
+        Y_new = seen.subset(seen.index(tag) for tag in names).encode(train.tags)
         if isinstance(model, RelearnsTags) and source is not None and source.gives_others:
             vectors = {SETTING: vectors_of_tags(source.read(names), names)[0]}
         model.add_tags(train.X, Y_new, **vectors)
         counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
         counts = np.concatenate([old.counts, counts])
         vocabulary = Vocabulary([*old.tags, *names], counts, old.aliases | seen.aliases)
+
     Y, relations = train.encode(vocabulary), _related(tagger, grown, vocabulary)
     set_tree(model, relations.tree, vocabulary)
     model.partial_fit(train.X, Y, images=False)
@@ -196,6 +203,7 @@ def _anew(
     if len(vocabulary) == 0:
         raise DataError(f"No tag has {min_count} images to learn from. Lower --min-count, or give more tags.")
     learned = _with_all_but_the_model(tagger, clone(tagger.model), vocabulary, _related(tagger, grown, vocabulary))
+
     rows = _rows(vocabulary, train, held_out)
     if others is not None:
         nothing = sp.csr_array((others.shape[0], len(vocabulary)), dtype=rows.Y.dtype)
@@ -209,6 +217,7 @@ def _anew(
         learned.model.set_params(**{SETTING: None})
         starts = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
         learned.words = starts.set_vectors(learned.model, rows)
+
     learned.learn(rows, progress=progress, on_epoch=on_epoch)
     learned.facts |= {BY_CONTENT: True, "images": len(train)}
     _find_confidences(learned, train, held_out, None)
@@ -237,8 +246,7 @@ def _with_all_but_the_model(tagger: Tagger, model: Any, vocabulary: Vocabulary, 
     learned.relations = relations
     learned.words = tagger.words
     learned.facts["tags"] = len(vocabulary)
-    same_tags = vocabulary.tags == tagger.vocabulary.tags
-    learned.reference = tagger.reference if same_tags else None
+    learned.reference = tagger.reference if vocabulary.tags == tagger.vocabulary.tags else None
     return learned
 
 
@@ -251,29 +259,25 @@ def _rows(vocabulary: Vocabulary, train: Part, held_out: Part) -> TrainingRows:
 
 
 def _find_confidences(learned: Tagger, train: Part, held_out: Part, before: Calibration | None) -> None:
-    """Fit confidences on what was not learned from; where that is too little, those of before stand in."""
-    judged = held_out.subset(not_learned(learned, held_out.images))
-    rows = _rows(learned.vocabulary, train, judged)
+    """Fit confidences on what was not learned from; where that is too little, those of before stand in.
+
+    New tags then have the middle of the curves and the largest doubt, and no tag has cut-offs.
+    """
+    rows = _rows(learned.vocabulary, train, held_out.subset(not_learned(learned, held_out.images)))
     if rows.valid is not None or before is None:
         learned.find_confidences(rows)
-    else:
-        learned.calibration = _for_more_tags(before, len(learned.vocabulary))
-
-
-def _for_more_tags(calibration: Calibration, n_tags: int) -> Calibration:
-    """Return the calibration with the middle of the curves and the largest doubt for new tags, and without cut-offs."""
-    n_more = n_tags - calibration.slope.size
-    if n_more == 0:
-        return calibration
-    more = [np.append(a, np.full(n_more, np.median(a))) for a in (calibration.slope, calibration.offset)]
-    doubt = calibration.doubt if calibration.doubt is None else np.pad(calibration.doubt, (0, n_more), "maximum")
-    return calibration._replace(slope=more[0], offset=more[1], held_out=None, doubt=doubt)
+        return
+    n_more = len(learned.vocabulary) - before.slope.size
+    if n_more > 0:
+        more = [np.append(a, np.full(n_more, np.median(a))) for a in (before.slope, before.offset)]
+        doubt = before.doubt if before.doubt is None else np.pad(before.doubt, (0, n_more), "maximum")
+        before = before._replace(slope=more[0], offset=more[1], held_out=None, doubt=doubt)
+    learned.calibration = before
 
 
 def _compared(before: Tagger, after: Tagger, held_out: Part) -> Mapping[str, Any]:
     """Measure both runs on images held out that neither learned from, over the tags that both know."""
-    places = np.intersect1d(not_learned(before, held_out.images), not_learned(after, held_out.images))
-    part = held_out.subset(places)
+    part = held_out.subset(np.intersect1d(not_learned(before, held_out.images), not_learned(after, held_out.images)))
     shared = [tag for tag in after.vocabulary.tags if tag in before.vocabulary]
     found = image_precisions([before, after], part, shared) if part.n_tagged and shared else []
     if not found:
@@ -283,8 +287,12 @@ def _compared(before: Tagger, after: Tagger, held_out: Part) -> Mapping[str, Any
     if np.count_nonzero(~np.isnan(first)) >= FEWEST_COMPARED:
         change = paired_bootstrap(second, first)
         interval = (change.low, change.high)
-    means = {"before": float(np.nanmean(first)), "after": float(np.nanmean(second))}
-    return {**means, "compared": part.n_tagged, "interval": interval}
+    return {
+        "before": float(np.nanmean(first)),
+        "after": float(np.nanmean(second)),
+        "compared": part.n_tagged,
+        "interval": interval,
+    }
 
 
 def _make_current(
@@ -321,20 +329,18 @@ def _make_current(
     return run_id
 
 
-def _has_enough(tagger: Tagger, train: Part) -> bool:
-    """Return whether there are images enough to take the place of those that the run learned from."""
-    n_before = int(tagger.facts.get("images", 0)) if tagger.facts.get("tags given", 1) else 0
-    return train.n_tagged >= ENOUGH * n_before
+def _has_enough(tagger: Tagger, train: Part, *, refuse: bool) -> bool:
+    """Return whether there are images enough to take the place of those that the run learned from.
 
-
-def _refuse_to_forget(tagger: Tagger, train: Part) -> None:
-    """Refuse to put what is learned from a few images in place of what was learned from many, unless `full` says so."""
-    if _has_enough(tagger, train):
-        return
+    With `refuse`, raises UserError if what is learned from a few would be put in place of what was learned from many.
+    """
     n_before = int(tagger.facts.get("images", 0))
-    raise UserError(
-        f"The model '{MODELS.name_of(tagger.model)}' learns all at once, and of the catalogue's images "
-        f"{train.n_tagged:,} have tags to learn from, while its run learned from {n_before:,}: the new run would know "
-        "less. Index the photos that it learned from with their tags (visterm index CATALOGUE PHOTOS --tags FILE), or "
-        "learn from these alone: --full."
-    )
+    has_enough = train.n_tagged >= ENOUGH * (n_before if tagger.facts.get("tags given", 1) else 0)
+    if refuse and not has_enough:
+        raise UserError(
+            f"The model '{MODELS.name_of(tagger.model)}' learns all at once, and of the catalogue's images "
+            f"{train.n_tagged:,} have tags to learn from, while its run learned from {n_before:,}: the new run would "
+            "know less. Index the photos that it learned from with their tags (visterm index CATALOGUE PHOTOS --tags "
+            "FILE), or learn from these alone: --full."
+        )
+    return has_enough

@@ -1,17 +1,77 @@
-"""What came of learning from a catalogue: a run, which tags are new, the comparison with the old run, all in words."""
+"""What came of learning from a catalogue: which tags are new, and both runs compared on photos held out, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from visterm.core.wording import count_of
-from visterm.library.comparison import Comparison
 
 IS_WORSE, LEFT, HELD_BACK = "worse", "left", "held back"  # Why a new run is not used, see `Learned.why_not`
 MOST_SHOWN = 5  # Tags that a message names
+
+FEWEST_COMPARED = 20  # Photos held out below which a resample of them says little of either run
+MEASURE = "MAP"  # Mean average precision, over the tags that both runs know
+BETTER, WORSE, NO_DIFFERENCE, TOO_FEW = "better", "worse", "no clear difference", "too few photos"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs, measured on the same photos that were held out from both."""
+
+    before: float  # MAP of the old run: 1 if every right tag of each photo is ranked above all wrong ones
+    after: float  # MAP of the new run
+    compared: int  # Photos that both were measured on
+    # The difference, from - to, in 95 % of resamples of these photos (paired bootstrap); None: too few photos
+    interval: tuple[float, float] | None
+    run_before: str = ""  # Fingerprint of the old run
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self | None:
+        """Return the comparison among the facts of a catalogue's run; None if it was compared with no other."""
+        if not all(isinstance(facts.get(name), int | float) for name in ("before", "after", "compared")):
+            return None
+        ends = facts.get("interval")
+        interval = None if ends is None else (float(ends[0]), float(ends[1]))
+        return cls(facts["before"], facts["after"], facts["compared"], interval, str(facts.get("run_before") or ""))
+
+    @property
+    def difference(self) -> float:
+        """Return by how much the new run is better, in MAP; negative: worse."""
+        return self.after - self.before
+
+    @property
+    def verdict(self) -> str:
+        """Return "better", "worse", "no clear difference" (the interval holds 0) or "too few photos" to tell."""
+        if self.interval is None:
+            return TOO_FEW
+        low, high = self.interval
+        return BETTER if low > 0 else WORSE if high < 0 else NO_DIFFERENCE
+
+    def in_words(self) -> str:
+        """Return both figures, the difference with its interval, and what follows from them, in one sentence."""
+        interval = "" if self.interval is None else ", 95 % interval {:+.3f} to {:+.3f}".format(*self.interval)
+        follows = {
+            BETTER: ": the new run is better",
+            WORSE: ": the new run is worse",
+            NO_DIFFERENCE: ": no clear difference",
+            TOO_FEW: f", too few to say which run is better ({FEWEST_COMPARED} are needed)",
+        }[self.verdict]
+        return (
+            f"{MEASURE} {self.before:.3f} before, {self.after:.3f} now ({self.difference:+.3f}{interval}) "
+            f"on {count_of(self.compared, 'photo')} held out{follows}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it stands in JSON."""
+        return asdict(self) | {
+            "measure": MEASURE,
+            "difference": self.difference,
+            "verdict": self.verdict,
+            "in_words": self.in_words(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +79,7 @@ class Learned:
     """A run that was learned from a catalogue, and what it changed."""
 
     run: str  # Fingerprint of the run that was learned: of the old one, where nothing was to be learned
-    full: bool
-    """Whether all was learned anew; else only the rows of tags have moved, and those of images are the old ones."""
+    full: bool  # Whether all was learned anew; else only the rows of tags have moved, and those of images stay
     # Learned from, and known
     images: int
     tags: int
@@ -32,10 +91,8 @@ class Learned:
     after: float | None
     compared: int  # How many these are
     run_before: str  # Fingerprint of the old run
-    interval: tuple[float, float] | None = None
-    """The change of MAP, from - to, in 95 % of resamples of these images; None where they are too few to tell."""
-    in_use: bool = True
-    """Whether the run is the current one now: not if `why_not` says why, and that was not asked for."""
+    interval: tuple[float, float] | None = None  # As in `Comparison`
+    in_use: bool = True  # Whether the run is the current one now: not if `why_not` says why, and that was not asked for
     why_not: str = ""
     """Why it is not used: "worse" (significantly), "left" (a person went back from this very run), "held back" (a
     person went back to the old run, learning began by itself, and the new one is not significantly better)."""
@@ -71,19 +128,16 @@ class Learned:
         return asdict(self) | {"comparison": None if self.comparison is None else self.comparison.as_dict()}
 
 
-NOT_COMPARED = (
-    "the runs are not compared: there is no tagged photo that neither learned from. "
-    "After the first time there mostly is."
-)
-
-
 def in_words(learned: Learned, catalogue: Path) -> str:
     """Return what was learned, what it changed, which run is in use, and how to use the other one."""
     if learned.cancelled:
         return "Stopped; nothing has changed."
     said = learned.in_words
-    found = learned.comparison
-    said += f"; {NOT_COMPARED if found is None else found.in_words()}"
+    compared = learned.comparison
+    said += "; " + (compared.in_words() if compared is not None else (
+        "the runs are not compared: there is no tagged photo that neither learned from. After the first time there "
+        "mostly is."
+    ))  # fmt: skip
     new, old = f"run {learned.number}", f"run {learned.number_before}"
     if learned.run == learned.run_before:
         return f"{said} Nothing has changed: {catalogue} goes on with its {old}."

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
+from visterm.data.tag_tree import TagTree
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.training import all_said
-from visterm.store.jobs import CatalogueJob
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.history import CatalogueJob
 from visterm.tagging.mistakes import KINDS, Mistake, check_kind, deepest, mistakes_among, vocabulary_of
-
-if TYPE_CHECKING:
-    from visterm.data.tag_tree import TagTree
-    from visterm.store.catalogue import StoredCatalogue
-    from visterm.tagging.tagger import Tagger
+from visterm.tagging.tagger import Tagger
 
 FILE = "mistakes.json"
 KEPT = 2000  # Mistakes of each kind that a catalogue keeps
@@ -102,17 +100,13 @@ def kept_mistakes(
 
 
 def _read(file: Path) -> list[list[Any]]:
+    kinds = [int, str, str, float, float, float]
     try:
         kept: list[list[Any]] = json.loads(file.read_bytes())["mistakes"]
-        if not all(map(_is_entry, kept)):
+        if not all(isinstance(e, list) and [*map(type, e)] == kinds and e[2] in KINDS for e in kept):
             raise ValueError("an entry is none")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFileError(
             f"{file} is damaged: {error}. Remove it, and look for mistakes again (visterm mistakes {file.parent})."
         ) from None
     return kept
-
-
-def _is_entry(entry: Any) -> bool:
-    kinds = [int, str, str, float, float, float]
-    return isinstance(entry, list) and [type(value) for value in entry] == kinds and entry[2] in KINDS

@@ -6,7 +6,7 @@ import io
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,9 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
-from visterm.store.jobs import CatalogueJob
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
-    from visterm.store.catalogue import StoredCatalogue
+from visterm.library.catalogue import Catalogue
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.history import CatalogueJob
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -140,8 +138,7 @@ def _in_a_plane(X: Floats) -> Floats:
             raise MissingExtraError(
                 "The map of photos needs umap-learn. Install it with: pip install 'visterm[map]'"
             ) from error
-        n_neighbors = min(NEIGHBOURS, len(X) - 1)
-        X = UMAP(n_neighbors=n_neighbors, min_dist=0.1, random_state=0, n_jobs=1).fit_transform(X)
+        X = UMAP(n_neighbors=min(NEIGHBOURS, len(X) - 1), min_dist=0.1, random_state=0, n_jobs=1).fit_transform(X)
     flat = np.zeros((len(X), 2), np.float64)
     flat[:, : min(2, X.shape[1])] = X[:, :2]
     flat -= flat.min(axis=0)

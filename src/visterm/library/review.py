@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
@@ -69,19 +68,25 @@ def review_queue(
     Questions come from stored predictions. What was given, accepted or rejected is left out, what follows from it in
     the `tree`, and the images and tags of `skip`.
     """
-    found = _unanswered(stored)
-    open_questions = [question for question in found if question[:2] not in skip]
-    if not open_questions:
-        return []
+    open_questions = [question for question in _unanswered(stored) if question[:2] not in skip]
     images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}
+
     if tree is not None:
-        open_questions = _without_what_follows(open_questions, stored, tree)
+        ids = list({image_id for image_id, *_ in open_questions})
+        held, rejected = stored.tags.held(ids), stored.tags.rejected(ids)
+        known = {i: tree.follows(held.get(i, ()), rejected.get(i, ())) for i in held.keys() | rejected.keys()}
+        open_questions = [
+            question for question in open_questions if tag_key(question[1]) not in known.get(question[0], ())
+        ]
         named = {tag_key(tag): n for tag, n in images.items()}
         images = {
             tag: sum(named.get(tag_key(each), 0) for each in (tag, *tree.below(tag)))
             for tag in dict.fromkeys(tag for _, tag, *_ in open_questions)
         }
-    worth = _worth([item[2] for item in open_questions], [item[3] for item in open_questions])
+
+    p = np.array([0.5 if now is None else now for _, _, now, _ in open_questions], np.float64).clip(1e-9, 1 - 1e-9)
+    earlier = np.array([now if q[3] is None else q[3] for now, q in zip(p, open_questions, strict=True)], np.float64)
+    worth = -(p * np.log2(p) + (1 - p) * np.log2(1 - p)) + np.abs(p - earlier)  # without confidences all are alike
     predicted = Counter(tag for _, tag, *_ in open_questions)
     chosen: list[ReviewItem] = []
     seen: set[int] = set()
@@ -95,6 +100,7 @@ def review_queue(
 
     waiting = [(-value(place), place) for place in range(len(open_questions))]
     heapq.heapify(waiting)
+
     while waiting and len(chosen) < k:
         was, place = heapq.heappop(waiting)
         image_id, tag, confidence, before = open_questions[place]
@@ -113,8 +119,6 @@ def review_queue(
 def _unanswered(stored: StoredCatalogue) -> list[Question]:
     """Return image, tag, confidence and that of the run before, least sure first, of what has no answer yet."""
     run = stored.runs.current()
-    if run is None:
-        return []
     earlier = [other.id for other in stored.runs.all() if other.id != run.id]
     return stored.database.rows(
         "SELECT p.image_id, tags.name, p.confidence, "
@@ -130,23 +134,6 @@ def _unanswered(stored: StoredCatalogue) -> list[Question]:
         "p.score DESC, tags.name LIMIT ?",
         (max(earlier, default=-1), run.id, CANDIDATES),
     )
-
-
-def _without_what_follows(questions: list[Question], stored: StoredCatalogue, tree: TagTree) -> list[Question]:
-    """Leave out tags above those that an image has, and tags under those that a person said it has not."""
-    ids = list({image_id for image_id, *_ in questions})
-    held, rejected = stored.tags.held(ids), stored.tags.rejected(ids)
-    known = {i: tree.follows(held.get(i, ()), rejected.get(i, ())) for i in held.keys() | rejected.keys()}
-    return [question for question in questions if tag_key(question[1]) not in known.get(question[0], ())]
-
-
-def _worth(confidences: list[float | None], before: list[float | None]) -> NDArray[np.float64]:
-    """Return entropy, in bits, plus how far two runs are apart; without confidences all are alike."""
-    p = np.array([0.5 if c is None else c for c in confidences], np.float64)
-    p = np.clip(p, 1e-9, 1 - 1e-9)
-    earlier = np.array([now if then is None else then for now, then in zip(p, before, strict=True)], np.float64)
-    entropy = -(p * np.log2(p) + (1 - p) * np.log2(1 - p))
-    return entropy + np.abs(p - earlier)
 
 
 def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:

@@ -26,9 +26,8 @@ from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
 from visterm.library.photos import Listed
 from visterm.library.videos import CatalogueVideos, ReadVideo
-from visterm.store.frames import frame_record
-from visterm.store.images import FRAME, ImageRecord, Record, read_records
-from visterm.store.jobs import CatalogueJob
+from visterm.store.history import CatalogueJob
+from visterm.store.images import FRAME, ImageRecord, Record, frame_record, read_records
 from visterm.store.tags import Prediction
 from visterm.tagging.annotating import best_of
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
 from visterm.library import feedback
-from visterm.store.images import as_list
-
-if TYPE_CHECKING:
-    from visterm.library.catalogue import Catalogue
-    from visterm.store.catalogue import StoredCatalogue
+from visterm.library.catalogue import Catalogue
+from visterm.store.catalogue import StoredCatalogue
+from visterm.store.images import AMONG, LISTED, as_list
 
 TAG_PHOTOS, KEEP_ONE, UNDO = "tag photos", "keep one of each", "undo"  # What the history calls them
 MOST_PHOTOS = 5000  # Photos of one step: half a minute, in which nobody else can write
 
-Said = set[tuple[Any, ...]]
+Judgements = set[tuple[Any, ...]]
 """("given", image, tag, source), ("verdict", image, tag, verdict) and ("reviewed", image): numbers as in the tables."""
 
 
@@ -113,11 +112,12 @@ def _step(
     stored: StoredCatalogue, what: str, images: list[int], names: Iterable[str], change: Callable[[], None], **told: Any
 ) -> Step:
     """Make a change in one transaction, and note in the history what differs by it."""
-    names = list(names)
+    keys = json.dumps(sorted(set(map(tag_key, names))))  # tags in all their spellings
+    tags = f"SELECT id FROM tags WHERE key {LISTED}"
     with stored.database.transaction():
-        before = _said(stored, images, names)
+        before = _judgements(stored, images, (row[0] for row in stored.database.rows(tags, (keys,))))
         change()
-        after = _said(stored, images, names)
+        after = _judgements(stored, images, (row[0] for row in stored.database.rows(tags, (keys,))))
         number = stored.history.note(what, **told, was=sorted(before - after), now=sorted(after - before))
     return Step(number, images, len({entry[1] for entry in before ^ after if entry[0] != "reviewed"}))
 
@@ -135,14 +135,21 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
             raise DataError(f"There is no step {number}.")
         undone = any(other.details.get("step") == number for other in stored.history.of(UNDO))
         was, now = ({tuple(change) for change in event.details[name]} for name in ("was", "now"))
-        there = _said_of(stored, was | now)
+        changes = was | now
+        there = _judgements(stored, {c[1] for c in changes}, {c[2] for c in changes if len(c) > 2})
         if undone or not now <= there or any(change in there for change in was if change[0] != "reviewed"):
             raise UserError(
                 "This step was undone already, or something else has been said of these photos since. Change them one "
                 "by one."
             )
-        if hidden := event.details.get("ids", []):
-            _show_again(stored, hidden)
+
+        hidden = [record for record in stored.images.get_many(event.details.get("ids", [])) if record.state == "gone"]
+        # Those whose file was indexed as another photo since stay hidden
+        free = [record.id for record in hidden if record.path is None or stored.images.by_path(record.path) is None]
+        if free:
+            stored.mark(free, "here")
+            stored.images.hide(free, hidden=False)
+
         names = dict(connection.execute("SELECT id, name FROM tags").fetchall())
         connection.executemany(
             "DELETE FROM given WHERE image_id = ? AND tag_id = ?", [c[1:3] for c in now if c[0] == "given"]
@@ -151,44 +158,24 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
             "INSERT INTO given (image_id, tag_id, source) VALUES (?, ?, ?)", [c[1:] for c in was if c[0] == "given"]
         )
         verdicts = {c[1:3]: 0 for c in now if c[0] == "verdict"} | {c[1:3]: c[3] for c in was if c[0] == "verdict"}
-        run = stored.runs.current()
+        run_id = stored.runs.current().id
         for (image_id, tag_id), verdict in sorted(verdicts.items()):
-            stored.tags.judge(image_id, names[tag_id], verdict, run_id=run.id if run else None)
+            stored.tags.judge(image_id, names[tag_id], verdict, run_id=run_id)
+
         settled = stored.tags.settled(change[1] for change in now)  # by what was said otherwise
-        unseen = [c[1] for c in now if c[0] == "reviewed" and c[1] not in settled]
-        stored.images.mark_reviewed(unseen, reviewed=False)
-        images = sorted({change[1] for change in was | now})
+        stored.images.mark_reviewed([c[1] for c in now if c[0] == "reviewed" and c[1] not in settled], reviewed=False)
+        images = sorted({change[1] for change in changes})
         stored.history.note(UNDO, step=number, photos=len(images))
     return Step(number, images, len({change[1] for change in was ^ now if change[0] != "reviewed"}))
 
 
-def _show_again(stored: StoredCatalogue, hidden: Sequence[int]) -> None:
-    """Find photos again that were hidden; those whose file was indexed as another photo since stay hidden."""
-    records = [record for record in stored.images.get_many(hidden) if record.state == "gone"]
-    free = [record.id for record in records if record.path is None or stored.images.by_path(record.path) is None]
-    stored.mark(free, "here")
-    stored.images.hide(free, hidden=False)
-
-
-def _said(stored: StoredCatalogue, images: Sequence[int], names: Iterable[str]) -> Said:
-    """Return what is said of some tags, in all their spellings, of some images."""
-    keys = {tag_key(name) for name in names}
-    tag_ids = [row[0] for key in keys for row in stored.database.rows("SELECT id FROM tags WHERE key = ?", (key,))]
-    return _rows(stored, as_list(images), as_list(tag_ids))
-
-
-def _said_of(stored: StoredCatalogue, changes: Said) -> Said:
-    """Return what is said now of the images and tags of some changes."""
-    images, tag_ids = {change[1] for change in changes}, {change[2] for change in changes if len(change) > 2}
-    return _rows(stored, as_list(images), as_list(tag_ids))
-
-
-def _rows(stored: StoredCatalogue, images: str, tag_ids: str) -> Said:
-    of = "image_id IN (SELECT value FROM json_each(?)) AND tag_id IN (SELECT value FROM json_each(?))"
-    rows, both = stored.database.rows, (images, tag_ids)
-    found: Said = {tuple(row) for row in rows(f"SELECT 'given', image_id, tag_id, source FROM given WHERE {of}", both)}
-    verdicts = f"SELECT 'verdict', image_id, tag_id, verdict FROM verdicts WHERE verdict != 0 AND {of}"
-    found.update(tuple(row) for row in rows(verdicts, both))
-    reviewed = "SELECT 'reviewed', id FROM images WHERE reviewed IS NOT NULL AND id IN (SELECT value FROM json_each(?))"
-    found.update(tuple(row) for row in rows(reviewed, (images,)))
-    return found
+def _judgements(stored: StoredCatalogue, images: Iterable[int], tag_ids: Iterable[int]) -> Judgements:
+    """Return what is said of some tags of some images, and which of these were reviewed."""
+    of = f"image_id {LISTED} AND tag_id {LISTED}"
+    listed, both = as_list(images), (as_list(images), as_list(tag_ids))
+    statements = {
+        f"SELECT 'given', image_id, tag_id, source FROM given WHERE {of}": both,
+        f"SELECT 'verdict', image_id, tag_id, verdict FROM verdicts WHERE verdict != 0 AND {of}": both,
+        f"SELECT 'reviewed', id FROM images WHERE reviewed IS NOT NULL AND {AMONG}": (listed,),
+    }
+    return {tuple(row) for statement, values in statements.items() for row in stored.database.rows(statement, values)}

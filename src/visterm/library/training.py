@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,10 @@ from visterm.metrics.ranking import average_precisions
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 from visterm.store.rows import stack_rows
-
-if TYPE_CHECKING:
-    from visterm.tagging.tagger import Tagger
+from visterm.tagging.tagger import Tagger
 
 HELD_OUT = 10  # One image in this many is held out
-BACKGROUND = (
-    2000  # Images that models which learn all tags in a moment learn from at least, as far as there are so many
-)
+BACKGROUND = 2000  # Images that models which learn all tags in a moment learn from at least, if there are so many
 MOST_SCORES = 2**26  # Scores that are looked at to compare two runs: where there are very many tags, fewer images are
 BY_CONTENT = "held out by content"  # The fact of a run that all it learned from is remembered by content
 
@@ -113,8 +109,7 @@ def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeature
     tags, negatives = [held.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
     if tagger.tree is not None:
         tags, negatives = tagger.tree.words.completed(tags, negatives)
-    everything = Part(stored.images.get_many(ids), X, tags, negatives)
-    return _with_best_frames(everything, tagger, stored, features)
+    return _with_best_frames(Part(stored.images.get_many(ids), X, tags, negatives), tagger, stored, features)
 
 
 def _with_best_frames(part: Part, tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> Part:
@@ -139,9 +134,9 @@ def _with_best_frames(part: Part, tagger: Tagger, stored: StoredCatalogue, featu
             chosen.append(rows[int(np.argmax(scores))])
     if not which:
         return part
+
     others = np.setdiff1d(np.arange(len(part)), which)
-    X = stack_rows([part.X[others], F[np.array(chosen)]])
-    return replace(part, X=X[np.argsort([*others.tolist(), *which])])
+    return replace(part, X=stack_rows([part.X[others], F[np.array(chosen)]])[np.argsort([*others.tolist(), *which])])
 
 
 def background(stored: StoredCatalogue, features: CatalogueFeatures, train: Part) -> Matrix | None:
@@ -178,16 +173,19 @@ def not_learned(tagger: Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int
     A run that was fitted on a folder knows its images by name only: then any image with a path that ends so counts as
     learned from, rather too many than too few.
     """
-    learned = tagger.learned_images
-    by_content = bool(tagger.facts.get(BY_CONTENT))
-    return np.array(
-        [
-            place
-            for place, image in enumerate(images)
-            if not learned.count([_content(image)] if by_content else [_content(image), *_endings(image)])
-        ],
-        np.int64,
-    )
+    places = []
+    for place, image in enumerate(images):
+        names = [_content(image)]
+        if not tagger.facts.get(
+            BY_CONTENT
+        ):  # all that a tag file may have called it: its name, and each end of its path
+            names.append(image.name)
+            if image.path is not None:
+                parts = image.path.strip(os.sep).split(os.sep)
+                names += [image.path, *("/".join(parts[i:]) for i in range(len(parts)))]
+        if not tagger.learned_images.count(names):
+            places.append(place)
+    return np.array(places, np.int64)
 
 
 def image_precisions(taggers: Sequence[Tagger], part: Part, tags: Sequence[str]) -> list[NDArray[np.float64]]:
@@ -207,11 +205,3 @@ def image_precisions(taggers: Sequence[Tagger], part: Part, tags: Sequence[str])
 
 def _content(image: ImageRecord) -> str:
     return f"sha256:{image.sha256}"
-
-
-def _endings(image: ImageRecord) -> list[str]:
-    """Return all that a tag file may have called an image: its name, and each end of its path."""
-    if image.path is None:
-        return [image.name]
-    parts = image.path.strip(os.sep).split(os.sep)
-    return [image.name, image.path, *("/".join(parts[i:]) for i in range(len(parts)))]

@@ -80,5 +80,5 @@ class CatalogueVideos:
     def sweep(self) -> None:
         """Remove the frames of videos that the catalogue does not have; whoever calls it writes."""
         if self._frames is not None:
-            known = self._stored.database.rows("SELECT sha256 FROM images WHERE id IN (SELECT video_id FROM frames)")
-            self._frames.sweep({sha256 for (sha256,) in known})
+            videos = "SELECT sha256 FROM images WHERE id IN (SELECT video_id FROM frames)"
+            self._frames.sweep({sha256 for (sha256,) in self._stored.database.rows(videos)})

@@ -6,7 +6,7 @@ CATALOGUE
 ├── mistakes.json       tags that are probably wrong or missing, as they were found last
 ├── writer.lock         held by the process that writes rows, which writer.lock.json names
 ├── rows/<segment>/     see `segments`
-├── lance/              tables of rows, where these are kept so and no other place was named, see `lance_segment`
+├── lance/              tables of rows, where these are kept so and no other place was named, see `lance_rows`
 ├── runs/<fingerprint>/ copies of the runs
 ├── previews/           of a library of another program: what it showed of each photo, by numbers of our own
 └── features/<encoder fingerprint>/   feature rows, so that models learn again without decoding images
@@ -33,15 +33,12 @@ from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
 from visterm.store.filters import COLUMNS, Filter, conditions_of, image_ids, in_order
-from visterm.store.frames import Frames
-from visterm.store.images import AMONG, Images, Record, SkippedFiles, as_list
-from visterm.store.jobs import History, Jobs
+from visterm.store.history import History, Jobs, Runs
+from visterm.store.images import AMONG, Frames, Images, Record, SkippedFiles, as_list
 from visterm.store.judgements import Judgements
-from visterm.store.lance_segment import LancePlace, lance_uri
+from visterm.store.lance_rows import LancePlace, lance_uri
 from visterm.store.lock import WriterLock
-from visterm.store.runs import Runs
-from visterm.store.segment_indexes import build_indexes, how_it_searches, indexes_are_due
-from visterm.store.stored_rows import VERSION, StoredRows
+from visterm.store.stored_rows import VERSION, StoredRows, build_indexes, how_it_searches, indexes_are_due
 from visterm.store.tags import Tags
 
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"

@@ -19,13 +19,12 @@ MARKED = {"photoprism"}
 person's, who gave or confirmed it."""
 NOT_OURS = "not ours"  # The folder of photos that are seen and take no tags, as a partner's in Immich
 PARENT = "visterm"  # The tag under which ours lie, unless said otherwise
+# What stands between a server's address and a photo's id in the address of the photo's page
 PAGES = {"immich": "/photos/", "photoprism": "/library/browse?view=cards&q=uid:"}
-"""What stands between a server's address and a photo's id in the address of the photo's page."""
 PLANNED, WRITTEN, LOST, LEAVING, TAKEN, OFF = "planned", "written", "lost", "leaving", "taken", "off"
 """States of a pair: about to be written, there and ours, lost by the program after it was written, about to be taken
 back, taken back, taken off by a person."""
 OURS = (PLANNED, WRITTEN, LEAVING)  # States in which a pair that is there is ours
-_PHOTO = "p.id, p.remote_id, p.name, p.tags, p.rejected, p.guessed, p.given, p.denied, p.ready, p.image_id, p.folder"
 
 
 class Connection(NamedTuple):
@@ -38,8 +37,8 @@ class Connection(NamedTuple):
     mark: str = ""  # By which reading goes on, opaque
     learn_from: str | None = None  # The run that was current when people's tags changed; None: all is learned
     synced: str | None = None  # UTC: when a round last ended
+    # Of `RemotePhoto.folder`: ``[whether it keeps tags, when that was tried]``, in UTC
     folders: Mapping[str, Any] = MappingProxyType({})
-    """Of `RemotePhoto.folder`: ``[whether it keeps tags, when that was tried]``, in UTC."""
 
     @property
     def title(self) -> str:
@@ -121,10 +120,9 @@ class Connected(Table):
 
     def get(self) -> Connection | None:
         """Return the connection; None of a catalogue of files."""
-        found = self._database.rows(
+        for folders, kind, address, key_file, settings, *rest in self._database.rows(
             "SELECT folders, kind, address, key_file, settings, mark, learn_from, synced FROM connection"
-        )
-        for folders, kind, address, key_file, settings, *rest in found:
+        ):
             connection = Connection(kind, address, key_file, json.loads(settings), *rest)
             return connection._replace(folders=json.loads(folders))
         return None
@@ -181,9 +179,9 @@ class Connected(Table):
             )  # fmt: skip
             connection.execute("UPDATE connection SET mark = ?", (mark,))
 
-    def count(self, state: str = "here") -> int:
-        """Count the photos of a state, "here" or "gone"."""
-        return int(self._database.value("SELECT count(*) FROM remote_photos WHERE state = ?", (state,)))
+    def count(self) -> int:
+        """Count the photos that are there."""
+        return int(self._database.value("SELECT count(*) FROM remote_photos WHERE state = 'here'"))
 
     def count_young(self) -> int:
         """Count the photos that don't take tags yet."""
@@ -231,33 +229,32 @@ class Connected(Table):
             "UPDATE remote_photos SET fetched = ?, stale = 1 WHERE id = ?", ((v, i) for i, v in versions)
         )
 
-    def stale(self, limit: int, *, after: int = 0) -> list[ConnectedPhoto]:
-        """List photos with a preview of which the catalogue has an older state, by id from one on."""
+    def fetched(self, limit: int, *, after: int = 0, stale: bool = False) -> list[ConnectedPhoto]:
+        """List photos that have a preview, by id from one on; or those of which the catalogue has an older state."""
+        which = "AND stale " if stale else ""
         return self._photos(
-            "WHERE state = 'here' AND stale AND fetched IS NOT NULL AND id > ? ORDER BY id LIMIT ?", after, limit
+            f"WHERE state = 'here' AND fetched IS NOT NULL {which}AND id > ? ORDER BY id LIMIT ?", after, limit
         )
-
-    def fetched(self, limit: int, *, after: int = 0) -> list[ConnectedPhoto]:
-        """List photos that have a preview, by id from one on."""
-        return self._photos("WHERE state = 'here' AND fetched IS NOT NULL AND id > ? ORDER BY id LIMIT ?", after, limit)
 
     def of_images(self, image_ids: Iterable[int]) -> dict[int, ConnectedPhoto]:
         """Return the photos that are there of images of the catalogue, by the images' ids."""
-        found = self._photos(
-            "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))", as_list(image_ids)
-        )
-        return {photo.image_id: photo for photo in found if photo.image_id is not None}
+        return {
+            photo.image_id: photo
+            for photo in self._photos(
+                "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))", as_list(image_ids)
+            )
+            if photo.image_id is not None
+        }
 
     def links(self, image_ids: Iterable[int]) -> dict[int, str]:
         """Return the addresses of photos' pages in their program, by the images' ids; none of a catalogue of files."""
-        found = self._database.rows(
-            "SELECT image_id, remote_id, kind, address FROM remote_photos, connection "
-            "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))",
-            (as_list(image_ids),),
-        )
         return {
             image_id: f"{address}{PAGES[kind]}{quote(remote_id, safe='')}"
-            for image_id, remote_id, kind, address in found
+            for image_id, remote_id, kind, address in self._database.rows(
+                "SELECT image_id, remote_id, kind, address FROM remote_photos, connection "
+                "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))",
+                (as_list(image_ids),),
+            )
             if kind in PAGES
         }
 
@@ -268,14 +265,10 @@ class Connected(Table):
             (image_id, json.dumps(list(given)), json.dumps(list(denied)), photo_id),
         )
 
-    def known(self) -> set[str]:
-        """Return the ids of all photos that were read, those that are gone too."""
-        return {remote_id for (remote_id,) in self._database.rows("SELECT remote_id FROM remote_photos")}
-
-    def missing(self, ids: set[str]) -> list[tuple[int, int | None]]:
-        """Return id and image of the photos that are here, and not among all that the server has."""
-        found = self._database.rows("SELECT id, image_id, remote_id FROM remote_photos WHERE state = 'here'")
-        return [(photo_id, image_id) for photo_id, image_id, remote_id in found if remote_id not in ids]
+    def states(self) -> dict[str, tuple[str, int, int | None]]:
+        """Return state, id and image of all photos that were read, those that are gone too, by their ids there."""
+        found = self._database.rows("SELECT remote_id, state, id, image_id FROM remote_photos ORDER BY id")
+        return {remote_id: (state, number, image_id) for remote_id, state, number, image_id in found}
 
     def mark(self, photo_ids: Iterable[int], state: str) -> None:
         """Mark photos as "here" or "gone"."""
@@ -283,10 +276,6 @@ class Connected(Table):
             "UPDATE remote_photos SET state = ?, stale = 1 WHERE id IN (SELECT value FROM json_each(?))",
             (state, as_list(photo_ids)),
         )
-
-    def gone(self) -> dict[str, int]:
-        """Return the ids of the photos that are gone, by their ids there."""
-        return dict(self._database.rows("SELECT remote_id, id FROM remote_photos WHERE state = 'gone'"))
 
     def spellings(self) -> list[tuple[str, int]]:
         """Return people's tags as the program writes them, with how many photos have each, the most frequent first."""
@@ -299,14 +288,14 @@ class Connected(Table):
         """List pairs of some states, by tag and photo."""
         among = "" if photo_ids is None else "AND photo_id IN (SELECT value FROM json_each(?)) "
         values = [json.dumps(states)] if photo_ids is None else [json.dumps(states), as_list(photo_ids)]
-        found = self._database.rows(
+        return self._records(
+            LoggedPair,
             "SELECT photo_id, remote_id, p.name, image_id, tag, tags.name, w.state, p.state = 'here', sure, losses, "
             "folder "
             "FROM remote_pairs AS w JOIN remote_photos AS p ON p.id = photo_id JOIN tags ON tags.id = tag_id "
             f"WHERE w.state IN (SELECT value FROM json_each(?)) {among}ORDER BY tag, photo_id",
             values,
         )
-        return [LoggedPair(*pair) for pair in found]
 
     def plan(self, pairs: Iterable[tuple[int, str, int, float]]) -> None:
         """Write down pairs that are about to be written: photo, text, id of the tag, confidence."""
@@ -342,14 +331,17 @@ class Connected(Table):
             photos.setdefault(photo_id, set()).add(text)
         connection = self.get()
         column = "guessed" if connection is not None and connection.kind in MARKED else "tags"
-        found = self._database.rows(
-            f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))", (as_list(photos),)
-        )
         self._database.write_many(
             f"UPDATE remote_photos SET {column} = ? WHERE id = ?",
             [
                 (_texts(photos[number].union(before) if there else set(before) - photos[number]), number)
-                for number, before in ((number, json.loads(tags)) for number, tags in found)
+                for number, before in (
+                    (number, json.loads(tags))
+                    for number, tags in self._database.rows(
+                        f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))",
+                        (as_list(photos),),
+                    )
+                )
             ],
         )
 
@@ -363,10 +355,6 @@ class Connected(Table):
         with self._database.transaction():
             self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ? AND losses = 0", pairs)
             self._database.write_many("UPDATE remote_pairs SET state = 'lost' WHERE photo_id = ? AND tag = ?", pairs)
-
-    def count_pairs(self, state: str) -> int:
-        """Count the pairs of a state."""
-        return int(self._database.value("SELECT count(*) FROM remote_pairs WHERE state = ?", (state,)))
 
     def take_over(self, other: Connected) -> None:
         """Copy the connection and its photos from another database, before anything of them was indexed."""
@@ -384,13 +372,17 @@ class Connected(Table):
             )
 
     def _photos(self, where: str, *values: Any) -> list[ConnectedPhoto]:
-        found = self._database.rows(f"SELECT {_PHOTO} FROM remote_photos AS p {where}", values)
+        rows = self._database.rows(
+            "SELECT p.id, p.remote_id, p.name, p.tags, p.rejected, p.guessed, p.given, p.denied, p.ready, p.image_id, "
+            f"p.folder FROM remote_photos AS p {where}",
+            values,
+        )
         return [
             ConnectedPhoto(
                 number, remote_id, name, json.loads(tags), json.loads(rejected), json.loads(guessed),
                 given and json.loads(given), denied and json.loads(denied), bool(ready), image_id, folder,
             )
-            for number, remote_id, name, tags, rejected, guessed, given, denied, ready, image_id, folder in found
+            for number, remote_id, name, tags, rejected, guessed, given, denied, ready, image_id, folder in rows
         ]  # fmt: skip
 
 

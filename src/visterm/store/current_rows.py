@@ -45,8 +45,8 @@ class CurrentRows:
     version: str  # Of the tables: another one means that rows have changed
     parts: Sequence[Part]  # The segments of one run
     width: int | None  # None where there are no rows
+    # Ids of frames after the first, and of their videos, in the order of the videos; shape (n, 2)
     frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    """Ids of frames after the first, and of their videos, in the order of the videos; shape (n, 2)."""
     _known_highest: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
     _copied: dict[int, tuple[NDArray[np.int64], Any]] = field(default_factory=dict, init=False, repr=False)
 
@@ -67,8 +67,7 @@ class CurrentRows:
     @cached_property
     def _lengths(self) -> NDArray[np.float32]:
         """The lengths of rows, in the order of `row_ids`."""
-        starts = range(0, len(self.row_ids), BLOCK)
-        parts = [row_lengths(self.rows(self.row_ids[at : at + BLOCK])) for at in starts]
+        parts = [row_lengths(self.rows(self.row_ids[at : at + BLOCK])) for at in range(0, len(self.row_ids), BLOCK)]
         lengths: NDArray[np.float32] = np.concatenate([np.empty(0, np.float32), *parts])
         return np.maximum(lengths, np.finfo(np.float32).tiny)
 
@@ -98,6 +97,7 @@ class CurrentRows:
         ids = None if ids is None else np.sort(np.concatenate([ids, self.frames_of(ids)[:, 0]]))
         n_rows = n_images + len(self.frames) if ids is None else len(ids)
         k = check_k(k, n_images)
+
         n_taken = min(2 * k, n_rows)
         while True:  # frames of one video may be many of the best
             found = self._search_rows(Q, n_taken, ids)
@@ -129,9 +129,7 @@ class CurrentRows:
             queries = slice(start, start + QUERY_BLOCK)
             block = Q[queries]
             dense = block.toarray() if isinstance(block, sp.csr_array) else block
-            best = []
-            for part, at in zip(self.parts, places, strict=True):
-                best.append(part.best(dense, k, at))
+            best = [part.best(dense, k, at) for part, at in zip(self.parts, places, strict=True)]
             found.ids[queries], found.scores[queries] = merged(best, k)
         return found
 
@@ -242,8 +240,8 @@ class Part(ABC):
 
     ids: NDArray[np.int64]  # shape (n,): no visible one is there twice
     rows: Any  # shape (n, width)
+    # Places of rows that no search finds, ascending
     hidden: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Places of rows that no search finds, ascending."""
     index: Candidates | None = None  # Of dense rows
 
     @abstractmethod
@@ -293,6 +291,7 @@ class Part(ABC):
             if all(one is not None for one in by_index):
                 found = Ranking(*(np.concatenate(part) for part in zip(*filter(None, by_index), strict=True)))
                 return Ranking(self.ids[found.ids], found.scores)
+
         passed_over = 0
         if places is None and len(self.hidden) <= PASSED_OVER:
             passed_over = len(self.hidden)
@@ -302,6 +301,7 @@ class Part(ABC):
         k = min(k, n_rows - passed_over)
         if k == 0:
             return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
+
         k_visited = k + passed_over
         if self.ascending:
             found = self._best_places(Q, k_visited, places)

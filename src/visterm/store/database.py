@@ -80,6 +80,7 @@ class Database:
         if found < FORMAT and (self._snapshot or not os.access(self.path or "", os.W_OK) or not self._takes_files()):
             self.close()
             self._snapshot = self._copied()  # which is brought up to date in its place
+
         for version in range(found, FORMAT):
             with self.transaction() as connection:
                 if self.value("PRAGMA user_version") > version:
@@ -107,6 +108,7 @@ class Database:
             else:
                 content = () if self._snapshot is None else (state.st_size, state.st_mtime_ns)
                 found.append((state.st_dev, state.st_ino, *content))
+
         self._identity = self._identity or found
         if found != self._identity:
             what = "removed" if None in found[: 1 if self._snapshot else 2] else "replaced by another"
@@ -226,8 +228,9 @@ class Database:
 
     def check(self) -> list[str]:
         """Return what SQLite's integrity check and its check of foreign keys find wrong: nothing, of a sound file."""
-        found = [line for (line,) in self.rows("PRAGMA integrity_check") if line != "ok"]
-        return found + [f"foreign key broken: {tuple(line)}" for line in self.rows("PRAGMA foreign_key_check")]
+        return [line for (line,) in self.rows("PRAGMA integrity_check") if line != "ok"] + [
+            f"foreign key broken: {tuple(line)}" for line in self.rows("PRAGMA foreign_key_check")
+        ]
 
     def copy_to(self, path: Path) -> None:
         """Write all tables into a file that is not there yet."""
@@ -342,8 +345,7 @@ class Database:
     def _opened_at(self, file: Path | None) -> sqlite3.Connection:
         as_it_is = file is not None and file is self._snapshot is self.path
         target = ":memory:" if file is None else in_full(file)
-        if file is not None and as_it_is:
-            target = f"{file.absolute().as_uri()}?immutable=1"
+        target = f"{file.absolute().as_uri()}?immutable=1" if file is not None and as_it_is else target
         try:
             connection = sqlite3.connect(
                 target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=as_it_is

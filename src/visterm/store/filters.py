@@ -1,4 +1,4 @@
-"""Which images are listed or searched, by tags, folder, date, size, type and review; and by what they are sorted."""
+"""Which images a search is among, as one statement with bound values; and in which order photos are listed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from visterm.store.database import Database, as_text
 from visterm.store.images import file_type_of
 from visterm.store.tags import WITHOUT_TREE, ActiveTags
 
-PREDICTED_FROM = 0.5
-"""A tag counts as predicted, and is exported, from this confidence on: more likely right than wrong."""
+PREDICTED_FROM = 0.5  # A tag counts as predicted, and is exported, from this confidence on: rather right than wrong
 
 CHANCE, TAKEN, OLDEST, NAME, ADDED = "chance", "taken", "oldest", "name", "added"
 SORTS = {
@@ -43,10 +42,23 @@ _DIGITS = re.compile(r"(\d+)")
 LARGEST = 2**63 - 1  # The largest whole number that SQLite holds
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", re.ASCII)
 
+# That a tag is one that is meant, by the keys of its spellings
 TAGGED = "tag_id IN (SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?)))"
-"""That a tag is one that is meant, by the keys of its spellings."""
 
 REJECTED = f"id IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -1)"
+
+CHANCE, TAKEN, OLDEST, NAME, ADDED = "chance", "taken", "oldest", "name", "added"
+SORTS = {  # What photos can be sorted by, and its name for people
+    CHANCE: "match, best first",
+    TAKEN: "date taken, newest first",
+    OLDEST: "date taken, oldest first",
+    NAME: "name",
+    ADDED: "date added, newest first",
+}
+
+COLUMNS = {TAKEN: "taken", OLDEST: "taken", NAME: "name", ADDED: "added"}  # The column of ``images`` that each reads
+
+_DIGITS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,14 +193,12 @@ def check_sort(sort: str | None, name: str = "sort") -> None:
 
 def in_order(sort: str, ids: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[np.int64]:
     """Return ids in an order, by the values of its column; photos without a date come last, equal ones as they were."""
-    places = range(len(ids))
+    keys: list[Any] = [value or "" for value in values]
     if sort == NAME:
-        keys = [name_key(value or "") for value in values]
-        order = sorted(places, key=keys.__getitem__)
+        keys = [name_key(value) for value in keys]
     elif sort == OLDEST:
-        order = sorted(places, key=lambda i: (values[i] is None, values[i] or ""))
-    else:
-        order = sorted(places, key=lambda i: values[i] or "", reverse=True)
+        keys = [(value is None, value or "") for value in values]
+    order = sorted(range(len(ids)), key=keys.__getitem__, reverse=sort not in (NAME, OLDEST))
     return ids[np.array(order, np.int64)]
 
 

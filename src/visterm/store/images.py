@@ -1,4 +1,7 @@
-"""The images of a catalogue: what is known of each, whether and where it is now, and files that could not be read."""
+"""The images of a catalogue: what is known of each, and where it is now; frames of videos; files that were left out.
+
+A frame is an image that has a row and is found as its video, at the moment that it shows.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,7 +30,8 @@ COLUMNS = (
     "id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, taken, added, seen, phash, state, "
     "reviewed, camera, latitude, longitude"
 )
-AMONG = "id IN (SELECT value FROM json_each(?))"
+LISTED = "IN (SELECT value FROM json_each(?))"  # What `as_list` gave
+AMONG = f"id {LISTED}"
 FRAME = "frame"  # The state of moments of videos, and their type in place of a file's
 
 
@@ -116,8 +122,8 @@ class Images(Table):
         with self._database.transaction() as connection:
             connection.execute(f"UPDATE images SET state = ? WHERE {AMONG}", (state, listed))
             connection.execute(
-                "UPDATE images SET state = ? WHERE id IN (SELECT image_id FROM frames WHERE image_id != video_id AND "
-                "video_id IN (SELECT value FROM json_each(?)))",
+                "UPDATE images SET state = ? WHERE id IN "
+                f"(SELECT image_id FROM frames WHERE image_id != video_id AND video_id {LISTED})",
                 (FRAME if state == "here" else state, listed),
             )
 
@@ -150,20 +156,17 @@ class Images(Table):
 
     def get(self, image_id: int) -> ImageRecord | None:
         """Return one image, here or gone; None where the id is not known."""
-        found = self.get_many([image_id])
-        return found[0] if found else None
+        return next(iter(self.get_many([image_id])), None)
 
     def get_many(self, image_ids: Iterable[int]) -> list[ImageRecord]:
         """Return images by id, in the order of the ids given."""
         requested = list(image_ids)
-        found = self._select(f"WHERE {AMONG}", as_list(requested))
-        by_id = {image.id: image for image in found}
+        by_id = {image.id: image for image in self._select(f"WHERE {AMONG}", as_list(requested))}
         return [by_id[int(i)] for i in requested if int(i) in by_id]
 
     def by_path(self, path: str | os.PathLike[str]) -> ImageRecord | None:
         """Return the image that lies at a path now; None where there is none."""
-        found = self._select("WHERE path = CAST(? AS TEXT) AND state = 'here'", as_text(path))
-        return found[0] if found else None
+        return next(iter(self._select("WHERE path = CAST(? AS TEXT) AND state = 'here'", as_text(path))), None)
 
     def all(self, state: str = "here") -> list[ImageRecord]:
         """Return all images of a state, by id."""
@@ -171,33 +174,32 @@ class Images(Table):
 
     def files(self) -> dict[str, FileState]:
         """Return all files that are here, by path: what an update compares folders with."""
-        found = self._database.rows(
-            "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
-        )
-        return {path: FileState(*state) for path, *state in found}
-
-    def phashes(self) -> list[tuple[int, int]]:
-        """Return id and perceptual hash of the images that are here and have one, by id."""
-        return self._database.rows(
-            "SELECT id, phash FROM images WHERE state = 'here' AND phash IS NOT NULL ORDER BY id"
-        )
+        return {
+            path: FileState(*state)
+            for path, *state in self._database.rows(
+                "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
+            )
+        }
 
     def without_rows(self, run_id: int) -> list[int]:
         """Return the ids of images that are here and have no row of a run yet."""
-        found = self._database.rows(
-            "SELECT id FROM images WHERE state = 'here' AND NOT EXISTS "
-            "(SELECT 1 FROM rows WHERE rows.run_id = ? AND rows.image_id = images.id) ORDER BY id",
-            (run_id,),
-        )
-        return [row[0] for row in found]
+        return [
+            row[0]
+            for row in self._database.rows(
+                "SELECT id FROM images WHERE state = 'here' AND NOT EXISTS "
+                "(SELECT 1 FROM rows WHERE rows.run_id = ? AND rows.image_id = images.id) ORDER BY id",
+                (run_id,),
+            )
+        ]
 
     def count(self, state: str = "here") -> int:
         """Count the images of a state, a video once."""
-        statement = "SELECT count(*) FROM images WHERE state = ? AND file_type != ?"
-        return int(self._database.value(statement, (state, FRAME)))
+        return int(
+            self._database.value("SELECT count(*) FROM images WHERE state = ? AND file_type != ?", (state, FRAME))
+        )
 
     def _select(self, where: str, *values: Any) -> list[ImageRecord]:
-        return [ImageRecord(*row) for row in self._database.rows(f"SELECT {COLUMNS} FROM images {where}", values)]
+        return self._records(ImageRecord, f"SELECT {COLUMNS} FROM images {where}", values)
 
 
 def as_list(ids: Iterable[int]) -> str:
@@ -207,11 +209,10 @@ def as_list(ids: Iterable[int]) -> str:
 
 def _values(record: Record) -> tuple[Any, ...]:
     folder = os.path.dirname(record.path) if record.path else ""
-    path = as_text(record.path) if record.path else None
     return (
-        path, as_text(record.name), as_text(folder), record.n_bytes, record.mtime_ns, record.sha256,
-        record.width, record.height, record.file_type, record.taken, record.phash, record.camera, record.latitude,
-        record.longitude,
+        as_text(record.path) if record.path else None, as_text(record.name), as_text(folder), record.n_bytes,
+        record.mtime_ns, record.sha256, record.width, record.height, record.file_type, record.taken, record.phash,
+        record.camera, record.latitude, record.longitude,
     )  # fmt: skip
 
 
@@ -234,7 +235,7 @@ class SkippedFiles(Table):
 
     def all(self) -> list[Skipped]:
         """List all of them by path."""
-        return [Skipped(*row) for row in self._database.rows("SELECT path, reason FROM skipped ORDER BY path")]
+        return self._records(Skipped, "SELECT path, reason FROM skipped ORDER BY path")
 
     def count(self) -> int:
         """Count them."""
@@ -305,3 +306,85 @@ def _read_record(image: ImageFile, name: str, tags: Iterable[str]) -> Record | S
         return Skipped(os.fspath(image), error.reason)
     except OSError as error:
         return Skipped(os.fspath(image), error.strerror or "it cannot be read")
+
+
+class Frame(NamedTuple):
+    """An image that is a moment of a video; the first frame is the video's own image."""
+
+    image_id: int
+    video_id: int
+    at: float  # Seconds from the beginning
+
+
+class Frames(Table):
+    """The table of frames."""
+
+    def of(self, video_ids: Iterable[int]) -> list[Frame]:
+        """Return the frames of some videos, by video and moment; of images that are no videos there are none."""
+        if not self.known:
+            return []
+        statement = f"SELECT image_id, video_id, at FROM frames WHERE video_id {LISTED} ORDER BY video_id, at"
+        return self._records(Frame, statement, (as_list(video_ids),))
+
+    def by_video(self, video_ids: Iterable[int]) -> dict[int, list[Frame]]:
+        """Return the frames of those of some images that are videos."""
+        return {video: list(group) for video, group in groupby(self.of(video_ids), key=attrgetter("video_id"))}
+
+    def get(self, image_id: int) -> Frame | None:
+        """Return which moment of a video an image is; None of a photo."""
+        statement = "SELECT image_id, video_id, at FROM frames WHERE image_id = ?"
+        return next(iter(self._records(Frame, statement, (image_id,))), None)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is any video."""
+        return bool(self._database.keep("videos", lambda: self._database.value("SELECT EXISTS (SELECT 1 FROM frames)")))
+
+    def with_frames(self, image_ids: Sequence[int]) -> list[int]:
+        """Return images and, after them, the other frames of those that are videos."""
+        return [*image_ids, *(frame.image_id for frame in self.of(image_ids) if frame.image_id != frame.video_id)]
+
+    def videos_of(self, image_ids: Sequence[int]) -> list[int]:
+        """Return the video of each image that is a frame, and each other image itself."""
+        if not self.known:
+            return list(image_ids)
+        videos = dict(
+            self._database.rows(f"SELECT image_id, video_id FROM frames WHERE image_id {LISTED}", (as_list(image_ids),))
+        )
+        return [videos.get(image_id, image_id) for image_id in image_ids]
+
+    def set(self, video_id: int, video: Record, moments: Sequence[float]) -> list[int]:
+        """Keep the moments of a video, in seconds, in place of those it had; return the image of each.
+
+        The rows of those that it had are dead.
+        """
+        with self._database.transaction() as connection:
+            old = as_list(frame.image_id for frame in self.of([video_id]) if frame.image_id != video_id)
+            dead = f"SELECT segment_id, row FROM rows WHERE image_id {LISTED}"
+            connection.execute(f"INSERT INTO dead_rows {dead}", (old,))
+            for table in ("rows", "features", "predictions"):
+                connection.execute(f"DELETE FROM {table} WHERE image_id {LISTED}", (old,))
+            connection.execute(f"UPDATE images SET state = 'gone' WHERE {AMONG}", (old,))  # no id is used again
+            connection.execute("DELETE FROM frames WHERE video_id = ?", (video_id,))
+            others = Images(self._database).add(frame_record(video, at) for at in moments[1:])
+            connection.execute(f"UPDATE images SET state = '{FRAME}' WHERE {AMONG}", (as_list(others),))
+            ids = [video_id, *others]
+            connection.executemany(
+                "INSERT INTO frames VALUES (?, ?, ?)",
+                [(image_id, video_id, at) for image_id, at in zip(ids, moments, strict=True)],
+            )
+        return ids
+
+
+def frame_record(video: Record, at: float) -> Record:
+    """Return what is known of a frame: it has no file of its own, and its hash tells video and moment."""
+    sha256 = hashlib.sha256(f"{video.sha256} {at:.3f}".encode()).hexdigest()
+    name = f"{video.name} at {moment(at)}"
+    return replace(video, name=name, path=None, n_bytes=0, mtime_ns=0, sha256=sha256, tags=(), file_type=FRAME)
+
+
+def moment(at: float) -> str:
+    """Return a moment of a video as people write it: 1:05, or 1:02:05 after an hour."""
+    minutes, seconds = divmod(int(at), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

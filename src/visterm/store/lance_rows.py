@@ -1,4 +1,7 @@
-"""Rows of one version of a Lance table, and LanceDB's index of them (IVF_FLAT).
+"""Rows that lie in a Lance table: a segment of them, the rows of one version, and LanceDB's index (IVF_FLAT).
+
+The version of a table that counts stands in SQLite, written in the transaction that commits the rows: what a killed
+process added after it is dropped by the next one that writes. Of a segment only the ids lie beside the catalogue.
 
 Few rows are read once into memory, many block by block. The index puts rows into lists around centres, of which the
 nearest are looked into: it names the best rows of these, which are scored anew, as exact search does. How many lists
@@ -8,25 +11,36 @@ have to be looked into is measured on queries when the index is made, as it is f
 from __future__ import annotations
 
 import math
-import statistics
+import os
 import threading
-import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import CorruptFileError
+from visterm.core.errors import CorruptFileError, DataError, UserError
 from visterm.core.products import merged, top_k_products
-from visterm.core.types import Ranking
+from visterm.core.types import Matrix, Ranking
 from visterm.store.current_rows import Part
-from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, batches, schema_of
-from visterm.store.row_index import MOST, RECALL, K, Settings, growing, surely_found
+from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, schema_of, table_names
+from visterm.store.row_index import MOST, K, Settings, best_settings, growing, median_seconds, settings_of
+from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
 Places: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
+
+LANCE = "lance"  # The folder of the tables where no other place was named, and the name of their indexes
+FILES = "files"
+
+DENSE_ONLY = (
+    "The rows are sparse, and a Lance table holds dense ones. Keep them in files, or choose a model whose rows are "
+    "dense, such as wsabie."
+)
 
 KEPT_BYTES = 2**28  # Rows up to this size are read once and kept
 READ_BYTES = 2**24  # Bytes read at a time: for a query of all rows LanceDB reads gigabytes ahead of what was taken
@@ -68,30 +82,26 @@ class LanceRows:
     @cached_property
     def kept(self) -> Floats:
         """All rows, where they are few."""
-        found, filled = np.empty((self.n_rows, self.width), np.float32), np.zeros(self.n_rows, np.bool_)
-        for places, block in self._scanned():
-            found[places], filled[places] = block, True
-        if not filled.all():
-            raise self._damaged(f"no row at the place {np.argmin(filled)}")
-        found.flags.writeable = False
-        return found
+        rows = self._collected(np.arange(self.n_rows), self._scanned())
+        rows.flags.writeable = False
+        return rows
 
     def take(self, places: Places) -> Floats:
         """Return rows by place, in that order."""
         if self.is_small:
             return self.kept[places]
-        found = np.empty((len(places), self.width), np.float32)
-        filled = np.zeros(len(places), np.bool_)
         requested, back = np.unique(places, return_inverse=True)
-        for numbers, block in self.blocks(requested):
-            inside = np.zeros(len(requested), np.bool_)
-            inside[np.searchsorted(requested, numbers)] = True
-            mine = np.flatnonzero(inside[back])
-            found[mine] = block[np.searchsorted(numbers, places[mine])]
-            filled[mine] = True
+        return self._collected(requested, self.blocks(requested))[back]
+
+    def _collected(self, places: Places, blocks: Iterable[tuple[Places, Floats]]) -> Floats:
+        """Put blocks of rows together that have all of some places (ascending)."""
+        rows, filled = np.empty((len(places), self.width), np.float32), np.zeros(len(places), np.bool_)
+        for numbers, block in blocks:
+            at = np.searchsorted(places, numbers)
+            rows[at], filled[at] = block, True
         if not filled.all():
             raise self._damaged(f"no row at the place {places[np.argmin(filled)]}")
-        return found
+        return rows
 
     def blocks(self, places: Places | None = None) -> Iterator[tuple[Places, Floats]]:
         """Yield places and rows, block by block: of all, or of some places (ascending)."""
@@ -107,34 +117,24 @@ class LanceRows:
                     yield numbers[inside], block[inside]
         else:
             for start in range(0, len(places), AT_ONCE):
-                yield self._gathered(places[start : start + AT_ONCE])
-
-    def named(self, q: Floats, n: int, probed: int) -> Places:
-        """Return the places, ascending, of the `n` best rows of the lists of the index that are nearest to a query."""
-        query = self.at.search(q.ravel(), vector_column_name="vector").distance_type("dot").nprobes(probed)
-        found = query.fast_search().limit(n).select(["row"]).to_arrow()
-        return np.sort(arrays_of(found, ["row"])["row"])
+                some = places[start : start + AT_ONCE]
+                found = self.at.take_offsets(some.tolist()).select(["row", "vector"]).to_arrow()
+                numbers, block = self._in_order(found, 0, self.n_rows)
+                if not np.array_equal(numbers, some):
+                    raise self._damaged("rows at other places than those in their column 'row'")
+                yield numbers, block
 
     def _scanned(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Places, Floats]]:
         stop = self.n_rows if stop is None else stop
         step = max(1, READ_BYTES // (4 * self.width))
         for start in range(first, stop, step):
-            query = self.at.search().offset(start).limit(min(step, stop - start))
-            for arrays in batches(query, ["row", "vector"]):
-                yield self._in_order(arrays, start, min(start + step, stop))
+            query = self.at.search().offset(start).limit(min(step, stop - start)).select(["row", "vector"])
+            for batch in query.to_batches(AT_ONCE):
+                yield self._in_order(batch, start, min(start + step, stop))
 
-    def _gathered(self, places: Places) -> tuple[Places, Floats]:
-        if len(places) == 0:
-            return places, np.empty((0, self.width), np.float32)
-        found = self.at.take_offsets(places.tolist()).select(["row", "vector"]).to_arrow()
-        numbers, block = self._in_order(arrays_of(found, ["row", "vector"]), 0, self.n_rows)
-        if not np.array_equal(numbers, places):
-            raise self._damaged("rows at other places than those in their column 'row'")
-        return numbers, block
-
-    def _in_order(self, arrays: dict[str, NDArray[Any]], first: int, stop: int) -> tuple[Places, Floats]:
-        """Return places and rows by place: a table promises no order within a block, though it keeps one."""
-        places, block = arrays["row"], arrays["vector"]
+    def _in_order(self, batch: Any, first: int, stop: int) -> tuple[Places, Floats]:
+        """Return places and rows of a batch of Arrow by place: a table promises no order in it, though it keeps one."""
+        places, block = arrays_of(batch, ["row", "vector"]).values()
         if places.dtype != np.int64 or block.dtype != np.float32 or block.shape != (len(places), self.width):
             raise self._damaged(f"rows of {block.dtype}, shape {block.shape}, at places of {places.dtype}")
         if not np.isfinite(block).all():
@@ -191,8 +191,7 @@ class LanceIndex:
     """
 
     def __init__(self, rows: LanceRows, settings: Settings, n_rows: int | None = None, spare: int = 0) -> None:
-        self._rows = rows
-        self.settings = settings
+        self._rows, self.settings = rows, settings
         self.n_rows = settings.n_rows if n_rows is None else n_rows
         self._spare = SPARE + min(spare, MOST)
 
@@ -200,8 +199,10 @@ class LanceIndex:
         """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
         if k > MOST:
             return None
-        found = self._rows.named(q, k + self._spare, self.settings.probed)
-        return found[found < self.n_rows]
+        query = self._rows.at.search(q.ravel(), vector_column_name="vector").distance_type("dot")
+        query = query.nprobes(self.settings.probed).fast_search().limit(k + self._spare)
+        places = np.sort(arrays_of(query.select(["row"]).to_arrow(), ["row"])["row"])
+        return places[places < self.n_rows]
 
 
 def index_that_pays(
@@ -216,39 +217,113 @@ def index_that_pays(
     table.cut(version)
     n_lists = max(1, math.isqrt(n_rows))
     writable = table.writable()
-    config = IvfFlat(distance_type="dot", num_partitions=n_lists, max_iterations=ROUNDS)
-    writable.create_index("vector", config=config)
+    writable.create_index("vector", config=IvfFlat(distance_type="dot", num_partitions=n_lists, max_iterations=ROUNDS))
     rows = LanceRows(table, int(writable.version), n_rows, width)
-    settings = _measured(rows, queries, n_lists)
+    exactly, k = LancePart(np.arange(n_rows), rows), min(K, n_rows)
+    exact = median_seconds(lambda: exactly.best(queries[:1], k), 3)
+
+    def search(q: Floats, trial: Settings) -> Places:
+        return LancePart(exactly.ids, rows, index=LanceIndex(rows, trial)).best(q, k).ids
+
+    probes = [*growing(max(1, n_lists // 2)), n_lists]
+    trials = [[Settings(n_rows, n_lists, probed, K + SPARE, 0.0, 0.0, exact) for probed in probes]]
+    settings = best_settings(search, trials, queries, exactly.best(queries, k).ids)
+
     if not settings.pays:
         for index in writable.list_indices():
             writable.drop_index(index.name)
     return int(writable.version), settings
 
 
-def _measured(rows: LanceRows, queries: NDArray[np.float32], n_lists: int) -> Settings:
-    """Look into more and more lists, until nearly all of the best are found."""
-    exactly = LancePart(np.arange(rows.n_rows), rows)
-    k = min(K, rows.n_rows)
-    best = exactly.best(queries, k).ids
-    exact, _ = _timed(exactly, queries[:1], k)
-    settings = Settings(rows.n_rows, n_lists, n_lists, K + SPARE, 1.0, exact, exact)
-    for probed in [*growing(max(1, n_lists // 2)), n_lists]:
-        trial = Settings(rows.n_rows, n_lists, probed, K + SPARE, 0.0, 0.0, exact)
-        by_index = LancePart(exactly.ids, rows, index=LanceIndex(rows, trial))
-        seconds, found = _timed(by_index, queries, k)
-        recall = surely_found([np.isin(these, those).mean() for these, those in zip(best, found.ids, strict=True)])
-        settings = Settings(rows.n_rows, n_lists, probed, K + SPARE, recall, seconds, exact)
-        if recall >= RECALL:
-            break
-    return settings
+class LancePlace(NamedTuple):
+    """Where the tables of a catalogue lie."""
+
+    uri: str  # Of the database; empty: in the catalogue's own folder
+    id: str  # Part of the tables' names, so that several catalogues can keep theirs at one place
+
+    @classmethod
+    def at(cls, uri: str) -> LancePlace:
+        """Choose a place for a new catalogue; the path of a folder is kept in full."""
+        return cls((uri if not uri or "://" in uri else os.path.abspath(uri)), uuid.uuid4().hex[:12])
+
+    def uri_of(self, folder: Path) -> str:
+        """Return the place in full, of the catalogue in a folder."""
+        return self.uri or str(folder / LANCE)
+
+    def table(self, folder: Path, segment_id: int) -> LanceTable:
+        """Return the table of a segment."""
+        return LanceTable(self.uri_of(folder), f"{self._prefix}{segment_id}")
+
+    def sweep(self, folder: Path, known: Iterable[int]) -> None:
+        """Drop the tables of segments that are no more."""
+        if not self.uri and not (folder / LANCE).is_dir():
+            return
+        kept = {f"{self._prefix}{segment_id}" for segment_id in known}
+        for name in table_names(self.uri_of(folder)):
+            if name.startswith(self._prefix) and name not in kept:
+                LanceTable(self.uri_of(folder), name).drop()
+
+    @property
+    def _prefix(self) -> str:
+        return f"rows_{self.id}_"
 
 
-def _timed(part: LancePart, queries: NDArray[np.float32], k: int) -> tuple[float, Ranking]:
-    """Search query by query; return the median of the seconds. A single query is searched three times."""
-    seconds, found = [], []
-    for q in queries[:, None, :] if len(queries) > 1 else [queries] * 3:
-        start = time.perf_counter()
-        found.append(part.best(q, k))
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds), Ranking(*(np.concatenate(both) for both in zip(*found, strict=True)))
+def lance_uri(store: str, option: str = "store") -> str | None:
+    """Return where a store keeps its Lance tables; empty: with the catalogue. None for files. Messages name `option`.
+
+    Raises UserError if there is no such store.
+    """
+    name, colon, uri = store.partition(":")
+    if name not in (FILES, LANCE) or (colon and (name == FILES or not uri)):
+        raise UserError(
+            f"{option} is {store!r}; expected {FILES}, {LANCE} or {LANCE}:URI, such as lance:s3://bucket/rows."
+        )
+    return None if name == FILES else uri
+
+
+class LanceSegment(SegmentFolder):
+    """A segment of dense rows in a table; `folder` is that of the ids.
+
+    `version` is the table's: the one that counts, and after `create` and `append` the one that has what was written.
+    """
+
+    def __init__(self, folder: Path, width: int, table: LanceTable, version: int) -> None:
+        super().__init__(folder, "dense", width)
+        self.table = table
+        self.table_version: int = version
+
+    def create(self) -> None:
+        """Make the folder with an empty file of ids, and an empty table."""
+        super().create()
+        self.table_version = self.table.create(self.width)
+
+    def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
+        """Write rows."""
+        if isinstance(U, sp.csr_array):
+            raise DataError(DENSE_ONLY)
+        self._write(IDS, n_rows, ids)
+        self.table_version = self.table.append(self.table_version, n_rows, ids, U)
+
+    def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
+        """Return the ids and rows of the first `n_rows`, all of them in memory."""
+        return self._map(IDS, n_rows), self.rows(n_rows).take(np.arange(n_rows))
+
+    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
+        """Return the first `n_rows` to search, with the table's own index."""
+        rows = self.rows(n_rows)
+        by = None
+        if index is not None and settings_of(index.facts).pays:
+            by = LanceIndex(rows, settings_of(index.facts), index.n_rows, len(hidden))
+        return LancePart(self._map(IDS, n_rows), rows, hidden, by)
+
+    def rows(self, n_rows: int) -> LanceRows:
+        """Return the first `n_rows`, which are read when they are asked for."""
+        return LanceRows(self.table, self.table_version, n_rows, self.width)
+
+    def cut(self, n_rows: int) -> None:
+        """Shorten the file of ids, and drop what was added to the table since."""
+        self._shorten({IDS: n_rows})
+        self.table.cut(self.table_version)
+
+    def _names(self) -> list[str]:
+        return [IDS]

@@ -26,12 +26,11 @@ TIDIED_EVERY = 128
 
 MANY_FILES = 8
 ROWS_PER_FILE = 2**20  # Rows that LanceDB puts together in a file
+# Of the lists of indexes, kept by LanceDB, which would take six times as much
 CACHED = {"index_cache_size_bytes": 2**30, "metadata_cache_size_bytes": 2**28}
-"""Of the lists of indexes, kept by LanceDB, which would take six times as much."""
 
 NEVER = timedelta(days=36500)
-READERS_NEED = timedelta(hours=1)
-"""Age of versions that no search reads any more: each search looks first which version counts."""
+READERS_NEED = timedelta(hours=1)  # Age of versions that no search reads any more: each looks first which one counts
 
 
 class LanceTable:
@@ -41,17 +40,13 @@ class LanceTable:
     """
 
     def __init__(self, uri: str, name: str) -> None:
-        self.uri = uri
-        self.name = name
+        self.uri, self.name = uri, name
         self._database = _connected(str(in_full(uri)))
 
     def create(self, width: int) -> int:
         """Make it empty, in place of one that a kill left, and return its version."""
-        import pyarrow as pa
-
-        schema = pa.schema([("row", pa.int64()), ("id", pa.int64()), ("vector", pa.list_(pa.float32(), width))])
         with _translated(f"The table {self.name} at {self.uri} cannot be made"):
-            return int(self._database.create_table(self.name, schema=schema, mode="overwrite").version)
+            return int(self._database.create_table(self.name, schema=schema_of(width), mode="overwrite").version)
 
     def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
         """Add rows after the `n_rows` of a version, whatever was added since; return the version that has them."""
@@ -72,14 +67,12 @@ class LanceTable:
 
     def cut(self, version: int) -> None:
         """Drop what came after a version: what it held is the newest version then."""
-        table = self.writable()
-        if table.version != version:
-            self._check_out(table, version)
-            table.restore()
+        if self.writable().version != version:
+            self.at(version).restore()
 
     def is_untidy(self, n_rows: int) -> bool:
         """Return whether the table has many more files than this many rows need."""
-        n_files: int = self.writable().stats()["fragment_stats"]["num_fragments"]
+        n_files = int(self.writable().stats()["fragment_stats"]["num_fragments"])
         return n_files > MANY_FILES + n_rows // ROWS_PER_FILE
 
     def tidy(self, version: int) -> tuple[int, bool]:
@@ -100,9 +93,15 @@ class LanceTable:
         self._database.drop_table(self.name, ignore_missing=True)
 
     def at(self, version: int) -> Any:
-        """Return LanceDB's own table as one version has it, to read."""
+        """Return LanceDB's own table as one version has it. Raises CorruptFileError if there is no such version."""
         table = self.writable()
-        self._check_out(table, version)
+        try:
+            table.checkout(version)
+        except (ValueError, OSError, RuntimeError) as error:
+            raise CorruptFileError(
+                f"The table {self.name} of rows at {self.uri} has no version {version} any more, but that is the one "
+                "which counts. Restore it from a backup, or index the images again."
+            ) from error
         return table
 
     def writable(self) -> Any:
@@ -113,15 +112,6 @@ class LanceTable:
             raise CorruptFileError(
                 f"The table {self.name} of rows cannot be opened at {self.uri}: {_first_line(error)}. "
                 "Restore it from a backup, or index the images again."
-            ) from error
-
-    def _check_out(self, table: Any, version: int) -> None:
-        try:
-            table.checkout(version)
-        except (ValueError, OSError, RuntimeError) as error:
-            raise CorruptFileError(
-                f"The table {self.name} of rows at {self.uri} has no version {version} any more, but that is the one "
-                "which counts. Restore it from a backup, or index the images again."
             ) from error
 
 
@@ -145,12 +135,6 @@ def table_names(uri: str) -> list[str]:
             page = database.list_tables(page_token=page.page_token)
 
 
-def batches(query: Any, columns: list[str]) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield what a query finds, batch by batch, as arrays by column."""
-    for batch in query.select(columns).to_batches(AT_ONCE):
-        yield arrays_of(batch, columns)
-
-
 def arrays_of(found: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
     """Return the columns of a batch or a table of Arrow as arrays; vectors as (n, width)."""
     import pyarrow as pa
@@ -160,8 +144,7 @@ def arrays_of(found: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
         column = found.column(name)
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
-        values = column.flatten() if name == "vector" else column
-        array = values.to_numpy(zero_copy_only=False)
+        array = (column.flatten() if name == "vector" else column).to_numpy(zero_copy_only=False)
         arrays[name] = array.reshape(len(column), -1) if name == "vector" else array
     return arrays
 
@@ -177,8 +160,7 @@ def _connected(uri: str) -> Any:
         raise MissingExtraError(
             "Rows in a Lance table need the package 'lancedb'. Install it with: pip install 'visterm[lance]'"
         ) from error
-    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
-    plain = {"allow_http": "true"} if endpoint.startswith("http://") else None
+    plain = {"allow_http": "true"} if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") else None
     with _translated(f"No tables can be kept at {uri}"):
         return lancedb.connect(uri, storage_options=plain, session=lancedb.Session(**CACHED))
 

@@ -14,7 +14,7 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,7 +38,6 @@ AT_ONCE = 2**16
 TRAINING_ROWS = 2**17
 INDEX_SUFFIX = ".faiss"
 MAGIC = b"IxPT"  # The first bytes of a file by faiss that turns rows before it looks for them, as ours do
-ALL_BELOW = 1000  # With fewer rows every row is a candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,12 @@ class Settings:
         """Whether it finds enough, enough faster."""
         return self.recall >= RECALL and self.seconds * PAYS <= self.exact_seconds
 
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """What settings are compared by: those that find enough by their time, and others by what they find."""
+        enough = self.recall >= RECALL
+        return enough, -self.seconds if enough else self.recall
+
     def as_dict(self) -> dict[str, Any]:
         """Return them as JSON holds them."""
         return asdict(self)
@@ -69,18 +74,13 @@ class RowIndex:
     """A faiss index and its settings; see `Candidates` in `parts`."""
 
     def __init__(self, index: Any, settings: Settings) -> None:
-        self._index = index
-        self.settings = settings
-        self.n_rows = settings.n_rows
+        self._index, self.settings, self.n_rows = index, settings, settings.n_rows
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
         """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
-        if self.n_rows < ALL_BELOW:
-            return np.arange(self.n_rows)
         if k > MOST:
             return None
-        fetched = self.settings.fetched * max(1, math.ceil(k / K))
-        return self.named(q, self.settings.probed, fetched)
+        return self.named(q, self.settings.probed, (self.settings.fetched * max(1, math.ceil(k / K))))
 
     def write(self, path: Path) -> None:
         """Write it as a file, on disk when this returns; a kill leaves none, or a whole one."""
@@ -99,6 +99,7 @@ class RowIndex:
                 magic = file.read(len(MAGIC))
         except OSError as error:
             raise CorruptFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+
         if magic != MAGIC:
             raise CorruptFileError(f"{path} is no index of rows: it begins with {magic!r}; expected {MAGIC!r}.")
         try:
@@ -130,10 +131,7 @@ class LazyIndex:
     """An index on disk, of rows of `width`, that is read when it is first used; without faiss every search is exact."""
 
     def __init__(self, path: Path, settings: Settings, width: int) -> None:
-        self.path = path
-        self.settings = settings
-        self._width = width
-        self.n_rows = settings.n_rows
+        self.path, self.settings, self._width, self.n_rows = path, settings, width, settings.n_rows
         self._index: RowIndex | None = None
         self._reading = threading.Lock()
 
@@ -154,8 +152,6 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
     faiss = _faiss()
     n, width = U.shape
     n_lists = LISTS * math.isqrt(n)
-    if n < ALL_BELOW:
-        return RowIndex(None, Settings(n, 1, 1, n, 1.0, 0.0, 0.0))
     even = width + width % 2
     index = faiss.index_factory(width, f"RR{even},IVF{n_lists},PQ{even}x4fsr", faiss.METRIC_INNER_PRODUCT)
     inner = faiss.extract_index_ivf(index)
@@ -165,7 +161,20 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
         index.train(np.ascontiguousarray(U[drawn]))
         for start in range(0, n, AT_ONCE):
             index.add(np.ascontiguousarray(U[start : start + AT_ONCE]))
-    return RowIndex(index, _measured(index, U, np.ascontiguousarray(queries, np.float32), n_lists))
+    queries = np.ascontiguousarray(queries, np.float32)
+
+    exact = median_seconds(lambda: top_k_products(queries[:1], U, K))
+
+    def search(q: NDArray[np.float32], trial: Settings) -> NDArray[np.int64]:
+        named = RowIndex(index, trial).named(q, trial.probed, trial.fetched)
+        top_k_products(q, U, K, 1, among=named)  # which a search does too
+        return named
+
+    trials = [  # naming more rows may need fewer lists
+        [Settings(n, n_lists, probed, fetched, 0.0, 0.0, exact) for probed in growing(n_lists // 2)]
+        for fetched in FETCHED
+    ]
+    return RowIndex(index, best_settings(search, trials, queries, top_k_products(queries, U, K).ids))
 
 
 def settings_of(facts: str) -> Settings:
@@ -174,8 +183,9 @@ def settings_of(facts: str) -> Settings:
         settings = Settings(**json.loads(facts))
         counts = (settings.n_rows, settings.lists, settings.probed, settings.fetched)
         shares = (settings.recall, settings.seconds, settings.exact_seconds)
-        sound = all(type(count) is int and 0 <= count < 2**31 for count in counts)
-        sound = sound and all(type(share) in (int, float) and 0 <= share < math.inf for share in shares)
+        sound = all(type(count) is int and 0 <= count < 2**31 for count in counts) and all(
+            type(share) in (int, float) and 0 <= share < math.inf for share in shares
+        )
     except (TypeError, ValueError, RecursionError):
         sound = False
     if not sound:
@@ -209,46 +219,42 @@ def is_installed() -> bool:
     return True
 
 
-def _measured(index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], n_lists: int) -> Settings:
-    """Look for the fewest lists that find nearly all of the best, for each number of rows, and take the fastest."""
-    best = top_k_products(queries, U, K).ids
-    exact = statistics.median(_seconds(lambda: top_k_products(queries[:1], U, K)) for _ in range(5))
-    chosen: Settings | None = None
-    for fetched in FETCHED:
-        for probed in growing(n_lists // 2):
-            trial = _tested(index, U, queries, best, Settings(len(U), n_lists, probed, fetched, 0.0, 0.0, exact))
-            if chosen is None or _merit(trial) > _merit(chosen):
-                chosen = trial
-            if trial.recall >= RECALL:
-                break  # more lists only take longer; naming more rows may need fewer of them
-    return chosen or Settings(len(U), n_lists, n_lists, len(U), 1.0, exact, exact)
-
-
-def _merit(settings: Settings) -> tuple[bool, float]:
-    """Compare settings that find enough by their time, and others by what they find."""
-    enough = settings.recall >= RECALL
-    return enough, -settings.seconds if enough else settings.recall
-
-
-def _tested(
-    index: Any, U: NDArray[np.float32], queries: NDArray[np.float32], best: NDArray[np.int64], settings: Settings
-) -> Settings:
-    """Search by an index with these settings; return them with the recall and the time of a query."""
-    candidate = RowIndex(index, settings)
-    found, seconds = [], []
-    for q, these in zip(queries[:, None, :], best, strict=True):
+def median_seconds(call: Callable[[], Any], times: int = 5) -> float:
+    """Return the median of the seconds that a call takes."""
+    seconds = []
+    for _ in range(times):
         start = time.perf_counter()
-        named = candidate.named(q, settings.probed, settings.fetched)
-        top_k_products(q, U, K, 1, among=named)
+        call()
         seconds.append(time.perf_counter() - start)
-        found.append(np.isin(these, named).mean())
-    return replace(settings, recall=surely_found(found), seconds=statistics.median(seconds))
+    return statistics.median(seconds)
 
 
-def _seconds(call: Any) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def best_settings(
+    search: Callable[[NDArray[np.float32], Settings], NDArray[np.int64]],
+    trials: Iterable[Iterable[Settings]],
+    queries: NDArray[np.float32],
+    best: NDArray[np.int64],
+) -> Settings:
+    """Measure settings, and return the fastest of those that find nearly all of the best, else what finds most.
+
+    Of each row of `trials`, with more and more lists, those that come after the first that finds enough are not tried.
+    `search` returns ids for a query, (1, width); `best` are those of an exact search, (n_queries, k).
+    """
+    chosen: Settings | None = None
+    for more_lists in trials:
+        for trial in more_lists:
+            shares, seconds = [], []
+            for q, these in zip(queries[:, None, :], best, strict=True):
+                start = time.perf_counter()
+                ids = search(q, trial)
+                seconds.append(time.perf_counter() - start)
+                shares.append(np.isin(these, ids).mean())
+            trial = replace(trial, recall=surely_found(shares), seconds=statistics.median(seconds))
+            chosen = trial if chosen is None or trial.merit > chosen.merit else chosen
+            if trial.recall >= RECALL:
+                break
+    assert chosen is not None
+    return chosen
 
 
 @contextmanager

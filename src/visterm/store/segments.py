@@ -2,7 +2,7 @@
 
 A segment is a folder: ``ids.i64`` (the image of each row) beside ``rows.f32``, or for CSR ``data.f32``, ``indices.i32``
 and ``indptr.i64``. How many rows count stands in SQLite alone: what lies beyond was not committed, and is cut. Rows
-may also lie in a Lance table (`lance_segment`).
+may also lie in a Lance table (`lance_rows`).
 """
 
 from __future__ import annotations
@@ -48,10 +48,12 @@ def segments_of(database: Database, where: str = "", *values: Any) -> list[Store
 
     Raises CorruptFileError if there can be no such segment.
     """
-    found = database.rows(
-        f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id", values
-    )
-    segments = [StoredSegment(*row) for row in found]
+    segments = [
+        StoredSegment(*row)
+        for row in database.rows(
+            f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id", values
+        )
+    ]
     for segment in segments:
         if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MOST_COLUMNS or segment.n_rows < 0:
             raise CorruptFileError(
@@ -86,8 +88,7 @@ class StoredIndex(NamedTuple):
 class Segment(ABC):
     """Rows of one kind ("dense" or "csr") and width with the id of each one's image."""
 
-    table_version: int | None = None
-    """Of the Lance table that holds the rows, after what was written last; None where there is none."""
+    table_version: int | None = None  # Of the Lance table that holds the rows, after what was written last, if one does
 
     kind: str
     width: int
@@ -110,10 +111,7 @@ class Segment(ABC):
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
         """Return the first `n_rows` to search, some of them hidden; with an index of them, where it pays."""
-        return ArrayPart(*self.read(n_rows), hidden, self._opened(index) if index is not None else None)
-
-    def _opened(self, index: StoredIndex) -> LazyIndex | None:
-        return None
+        return ArrayPart(*self.read(n_rows), hidden)
 
 
 @dataclass(eq=False)
@@ -135,8 +133,9 @@ class SegmentInMemory(Segment):
         if not self._parts:
             empty: Matrix = np.empty((0, self.width), np.float32)
             return np.empty(0, np.int64), sp.csr_array(empty) if self.kind == "csr" else empty
-        ids = np.concatenate([part[0] for part in self._parts])
-        self._parts = [(ids, stack_rows([part[1] for part in self._parts]))]
+        self._parts = [
+            (np.concatenate([part[0] for part in self._parts]), stack_rows([part[1] for part in self._parts]))
+        ]
         return self._parts[0]
 
     def cut(self, n_rows: int) -> None:
@@ -189,8 +188,20 @@ class SegmentFolder(Segment):
         indptr = self._map(INDPTR, n_rows + 1)
         data, indices = self._map(DATA, int(indptr[-1])), self._map(INDICES, int(indptr[-1]))
         what = f"The rows in {self.folder} are damaged"
-        shape = (n_rows, self.width)
-        return ids, checked_csr(data, indices, indptr, shape, what, unique=False, error=CorruptFileError)
+        return ids, checked_csr(data, indices, indptr, (n_rows, self.width), what, unique=False, error=CorruptFileError)
+
+    def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
+        """Map the files to search, and open an index of them when it is first used."""
+        part = ArrayPart(*self.read(n_rows), hidden)
+        if index is not None:
+            settings, path = settings_of(index.facts), self.folder / index.file
+            if path.parent != self.folder or path.suffix != INDEX_SUFFIX:
+                raise CorruptFileError(
+                    f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
+                    f"*{INDEX_SUFFIX} in that folder."
+                )
+            part.index = LazyIndex(path, settings, self.width) if settings.pays else None
+        return part
 
     def cut(self, n_rows: int) -> None:
         """Shorten the files."""
@@ -204,16 +215,6 @@ class SegmentFolder(Segment):
 
     def _names(self) -> list[str]:
         return [IDS, DENSE] if self.kind == "dense" else [IDS, DATA, INDICES, INDPTR]
-
-    def _opened(self, index: StoredIndex) -> LazyIndex | None:
-        settings = settings_of(index.facts)
-        path = self.folder / index.file
-        if path.parent != self.folder or path.suffix != INDEX_SUFFIX:
-            raise CorruptFileError(
-                f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
-                f"*{INDEX_SUFFIX} in that folder."
-            )
-        return LazyIndex(path, settings, self.width) if settings.pays else None
 
     def _shorten(self, sizes: dict[str, int]) -> None:
         for name, count in sizes.items():

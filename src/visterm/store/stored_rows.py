@@ -1,15 +1,16 @@
-"""The rows of a catalogue: segments that SQLite knows, appended to, checked by their sums, compacted.
+"""The rows of a catalogue: segments that SQLite knows, appended to, checked by their sums, compacted, indexed if large.
 
 There is a checksum for each block of rows on disk: bytes that flipped give wrong answers and no error of their own.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,12 +18,15 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import other_width
 from visterm.core.errors import CorruptFileError, DataError, StorageError
+from visterm.core.jsonlines import json_text
 from visterm.core.types import Matrix
+from visterm.core.wording import count_of
 from visterm.store.current_rows import CurrentRows, Part
 from visterm.store.database import Database
-from visterm.store.images import as_list
-from visterm.store.lance_segment import DENSE_ONLY, LancePlace, LanceSegment
+from visterm.store.images import LISTED, as_list
+from visterm.store.lance_rows import DENSE_ONLY, LANCE, LancePlace, LanceSegment, index_that_pays
 from visterm.store.lance_table import table_names
+from visterm.store.row_index import Settings, build_index, is_installed, settings_of
 from visterm.store.segments import (
     DATA,
     DENSE,
@@ -42,31 +46,28 @@ ROWS = "rows"
 VERSION = "SELECT value FROM meta WHERE key = 'rows'"  # It changes whenever rows do
 CURRENT = "SELECT coalesce(rows_of, id) FROM runs WHERE current = 1"  # The run whose rows are searched
 
+# The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows
 HIDDEN = (
     "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
     "SELECT rows.row FROM images CROSS JOIN rows ON rows.run_id = ? AND rows.image_id = images.id "
     "AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
 )
-"""The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows."""
 
+# The frames that searches look at, but for the first of each video, which is its own image, and their videos
 FRAMES = (
     "SELECT image_id, video_id FROM frames JOIN images ON images.id = image_id AND state = 'frame' "
     "WHERE EXISTS (SELECT 1 FROM rows WHERE run_id = ? AND rows.image_id = frames.image_id) ORDER BY video_id, at"
 )
-"""The frames that searches look at, but for the first of each video, which is its own image, and their videos."""
 
 COPIED = 65536  # Rows written anew at a time
 BLOCK_BYTES = 2**20  # Bytes of rows, about, under one checksum: little enough that a few are read at every opening
 SAMPLED = 4  # Blocks of a segment that are checked when a catalogue is opened
 
+INDEX_FROM = 100_000  # Rows of a segment from which on an index pays: reading fewer takes a few milliseconds
 
-class Block(NamedTuple):
-    """Some rows of a segment, and the CRC-32 of their ids and of their values."""
-
-    first: int
-    n_rows: int
-    ids_sum: int
-    rows_sum: int
+N_QUERIES = 200  # Queries that an index is measured on: so many that their mean is sure to half a percent
+AGAIN = 0.2  # Share of a segment's rows outside its index, from which on it is made anew
+OF_THE_CURRENT_RUN = f"run_id = ({CURRENT})"
 
 
 @dataclass(eq=False)
@@ -100,15 +101,14 @@ class StoredRows:
                     )
                 width = segment.width
                 hidden = checked_places(self.database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
-                index = None
                 known = self.database.rows(
                     "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,)
                 )
-                for index in map(StoredIndex._make, known):
-                    if not 0 <= index.n_rows <= segment.n_rows:
-                        raise CorruptFileError(
-                            f"An index of {segment.n_rows} rows is noted to cover {index.n_rows}. {RESTORE}"
-                        )
+                index = StoredIndex(*known[0]) if known else None
+                if index is not None and not 0 <= index.n_rows <= segment.n_rows:
+                    raise CorruptFileError(
+                        f"An index of {segment.n_rows} rows is noted to cover {index.n_rows}. {RESTORE}"
+                    )
                 files = self.files(segment)
                 part = files.part(segment.n_rows, hidden, index)
                 first, last = (part.ids.min(), part.ids.max()) if len(part.ids) else (0, 0)
@@ -125,27 +125,23 @@ class StoredRows:
         """Tell searches, of other processes too; drawn and not counted, so that it is new after a rollback as well."""
         self.database.write("UPDATE meta SET value = hex(randomblob(8)) WHERE key = 'rows'")
 
-    def segments(self) -> list[StoredSegment]:
-        """List the segments of all runs."""
-        return segments_of(self.database)
-
     @property
     def lance(self) -> LancePlace | None:
         """Where new rows are kept in Lance tables; None where in files."""
         found = self.database.value("SELECT value FROM meta WHERE key = 'lance'")
-        return LancePlace.of(found) if found is not None else None
+        return LancePlace(**json.loads(found)) if found is not None else None
 
     def keep_in_lance(self, uri: str) -> None:
         """Keep the rows that are to come in Lance tables at a place; empty: in the catalogue's folder.
 
         Raises StorageError if there are rows already.
         """
-        if self.segments():
+        if segments_of(self.database):
             raise StorageError("The catalogue has rows already, and they stay where they are.")
         place = LancePlace.at(uri)
         assert self.folder is not None
         table_names(place.uri_of(self.folder))  # fails now, not after the first images were encoded
-        self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (place.as_text(),))
+        self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (json_text(place._asdict()),))
 
     def files(self, segment: StoredSegment) -> Segment:
         """Return the files, the table or the arrays of a segment."""
@@ -164,16 +160,20 @@ class StoredRows:
 
         Raises ShapeError if the rows are not as wide as those that are there.
         """
-        kind = "csr" if isinstance(U, sp.csr_array) else "dense"
-        segment = self._segment_for(run_id, kind, U.shape[1])
+        kind, width = "csr" if isinstance(U, sp.csr_array) else "dense", U.shape[1]
+        of_run = segments_of(self.database, "WHERE run_id = ?", run_id)
+        if of_run and of_run[0].width != width:
+            raise other_width("U", width, of_run[0].width)
+        of_kind = [segment for segment in of_run if segment.kind == kind]
+        segment = of_kind[-1] if of_kind else self._new_segment(run_id, kind, width)
         segment_id, n_rows = segment.id, segment.n_rows
         files = self.files(segment)
         files.append(n_rows, ids, U)
         if segment.table_version is None:
             self._note_sums(segment_id, n_rows, ids, U)
-        among = "image_id IN (SELECT value FROM json_each(?))"
+
         self.database.write(
-            f"INSERT INTO dead_rows SELECT segment_id, row FROM rows WHERE run_id = ? AND {among}",
+            f"INSERT INTO dead_rows SELECT segment_id, row FROM rows WHERE run_id = ? AND image_id {LISTED}",
             (run_id, as_list(ids)),
         )
         self.database.write_many(
@@ -190,7 +190,7 @@ class StoredRows:
         Raises CorruptFileError if some differ, or in a check of all some have none.
         """
         version = self.database.value(VERSION)
-        which = f"WHERE run_id = ({CURRENT})" if sampled else ""
+        which = f"WHERE {OF_THE_CURRENT_RUN}" if sampled else ""
         try:
             for segment in segments_of(self.database, which):
                 found = self.database.rows(
@@ -207,13 +207,13 @@ class StoredRows:
                         f"another program changed. {RESTORE}"
                     )
                 ids, U = files.read(segment.n_rows)
-                for block in map(Block._make, found):
-                    sums = _sums(ids, U, block.first, block.n_rows)
-                    if sums != (block.ids_sum, block.rows_sum):
-                        name = IDS if sums[0] != block.ids_sum else DENSE if segment.kind == "dense" else DATA
+                for first, n_rows, *expected in found:
+                    sums = _sums(ids, U, first, n_rows)
+                    if sums != tuple(expected):
+                        name = IDS if sums[0] != expected[0] else DENSE if segment.kind == "dense" else DATA
                         raise CorruptFileError(
-                            f"{files.where(name)}: rows {block.first:,} to {block.first + block.n_rows - 1:,} are not "
-                            f"what was written; the disk or another program changed them. {RESTORE}"
+                            f"{files.where(name)}: rows {first:,} to {first + n_rows - 1:,} are not what was written; "
+                            f"the disk or another program changed them. {RESTORE}"
                         )
         except CorruptFileError:
             if not sampled or version == self.database.value(VERSION):
@@ -223,14 +223,15 @@ class StoredRows:
         """Write segments anew without their dead rows, where these are at least that share; return whether any was."""
         replaced = []
         with self.database.transaction():
-            for segment in self.segments():
-                listed = self.database.rows(
-                    "SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment.id,)
+            for segment in segments_of(self.database):
+                dead = checked_places(
+                    self.database.rows("SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment.id,)),
+                    segment,
                 )
-                dead = checked_places(listed, segment)
                 if len(dead) and len(dead) >= least * segment.n_rows:
                     self._write_anew(segment, dead)
                     replaced.append(segment.id)
+
         for segment_id in replaced:  # searches that are reading it keep their maps
             self._in_memory.pop(segment_id, None)
             if self.folder is not None:
@@ -242,7 +243,7 @@ class StoredRows:
         """Shorten files, and remove folders, that a killed process was writing."""
         if self.folder is None:
             return
-        segments = self.segments()
+        segments = segments_of(self.database)
         for segment in segments:
             self.files(segment).cut(segment.n_rows)
         known, rows = {str(segment.id) for segment in segments}, self.folder / ROWS
@@ -254,35 +255,28 @@ class StoredRows:
 
     def copy_to(self, folder: Path) -> None:
         """Write all segments into another catalogue's folder, as files."""
-        for segment in self.segments():
+        for segment in segments_of(self.database):
             copy = SegmentFolder(folder / ROWS / str(segment.id), segment.kind, segment.width)
             copy.create()
             _copy(self.files(segment).part(segment.n_rows, np.empty(0, np.int64)), np.arange(segment.n_rows), copy)
 
     def _note_sums(self, segment_id: int, first: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Keep the checksums of rows that are written from one row of a segment on."""
+        """Keep the checksums of rows that are written from one row of a segment on, block by block."""
+        n_bytes = U.nbytes if isinstance(U, np.ndarray) else U.data.nbytes + U.indices.nbytes
+        step = max(1, BLOCK_BYTES * max(1, U.shape[0]) // max(1, n_bytes))
+        blocks = ((start, min(step, len(ids) - start)) for start in range(0, len(ids), step))
         self.database.write_many(
             "INSERT OR REPLACE INTO row_sums (segment_id, first, n_rows, ids_sum, rows_sum) VALUES (?, ?, ?, ?, ?)",
-            ((segment_id, first + start, n, *_sums(ids, U, start, n)) for start, n in _blocks(0, len(ids), U)),
+            ((segment_id, first + start, n, *_sums(ids, U, start, n)) for start, n in blocks),
         )
-
-    def _segment_for(self, run_id: int, kind: str, width: int) -> StoredSegment:
-        """Return the segment to append to: the last one of the run and kind, or a new one."""
-        own = [segment for segment in self.segments() if segment.run_id == run_id]
-        if own and own[0].width != width:
-            raise other_width("U", width, own[0].width)
-        of_kind = [segment for segment in own if segment.kind == kind]
-        return of_kind[-1] if of_kind else self._new_segment(run_id, kind, width)
 
     def _new_segment(self, run_id: int, kind: str, width: int) -> StoredSegment:
         in_lance = self.folder is not None and self.lance is not None
         if in_lance and kind != "dense":
             raise DataError(DENSE_ONLY)
-        with self.database.transaction() as connection:
-            made = connection.execute(
-                "INSERT INTO segments (run_id, kind, width, n_rows) VALUES (?, ?, ?, 0)", (run_id, kind, width)
-            )
-        segment_id = int(made.lastrowid or 0)
+        segment_id = self.database.insert(
+            "INSERT INTO segments (run_id, kind, width, n_rows) VALUES (?, ?, ?, 0)", (run_id, kind, width)
+        )
         self._in_memory.pop(segment_id, None)  # of a transaction that was rolled back
         segment = StoredSegment(segment_id, run_id, kind, width, 0, 0 if in_lance else None)
         files = self.files(segment)
@@ -299,7 +293,7 @@ class StoredRows:
 
     def _tidy(self) -> None:
         """Put the small files of Lance tables together, and bring their indexes up to date."""
-        for segment in self.segments():
+        for segment in segments_of(self.database):
             files = self.files(segment)
             if not isinstance(files, LanceSegment) or not files.table.is_untidy(segment.n_rows):
                 continue
@@ -339,13 +333,6 @@ def _copy(part: Part, places: NDArray[np.int64], files: Segment) -> None:
         files.append(start, part.ids[block], part.take(block))
 
 
-def _blocks(first: int, end: int, U: Matrix) -> list[tuple[int, int]]:
-    """Part rows into blocks: the first row of each, and how many they are."""
-    n_bytes = U.nbytes if isinstance(U, np.ndarray) else U.data.nbytes + U.indices.nbytes
-    step = max(1, BLOCK_BYTES * max(1, U.shape[0]) // max(1, n_bytes))
-    return [(start, min(step, end - start)) for start in range(first, end, step)]
-
-
 def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[int, int]:
     """Return the checksums of the ids and of the values of some rows, as files hold them."""
     end = first + n_rows
@@ -361,3 +348,88 @@ def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[i
 
 def _bytes(values: NDArray[Any], kind: Any) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values, kind).reshape(-1).view(np.uint8)
+
+
+def indexes_are_due(database: Database) -> bool:
+    """Return whether many rows of the current run are in no index that was tried, and one can be made."""
+    measured = "SELECT json_extract(facts, '$.n_rows') FROM indexes WHERE segment_id = ?"
+    return any(
+        (database.value(measured, (segment.id,)) or 0) < (1 - AGAIN) * segment.n_rows
+        and (segment.table_version is not None or is_installed())
+        for segment in _large_segments(database)
+    )
+
+
+def build_indexes(rows: StoredRows, queries: Any) -> bool:
+    """Index each large segment of the current run, and return whether an index pays; one that does not is not kept.
+
+    The first 200 of `queries`, (n_queries, width), are what an index is measured on; None: some of the rows.
+    """
+    database, made = rows.database, False
+    for segment in _large_segments(database):
+        files = rows.files(segment)
+        assert isinstance(files, SegmentFolder)
+        if queries is None:
+            drawn = files.part(segment.n_rows, np.empty(0, np.int64)).take(
+                np.sort(np.random.default_rng(1).permutation(segment.n_rows)[:N_QUERIES])
+            )
+        sample = np.asarray(drawn if queries is None else queries[:N_QUERIES], np.float32)
+        if isinstance(files, LanceSegment):
+            name = LANCE
+            files.table_version, settings = index_that_pays(
+                files.table, files.table_version, segment.n_rows, segment.width, sample
+            )
+        else:
+            name = f"{segment.n_rows}.faiss"
+            U = files.read(segment.n_rows)[1]
+            assert isinstance(U, np.ndarray)
+            index = build_index(U, sample)
+            settings = index.settings
+            if settings.pays:
+                index.write(files.folder / name)
+
+        made = made or settings.pays
+        with database.transaction():
+            database.write(
+                "INSERT INTO indexes (segment_id, file, n_rows, facts) VALUES (?, ?, ?, ?) ON CONFLICT DO "
+                "UPDATE SET file = excluded.file, n_rows = excluded.n_rows, facts = excluded.facts",
+                (segment.id, name, segment.n_rows, json_text(settings.as_dict())),
+            )
+            database.write("UPDATE segments SET table_version = ? WHERE id = ?", (files.table_version, segment.id))
+            rows.have_changed()
+        for old in files.folder.glob("*.faiss"):
+            if old.name != name or not settings.pays:
+                old.unlink()
+    return made
+
+
+def how_it_searches(database: Database) -> str:
+    """Return how searches of the current run go: exactly, or through an index, with what was measured of it."""
+    found = database.rows(
+        "SELECT facts, segments.n_rows - indexes.n_rows, file FROM indexes "
+        f"JOIN segments ON segments.id = segment_id WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
+    )
+    if not found:
+        return "exact: every photo is compared"
+    facts, later, file = found[0]
+    largest = settings_of(facts)
+    if not largest.pays:
+        return f"exactly: an index does not pay here ({_measured(largest)})"
+    if file != LANCE and not is_installed():
+        return "exactly: there is an index, but faiss is not installed (pip install 'visterm[faiss]')"
+    rest = f"; {count_of(later, 'row')} since then exactly" if later else ""
+    by = "LanceDB" if file == LANCE else "faiss"
+    return f"{by}, {largest.probed} of {largest.lists} lists of {largest.n_rows:,} rows: {_measured(largest)}{rest}"
+
+
+def _large_segments(database: Database) -> list[StoredSegment]:
+    """Return the current run's segments that are large enough for an index."""
+    return segments_of(database, f"WHERE kind = 'dense' AND n_rows >= ? AND {OF_THE_CURRENT_RUN}", INDEX_FROM)
+
+
+def _measured(settings: Settings) -> str:
+    """Return what was measured of an index, in words."""
+    return (
+        f"{settings.recall:.1%} of the ten best in {1e3 * settings.seconds:.2f} ms, "
+        f"exactly in {1e3 * settings.exact_seconds:.2f} ms"
+    )

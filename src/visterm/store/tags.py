@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import UserError
@@ -159,8 +161,8 @@ class Tags(Table):
 
     def spelled(self, name: str) -> str | None:
         """Return a tag as it is spelled here; None where there is no such tag."""
-        spelling: str | None = self._database.value("SELECT name FROM tags WHERE key = ?", (tag_key(name),))
-        return spelling
+        names = self._database.rows("SELECT name FROM tags WHERE key = ?", (tag_key(name),))
+        return str(names[0][0]) if names else None
 
     def spell_as(self, names: Iterable[str]) -> None:
         """Spell tags as in `names` from now on."""
@@ -188,10 +190,9 @@ class Tags(Table):
 
     def take(self, image_id: int, tags: Iterable[str], source: str | None = None) -> None:
         """Remove given tags of an image: of one source, or whatever their source."""
-        ids = self.ids(tags)
         self._database.write_many(
             "DELETE FROM given WHERE image_id = ? AND tag_id = ? AND source = coalesce(?, source)",
-            [(image_id, tag_id, source) for tag_id in ids.values()],
+            [(image_id, tag_id, source) for tag_id in self.ids(tags).values()],
         )
 
     def set_from_file(self, image_id: int, tags: Iterable[str]) -> None:
@@ -200,22 +201,16 @@ class Tags(Table):
             connection.execute("DELETE FROM given WHERE image_id = ? AND source = 'file'", (image_id,))
             self.give(image_id, tags, "file")
 
-    def given(self, image_id: int) -> list[GivenTag]:
-        """List the given tags of an image, by name, also those that were rejected."""
-        return self._given(image_id, "1")
-
-    def standing(self, image_id: int) -> list[GivenTag]:
-        """List the given tags that an image has, by name."""
-        active = self.active()
-        return self._given(image_id, active.condition, active.values)
-
-    def _given(self, image_id: int, condition: str, values: tuple[str, ...] = ()) -> list[GivenTag]:
-        found = self._database.rows(
+    def given(self, image_id: int, *, standing: bool = False) -> list[GivenTag]:
+        """List the given tags of an image, by name, also those that were rejected; or only those that it has."""
+        active = self.active() if standing else None
+        condition, values = ("1", ()) if active is None else (active.condition, active.values)
+        return self._records(
+            GivenTag,
             "SELECT tags.name, source FROM given AS g JOIN tags ON tags.id = tag_id "
             f"WHERE image_id = ? AND {condition} ORDER BY tags.name",
             (image_id, *values),
         )
-        return [GivenTag(*row) for row in found]
 
     def held(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
         """Return the tags that images have, by id of the image (None: all that are here); none for those without."""
@@ -244,14 +239,16 @@ class Tags(Table):
 
         As (id of the image, tag, whether they accepted it, whether a tag file gives it).
         """
-        found = self._database.rows(
-            "SELECT verdicts.image_id, tags.name, verdict = 1, given.source IS NOT NULL FROM verdicts "
-            "JOIN tags ON tags.id = verdicts.tag_id "
-            "JOIN images ON images.id = verdicts.image_id AND images.state = 'here' "
-            "LEFT JOIN given ON given.image_id = verdicts.image_id AND given.tag_id = verdicts.tag_id "
-            "AND given.source = 'file' WHERE verdict != 0"
-        )
-        return [(image_id, tag, bool(accepted), bool(from_file)) for image_id, tag, accepted, from_file in found]
+        return [
+            (image_id, tag, bool(accepted), bool(from_file))
+            for image_id, tag, accepted, from_file in self._database.rows(
+                "SELECT verdicts.image_id, tags.name, verdict = 1, given.source IS NOT NULL FROM verdicts "
+                "JOIN tags ON tags.id = verdicts.tag_id "
+                "JOIN images ON images.id = verdicts.image_id AND images.state = 'here' "
+                "LEFT JOIN given ON given.image_id = verdicts.image_id AND given.tag_id = verdicts.tag_id "
+                "AND given.source = 'file' WHERE verdict != 0"
+            )
+        ]
 
     def judge(self, image_id: int, tag: str, verdict: int, *, run_id: int | None = None) -> int:
         """Write down what a person says of a tag of an image, and return its number in the log; the latest counts.
@@ -261,31 +258,30 @@ class Tags(Table):
         """
         if verdict not in VERDICTS or isinstance(verdict, bool):
             raise UserError(f"verdict is {verdict!r}; expected 1 (accepted), -1 (rejected) or 0 (taken back).")
-        with self._database.transaction() as connection:
-            tag_id = self.ids([tag], create=True)[tag]
-            made = connection.execute(
+        with self._database.transaction():
+            return self._database.insert(
                 "INSERT INTO feedback (image_id, tag_id, verdict, at, run_id) VALUES (?, ?, ?, ?, ?)",
-                (image_id, tag_id, int(verdict), now(), run_id),
+                (image_id, self.ids([tag], create=True)[tag], int(verdict), now(), run_id),
             )
-        return int(made.lastrowid or 0)
 
     def verdicts(self, image_id: int) -> dict[str, int]:
         """Return the latest verdict, +1 or -1, of each tag of an image that has one."""
-        found = self._database.rows(
-            "SELECT tags.name, verdict FROM verdicts JOIN tags ON tags.id = tag_id "
-            "WHERE image_id = ? AND verdict != 0 ORDER BY tags.name",
-            (image_id,),
+        return dict(
+            self._database.rows(
+                "SELECT tags.name, verdict FROM verdicts JOIN tags ON tags.id = tag_id "
+                "WHERE image_id = ? AND verdict != 0 ORDER BY tags.name",
+                (image_id,),
+            )
         )
-        return dict(found)
 
     def feedback(self, *, after: int = 0, limit: int = 1000) -> list[Verdict]:
         """Read the log of feedback from one number on, oldest first."""
-        found = self._database.rows(
+        return self._records(
+            Verdict,
             "SELECT feedback.id, image_id, tags.name, verdict, at, run_id FROM feedback "
             "JOIN tags ON tags.id = tag_id WHERE feedback.id > ? ORDER BY feedback.id LIMIT ?",
             (after, limit),
         )
-        return [Verdict(*row) for row in found]
 
     def set_predictions(self, run_id: int, predictions: Mapping[int, Iterable[Prediction]]) -> None:
         """Put the best few tags of images, by id, in place of what the run gave them before."""
@@ -302,14 +298,14 @@ class Tags(Table):
 
     def predictions(self, image_id: int, run_id: int) -> list[Prediction]:
         """List what a run gave to an image, best first, without tags that a person rejected there."""
-        found = self._database.rows(
+        return self._records(
+            Prediction,
             "SELECT tags.name, score, confidence FROM predictions JOIN tags ON tags.id = tag_id "
             "WHERE run_id = ? AND image_id = ? AND NOT EXISTS (SELECT 1 FROM verdicts AS v "
             "WHERE v.image_id = predictions.image_id AND v.tag_id = predictions.tag_id AND verdict = -1) "
             "ORDER BY score DESC, tags.name",
             (run_id, image_id),
         )
-        return [Prediction(*row) for row in found]
 
     def counts(self) -> list[dict[str, Any]]:
         """List all tags by name, with how many images that are here have each.
@@ -327,15 +323,15 @@ class Tags(Table):
             "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
             f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {here} GROUP BY tag_id"
         )
-        found = self._database.rows(
-            "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) FROM tags "
-            f"LEFT JOIN ({given_to}) AS a ON a.tag_id = tags.id LEFT JOIN ({judged}) AS b ON b.tag_id = tags.id "
-            "ORDER BY name",
-            active.values * 2,
-        )
         return [
             {"tag": tag, "images": given + more, "given": given, "accepted": accepted, "rejected": rejected}
-            for tag, given, accepted, rejected, more in found
+            for tag, given, accepted, rejected, more in self._database.rows(
+                "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) "
+                f"FROM tags LEFT JOIN ({given_to}) AS a ON a.tag_id = tags.id "
+                f"LEFT JOIN ({judged}) AS b ON b.tag_id = tags.id "
+                "ORDER BY name",
+                active.values * 2,
+            )
         ]
 
     def note_written(self, target: str, written: Iterable[tuple[int, str]]) -> None:
@@ -359,12 +355,12 @@ class Tags(Table):
 
     def written(self, target: str) -> list[WrittenTag]:
         """List the tags that were written into files of one kind, by image and tag."""
-        found = self._database.rows(
+        return self._records(
+            WrittenTag,
             "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id "
             "WHERE target = ? ORDER BY image_id, tags.name",
             (target,),
         )
-        return [WrittenTag(*row) for row in found]
 
     def written_elsewhere(self, target: str) -> list[tuple[str, int]]:
         """List where photos lay, with their ids, that moved or went after tags were written into their files."""
@@ -389,11 +385,9 @@ class Tags(Table):
         which = "(SELECT id FROM images WHERE state = 'here')"
         if image_ids is not None:
             which, values = "(SELECT value FROM json_each(?))", (*values, as_list(image_ids))
-        lists: dict[int, list[str]] = {}
-        for image_id, name in self._database.rows(
+        rows = self._database.rows(
             f"SELECT image_id, tags.name FROM ({pairs}) JOIN tags ON tags.id = tag_id WHERE image_id IN {which} "
             "ORDER BY image_id, tags.name",
             values,
-        ):
-            lists.setdefault(image_id, []).append(name)
-        return lists
+        )
+        return {image_id: [name for _, name in group] for image_id, group in groupby(rows, key=itemgetter(0))}

@@ -20,7 +20,7 @@ from visterm.library.duplicates import find_duplicates
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.jobs import CatalogueJob, Jobs
+from visterm.store.history import CatalogueJob, Jobs
 
 NICE = 10  # Requests of the service come first
 CHUNK = 128  # Images between two commits, after which it can be stopped

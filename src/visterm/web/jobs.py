@@ -15,7 +15,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
-from visterm.store.jobs import Job, Jobs
+from visterm.store.history import Job, Jobs
 from visterm.web.errors import LOG, Refused
 from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Figures, Tell, Work

@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 from visterm.core.errors import StorageError, UserError
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.jobs import Job
-from visterm.store.runs import StoredRun
+from visterm.store.history import Job, StoredRun
 from visterm.web.bodies import JsonRoute
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, cursor_at, place_of

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
+from visterm.library.dictionary import tree_level
 from visterm.library.mistakes import KEPT
-from visterm.library.tag_photos import tree_level
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, OneTag, cursor_at, place_of
 from visterm.web.schemas import (

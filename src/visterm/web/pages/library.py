@@ -12,12 +12,11 @@ from fastapi import APIRouter, Form, Request, Response
 from visterm.core.errors import StorageError, UserError
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.comparison import Comparison
 from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, shown_runs
 from visterm.library.info import describe, training_history
+from visterm.library.learned import Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.store.jobs import Job
-from visterm.store.runs import StoredRun
+from visterm.store.history import Job, StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options, way_back
 from visterm.web.errors import Refused

@@ -15,8 +15,8 @@ from starlette.responses import RedirectResponse, Response
 
 from visterm.core.wording import count_of, printable
 from visterm.data.file_kinds import is_video
-from visterm.store.frames import moment as clock
 from visterm.store.images import ImageRecord
+from visterm.store.images import moment as clock
 from visterm.web.bodies import JsonRoute
 from visterm.web.errors import Refused, as_refused, json_answer
 

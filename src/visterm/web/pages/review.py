@@ -151,7 +151,7 @@ def _question(
         question = Question(service.known(pair.image_id), pair, held, at)
 
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
-    added = run.added if (run := stored.runs.current()) else ""
+    added = stored.runs.current().added
     job = next((job for job in stored.jobs.latest() if job.kind == FIT), None)
     return {
         "queue": queue,

@@ -12,9 +12,8 @@ from fastapi import APIRouter, Form, Request, Response
 from visterm.core.vocabulary import tag_key
 from visterm.data.tag_rules import Alias
 from visterm.library.catalogue import Catalogue
-from visterm.library.dictionary import merge_tags
+from visterm.library.dictionary import merge_tags, tree_level
 from visterm.library.feedback import TagCount
-from visterm.library.tag_photos import tree_level
 from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag

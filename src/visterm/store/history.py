@@ -1,4 +1,4 @@
-"""Jobs of a catalogue and how far they are, and the history of what was done to it."""
+"""What was done to a catalogue: the runs that it has, the jobs that work at it, and its history."""
 
 from __future__ import annotations
 
@@ -12,15 +12,86 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.jsonlines import json_text
 from visterm.core.system import is_alive
 from visterm.store.database import Table, as_text, now
 
-COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
+SHORT = 12  # Letters of a run's fingerprint that people see and type
+JOB_COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
 OPEN = "('waiting', 'running', 'cancelling')"
 
 _STARTED_HERE: set[tuple[str, int]] = set()
 """Jobs that this process wrote down or runs, by catalogue: others with its number are of an earlier process."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """One run of a catalogue."""
+
+    id: int
+    fingerprint: str  # Of encoder and model together: rows of another cannot be compared with these
+    encoder_fingerprint: str
+    folder: str  # Where it was made; empty if it was never saved
+    rows_of: int  # The run whose image rows serve this one: itself, or an earlier one of which only tag rows have moved
+    added: str  # UTC
+    facts: dict[str, Any]  # Whatever is to be shown of it: counts, validation figures, cut-offs
+    current: bool  # The one that searches and answers now
+
+
+class Runs(Table):
+    """The table of runs; `StoredCatalogue.use_run` changes the current one."""
+
+    def add(
+        self,
+        fingerprint: str,
+        encoder_fingerprint: str,
+        *,
+        folder: str = "",
+        rows_of: int | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> int:
+        """Write down a run, and return its id; one that is known keeps its id, and takes the new facts."""
+        with self._database.transaction() as connection:
+            found = connection.execute(
+                "INSERT INTO runs (fingerprint, encoder_fingerprint, folder, rows_of, added, facts) "
+                "VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?) ON CONFLICT (fingerprint) DO UPDATE SET facts = "
+                "CASE WHEN ? THEN excluded.facts ELSE facts END RETURNING id",
+                (
+                    fingerprint, encoder_fingerprint, as_text(folder), rows_of, now(), json_text(facts or {}),
+                    facts is not None,
+                ),
+            ).fetchall()  # fmt: skip
+        return int(found[0][0])
+
+    def current(self) -> StoredRun:
+        """Return the run that searches. Raises CorruptFileError if the database names none."""
+        for run in self._select("WHERE current = 1"):
+            return run
+        raise CorruptFileError(f"{self._database.path} names no current run. Index the images again.")
+
+    def all(self) -> list[StoredRun]:
+        """List the runs, oldest first."""
+        return self._select("ORDER BY id")
+
+    def set_current(self, run_id: int) -> None:
+        """Set the run that searches: use `StoredCatalogue.use_run`, which tells searches too.
+
+        Raises StorageError if there is no such run.
+        """
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE runs SET current = 0 WHERE current = 1")
+            if connection.execute("UPDATE runs SET current = 1 WHERE id = ?", (run_id,)).rowcount == 0:
+                raise StorageError(f"The catalogue has no run {run_id}.")
+
+    def _select(self, where: str) -> list[StoredRun]:
+        return [
+            StoredRun(*[*known, json.loads(facts), bool(current)])
+            for *known, facts, current in self._database.rows(
+                "SELECT id, fingerprint, encoder_fingerprint, folder, coalesce(rows_of, id), added, facts, current "
+                f"FROM runs {where}"
+            )
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +100,7 @@ class Job:
 
     id: int
     kind: str
-    state: str
-    """One of "waiting", "running", "cancelling", "done", "failed", "cancelled", "lost" (its process was killed)."""
+    state: str  # "waiting", "running", "cancelling", "done", "failed", "cancelled" or "lost" (its process was killed)
     done: int
     total: int | None  # None while it is not known
     message: str  # What it is at, or what came of it
@@ -71,10 +141,8 @@ class Jobs(Table):
 
     def n_open(self, pid: int) -> int:
         """Return how many jobs of a process on this host run or wait."""
-        found: int = self._database.value(
-            f"SELECT count(*) FROM jobs WHERE state IN {OPEN} AND pid = ? AND host = ?", (pid, socket.gethostname())
-        )
-        return found
+        statement = f"SELECT count(*) FROM jobs WHERE state IN {OPEN} AND pid = ? AND host = ?"
+        return int(self._database.value(statement, (pid, socket.gethostname())))
 
     def existing(self, job_id: int) -> Job:
         """Return a job that exists."""
@@ -105,27 +173,30 @@ class Jobs(Table):
 
     def cancel(self, job_id: int) -> bool:
         """Ask a job to stop; one that waits is cancelled at once. Return whether there was anything to stop."""
-        changed = self._database.write(
-            "UPDATE jobs SET finished = CASE state WHEN 'waiting' THEN ? END, "
-            "state = CASE state WHEN 'waiting' THEN 'cancelled' ELSE 'cancelling' END "
-            f"WHERE id = ? AND state IN {OPEN}",
-            (now(), job_id),
+        return (
+            self._database.write(
+                "UPDATE jobs SET finished = CASE state WHEN 'waiting' THEN ? END, "
+                "state = CASE state WHEN 'waiting' THEN 'cancelled' ELSE 'cancelling' END "
+                f"WHERE id = ? AND state IN {OPEN}",
+                (now(), job_id),
+            )
+            > 0
         )
-        return changed > 0
 
     def is_cancelled(self, job_id: int) -> bool:
         """Return whether a job was cancelled."""
-        state = self._database.value("SELECT state FROM jobs WHERE id = ?", (job_id,))
-        return state in ("cancelling", "cancelled")
+        return self._database.value("SELECT state FROM jobs WHERE id = ?", (job_id,)) in ("cancelling", "cancelled")
 
     def get(self, job_id: int) -> Job | None:
         """Return one job; None where the id is not known."""
-        return next(iter(self._records(Job, f"SELECT {COLUMNS} FROM jobs WHERE id = ?", (job_id,))), None)
+        return next(iter(self._records(Job, f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,))), None)
 
     def latest(self, limit: int = 50, *, before: int | None = None) -> list[Job]:
         """List jobs, the newest first; `before` is the last id of the page before."""
         return self._records(
-            Job, f"SELECT {COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?", (before, limit)
+            Job,
+            f"SELECT {JOB_COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?",
+            (before, limit),
         )
 
     def mark_lost(self) -> list[int]:
@@ -133,12 +204,11 @@ class Jobs(Table):
 
         A process number comes again: a service in a container is number 1 after each start.
         """
-        found = self._database.rows(
-            f"SELECT id, pid FROM jobs WHERE state IN {OPEN} AND host = ?", (socket.gethostname(),)
-        )
         lost = [
             job_id
-            for job_id, pid in found
+            for job_id, pid in self._database.rows(
+                f"SELECT id, pid FROM jobs WHERE state IN {OPEN} AND host = ?", (socket.gethostname(),)
+            )
             if not is_alive(pid) or (pid == os.getpid() and (self._place, job_id) not in _STARTED_HERE)
         ]
         self._database.write_many(
@@ -219,5 +289,9 @@ class History(Table):
         return self._select("ORDER BY id DESC LIMIT ?", limit)
 
     def _select(self, which: str, *values: Any) -> list[Event]:
-        found = self._database.rows(f"SELECT id, at, what, details FROM history {which}", values)
-        return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in found]
+        return [
+            Event(event_id, at, what, json.loads(details))
+            for event_id, at, what, details in self._database.rows(
+                f"SELECT id, at, what, details FROM history {which}", values
+            )
+        ]
