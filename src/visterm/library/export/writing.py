@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -81,12 +82,14 @@ class CatalogueNotes:
     def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
         self._stored, self._target, self._vocabulary = stored, target, vocabulary
         self._ids = {path: image.id for path, image in stored.images.files().items()}
-        self._noted: defaultdict[int, dict[str, str]] = defaultdict(dict)
-        for written in stored.tags.written(target):
-            self._noted[written.image_id][tag_key(written.tag)] = written.tag
-        self._elsewhere = defaultdict[str, set[int]](set)
-        for path, image_id in stored.tags.written_elsewhere(target):
-            self._elsewhere[path].add(image_id)
+        self._noted = {
+            image_id: {tag_key(written.tag): written.tag for written in group}
+            for image_id, group in groupby(stored.tags.written(target), key=attrgetter("image_id"))
+        }
+        self._elsewhere = {
+            path: {image_id for _, image_id in group}
+            for path, group in groupby(stored.tags.written_elsewhere(target), key=itemgetter(0))
+        }
         self._folders = indexed_folders(stored)
         self._added: list[tuple[int, str]] = []
         self._removed: list[tuple[int, str]] = []
