@@ -277,8 +277,6 @@ def _switch(catalogue: Path, name: str, *, back: bool) -> None:
     before = runs.current()
     filled = opened.use(opened.tagger, kind=GO_BACK if back else USE_RUN, progress=Bars())
     now = runs.current()
-    assert before is not None
-    assert now is not None
     if now == before:
         say(f"{catalogue} uses run {now.id} already.")
     else:
