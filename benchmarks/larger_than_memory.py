@@ -33,8 +33,8 @@ from visterm.encoders.named import make_encoder
 from visterm.evaluation.streamed import evaluate_streamed
 from visterm.features.streaming.memory import Plan, read_size
 from visterm.features.streaming.shards import Shards
+from visterm.learning.streamed_fit import fit_streamed
 from visterm.tagging.annotating import Chunk, ChunkTags, TagsWanted
-from visterm.tagging.streamed_fit import fit_streamed
 from written_features import write_features
 
 WIDTH, N_TAGS, TAGS_AN_IMAGE = 1024, 1000, 5
@@ -94,7 +94,10 @@ def be_child(way: str, folder: Path, memory: int, epochs: int, threads: int, val
     start = time.perf_counter()
     if way == "streamed":
         plan = Plan(memory + 1, memory)
-        fit_streamed(tagger, features, tags, plan, work=folder / "work", valid=valid, calibration=valid > 0)
+        tagger.parts, _ = fit_streamed(
+            tagger.parts, features, tags, plan,
+            work=folder / "work", any_encoder=True, valid=valid, calibration=valid > 0,
+        )  # fmt: skip
     else:
         tagger.fit(features, tags, valid=valid, calibrate=False)
     took = time.perf_counter() - start

@@ -54,7 +54,9 @@ def tagger_of(V: np.ndarray) -> Tagger:
     tagger.fit(list(range(len(names))), [[name] for name in names], calibrate=False)
     tagger.model.tag_rows_ = V
     n_tags = len(V)
-    tagger.calibration = Calibration(np.full(n_tags, 0.08), np.full(n_tags, -5.0), 0.5, 1000)
+    tagger.parts = tagger.parts.changed(
+        calibration=Calibration(np.full(n_tags, 0.08), np.full(n_tags, -5.0), 0.5, 1000)
+    )
     return tagger
 
 

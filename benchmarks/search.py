@@ -83,7 +83,7 @@ def catalogue_of(model: Any, U: Any, folder: Path) -> tuple[Catalogue, StoredCat
         Tagger.from_parts(encoder_of_rows(folder, model.n_features_in_), model, vocabulary, {"images": U.shape[0]})
     )
     names = [f"photos/{i:05d}.jpg" for i in range(U.shape[0])]
-    made.tagger.calibration = Calibration(np.ones(TAGS), np.zeros(TAGS), 0.5, 500)
+    made.tagger.parts = made.tagger.parts.changed(calibration=Calibration(np.ones(TAGS), np.zeros(TAGS), 0.5, 500))
     made.stored.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], U)
     made.save(folder / "catalogue")
     opened = Catalogue.load(folder / "catalogue")
@@ -118,7 +118,7 @@ def by_words(name: str, model: Any, U: Any, runs: int, n_threads: int) -> dict[s
     with tempfile.TemporaryDirectory() as made:
         catalogue, stored = catalogue_of(model, U, Path(made))
         plain = Catalogue.load(Path(made) / "catalogue")
-        plain.tagger.calibration = None
+        plain.tagger.parts = plain.tagger.parts.changed(calibration=None)
         words = catalogue.tagger.query_weights(QUERY).weights
         q = model.query_rows(words)
         calls: dict[str, Callable[[], Any]] = {

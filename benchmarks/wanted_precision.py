@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.calibrating import held_out_scores
 from visterm.metrics.bands import bands_from
 from visterm.metrics.significance import share_of_right
 from visterm.models.confidence.cutoffs import cutoff_for_precision
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm.tagging.calibrating import held_out_scores
 
 MODEL_NAMES = ("knn", "ridge", "wsabie", "auto")
 WANTED = (0.5, 0.7, 0.9)

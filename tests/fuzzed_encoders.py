@@ -23,7 +23,7 @@ from tiny_networks import colour_network
 from visterm.core.errors import MissingExtraError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.immich import SERVER
-from visterm.tagging.relations import WordRelations
+from visterm.learning.relations import WordRelations
 from visterm.tagging.tagger import Tagger
 
 N_PHOTOS = 12

@@ -6,8 +6,8 @@ import numpy as np
 
 from visterm.cluster import RayExecutor
 from visterm.core.checks import check_tags
-from visterm.tagging.tuning.trials import TrialJob
-from visterm.tagging.tuning.validation import Parts
+from visterm.learning.trials import TrialJob
+from visterm.learning.validation import Parts
 
 
 def parts():

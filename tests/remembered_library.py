@@ -19,9 +19,9 @@ from visterm.connectors.connect import connect
 from visterm.connectors.contract import Page, Pair, Recent, Refused
 from visterm.connectors.sync import Settings
 from visterm.core.errors import DataError
+from visterm.learning.fit_request import FitRequest
 from visterm.library.catalogue import Catalogue
 from visterm.store.connected import RemotePhoto
-from visterm.tagging.fit_request import FitRequest
 
 N_PHOTOS, N_TAGGED = 160, 120
 PAGE = 50

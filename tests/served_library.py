@@ -14,7 +14,7 @@ from PIL import Image
 from drawn_pictures import draw_library
 from visterm import Catalogue, Tagger
 from visterm.data.corpus import Corpus
-from visterm.tagging.relations import WordRelations
+from visterm.learning.relations import WordRelations
 from visterm.web.app import create_app
 
 ENCODER = {"codebook": 60, "colours": 8, "scales": [1.0], "sample_blocks": 4000, "max_side": 96}

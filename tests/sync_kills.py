@@ -46,7 +46,7 @@ KINDS = ("client at a request", "client after an answer", "client at a moment", 
 FAULTS = (served.cut, served.lost, served.reset, served.half_json)
 SLOW_TO_IMPORT = (
     "visterm.library.learn", "visterm.models.linear.ridge", "visterm.encoders.visterms", "visterm.encoders.codebook",
-    "visterm.tagging.calibrating", "visterm.data.tag_queries", "visterm.metrics.report", "sklearn.base", "pi_heif",
+    "visterm.learning.calibrating", "visterm.data.tag_queries", "visterm.metrics.report", "sklearn.base", "pi_heif",
     "pyarrow.parquet", "visterm.kernels.histograms", "visterm.kernels.word_groups", "visterm.kernels.texture",
 )  # fmt: skip
 """What a process would else import in the middle of a round: a second on a quiet machine."""

@@ -15,7 +15,7 @@ from visterm.data.query_files import QueryRow
 from visterm.data.tag_rules import Alias, TagRules, write_draft
 from visterm.evaluation.evaluate import shared_vocabulary
 from visterm.evaluation.query_evaluation import queries_from_tags
-from visterm.tagging.relations import WordRelations
+from visterm.learning.relations import WordRelations
 
 LISTS = [["Segull", "sea"], ["gull"], ["gull", "seagull"], ["Sea", "meer"], ["Meer"]]
 ALIAS_IN_QUOTES = Alias('a "b" \\ é', "c", "odd letters")

@@ -26,6 +26,8 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.calibrating import HeldOutScores, expectations, held_out_scores
+from visterm.learning.run_files import CALIBRATION
 from visterm.library.catalogue import Catalogue
 from visterm.models.confidence import fit_calibration as fitting
 from visterm.models.confidence.calibration import Bend, Calibration, HeldOutChances
@@ -33,8 +35,6 @@ from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import HeldOutFit
 from visterm.store.filters import PREDICTED_FROM, Filter
-from visterm.tagging.calibrating import HeldOutScores, expectations, held_out_scores
-from visterm.tagging.run_files import CALIBRATION
 from visterm.tagging.tagger import Tagger
 
 THREE = Calibration(np.array([2.0, 0.5, 1.0]), np.array([-1.0, 0.0, 1.0]), 0.4, 100)

@@ -11,11 +11,12 @@ import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
 
-from tiny_catalogues import draw_photo, draw_photos, fit_run, write_tags
+from tiny_catalogues import ENCODER, draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, StorageError, UserError
 from visterm.core.progress import Progress
+from visterm.learning.relations import WordRelations
 from visterm.library import learn as learning
 from visterm.library.dictionary import photos_of_tags, tree_level
 from visterm.library.encoded_features import CatalogueFeatures
@@ -151,6 +152,23 @@ def test_a_new_path_in_the_tree_lies_there_at_once_and_is_called_by_its_end_once
     assert "Röte" in catalogue.tagger.vocabulary.tags
     assert catalogue.tagger.tree.words.path("röte") == ["colour", "red", "Röte"]
     assert [item.tag for item in tree_level(catalogue, "red")] == ["Röte"]
+
+
+def test_all_is_learned_again_with_the_relations_of_the_run(tmp_path):
+    tags = draw_photos(tmp_path / "learned", 40, seed=7)
+    params = {"dim": 4, "epochs": 2, "valid_share": 0.0}
+    tagger = Tagger(
+        model="objects_and_parts", encoder="visterms", encoder_params=ENCODER, model_params=params, n_jobs=1
+    )
+    photos = [tmp_path / "learned" / name for name in tags]
+    tagger.fit(photos, [*tags.values()], relations=WordRelations([("red", "warm")]), calibrate=False)
+    tagger.save(tmp_path / "run")
+    catalogue = made(tmp_path / "run", tmp_path)
+    catalogue.give(next(record.id for record in catalogue.records if not is_held_out(record)), ["a new tag"])
+    catalogue.learn(full=True, use_even_if_worse=True)
+    vocabulary = catalogue.tagger.vocabulary
+    assert "a new tag" in vocabulary.tags
+    assert catalogue.tagger.model.part_of_.tolist() == [[vocabulary.index("red"), vocabulary.index("warm")]]
 
 
 def test_tags_that_are_not_learned_are_named_with_the_reason(runs, tmp_path):

@@ -22,7 +22,6 @@ from visterm.library.search.request import SearchRequest, search_run
 from visterm.store.catalogue import Origin
 from visterm.store.filters import Filter, name_key
 from visterm.store.images import Record
-from visterm.tagging.run_files import open_run
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +45,17 @@ def visterm(*arguments):
 
 def test_a_search_by_words_reads_neither_the_encoder_nor_the_model(catalogue, tmp_path, monkeypatch):
     expected = catalogue.search("red", 3).hits
-    monkeypatch.setattr("visterm.tagging.run.read_encoder", None)
-    monkeypatch.setattr("visterm.tagging.run.load_estimator", None)
+    monkeypatch.setattr("visterm.core.persist.load_estimator", None)
     assert Catalogue.load(tmp_path / "catalogue").search("red", 3).hits == expected
 
 
 @pytest.mark.parametrize("model", ["wsabie", "ensemble", "knn", "ridge"])  # dense, dense or sparse, identity, dense
 def test_words_have_the_same_rows_before_and_after_the_model_is_read(model, tmp_path):
     run = fit_run(tmp_path / "photos", draw_photos(tmp_path / "photos"), tmp_path / "run", model=model)
-    tagger = open_run(Tagger, run, 1)
+    tagger = Tagger.open(run, 1)
     tags = np.array([3, 0, 3], np.int32)
     before = tagger.tag_rows(tags)
-    assert "model" not in vars(tagger)
+    assert "model" not in vars(tagger.parts)
     Q = sp.csr_array(np.eye(len(tagger.vocabulary), dtype=np.float32)[tags])
     expected = Tagger.load(run).model.query_rows(Q)
     assert tagger.model.n_tags_ == Q.shape[1]

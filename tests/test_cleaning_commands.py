@@ -10,7 +10,7 @@ from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import TagFileError, UserError
 from visterm.data.tag_rules import TagRules
-from visterm.tagging.part_settings import with_device
+from visterm.learning.part_settings import with_device
 
 ROWS = [
     *(f"{i},sea;photo,bob" for i in range(6)),

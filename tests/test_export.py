@@ -23,11 +23,11 @@ from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.texts import NOTES
 from visterm.data.xmp.keywords import Keywords, read_keywords
 from visterm.data.xmp.writing import SIDECAR
+from visterm.learning.relations import WordRelations
 from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import Change, ExportItem, Parents, Predicted
 from visterm.library.export.tables import table_of
 from visterm.library.export.writing import export_tags, make_target, undo_tags
-from visterm.tagging.relations import WordRelations
 from visterm.tagging.tagger import Tagger
 
 SEA, DOG = Predicted("sea", 0.9), Predicted("dog", 0.6)

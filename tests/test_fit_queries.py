@@ -20,8 +20,8 @@ from visterm.data.query_files import QueryRow
 from visterm.data.tag_queries import queries_of_tags
 from visterm.data.text_files import count_texts
 from visterm.features.training_rows import named_corpus
+from visterm.learning.query_rows import query_rows
 from visterm.models.pamir.pamir import Pamir
-from visterm.tagging.query_rows import query_rows
 
 WORDS = [f"word{letter}" for letter in "abcdefghijkl"]
 
@@ -188,7 +188,7 @@ def test_words_weigh_by_a_reference_corpus_where_one_is_given(library, tmp_path,
             return super().fit_queries(X, Q, R, **more)
 
     tagger = tagger_of(folder)
-    tagger.model = Watched(epochs=2, n_jobs=1)
+    tagger.parts = tagger.parts.changed(model=Watched(epochs=2, n_jobs=1))
     if of == "queries":
         tagger.fit_queries(None, folder / "clicks.csv", idf=tmp_path / "texts.txt", calibrate=False)
     else:

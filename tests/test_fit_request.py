@@ -15,7 +15,7 @@ from visterm import fit as fit_in_python
 from visterm.cli.fit import fit
 from visterm.core.errors import UserError
 from visterm.core.persist import file_hash
-from visterm.tagging.fit_request import FitRequest
+from visterm.learning.fit_request import FitRequest
 
 ONLY_PYTHON = {"relations", "work", "idf", "split", "device", "valid", "calibrate", "n_jobs", "seed"}
 ONLY_COMMAND_LINE = {"context", "json", "full"}

@@ -18,7 +18,7 @@ from visterm.store.database import Database
 from visterm.store.filters import Filter, conditions_of
 from visterm.store.judgements import SAID, said_by
 from visterm.store.tags import active_tags
-from visterm.tagging.tag_lookup import Completions
+from visterm.tagging.tag_map import Completions
 
 N = 12
 
@@ -30,7 +30,7 @@ def made(tmp_path_factory):
     run = fit_run(folder / "learned", draw_photos(folder / "learned", seed=7), folder / "run")
     tagger = Tagger.load(run, n_jobs=1)
     n_tags = len(tagger.vocabulary)
-    tagger.calibration = Calibration(np.ones(n_tags), np.full(n_tags, -1.0), 0.5, 100)
+    tagger.parts = tagger.parts.changed(calibration=Calibration(np.ones(n_tags), np.full(n_tags, -1.0), 0.5, 100))
     draw_photos(folder / "photos", N)
     Catalogue.create(folder / "catalogue", tagger).index(folder / "photos")
     return folder
@@ -139,7 +139,9 @@ def test_a_new_tag_of_two_words_is_searched_whole(catalogue):
 
 def test_filters_fold_case_and_aliases(catalogue):
     vocabulary = catalogue.tagger.vocabulary
-    catalogue.tagger.vocabulary = Vocabulary(vocabulary.tags, vocabulary.counts, {"crimson": "red"})
+    catalogue.tagger.parts = catalogue.tagger.parts.changed(
+        vocabulary=Vocabulary(vocabulary.tags, vocabulary.counts, {"crimson": "red"})
+    )
     catalogue.give(2, ["Crimson"])
     catalogue.give(4, ["red"])
     for tag in ("red", "RED", "crimson", "CRIMSON"):

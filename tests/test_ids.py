@@ -18,11 +18,11 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.validation import learn_by_number
 from visterm.metrics import average_precisions
 from visterm.models.base import Annotator
 from visterm.models.stopping import says_stop
 from visterm.tagging.annotating import new_tags
-from visterm.tagging.tuning.validation import learn_by_number
 
 FAST = {"dim": 8}
 
@@ -190,7 +190,7 @@ class Counted(Annotator):
 
     def _fit_monitored(self, X, Y, rng, valid, monitor, on_epoch):
         assert valid is None
-        assert self.valid_share == 0
+        assert self.share_to_hold_out == 0
         self.history_ = []
         for epoch in range(1, self.epochs + 1):
             self.n_epochs_, self.of_ = epoch, self.epochs

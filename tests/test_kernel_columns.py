@@ -11,11 +11,11 @@ from visterm.cli.command_line import app
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.calibrating import held_out_scores
+from visterm.learning.tune import tune
 from visterm.models.blend import trials
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.stopping import visible_columns
-from visterm.tagging.calibrating import held_out_scores
-from visterm.tagging.tuning.tune import tune
 
 NAMED, MADE = "intersection", "precomputed"
 GRID = {"aggressiveness": [0.01, 0.1]}
@@ -111,7 +111,7 @@ def test_settings_are_tuned_over_a_kernel_and_the_best_learns_from_all(library, 
     ]  # fmt: skip
     named, made = ({str(trial.settings): trial.value for trial in tuned.trials} for tuned in found)
     assert made == pytest.approx(named, abs=1e-3)
-    assert found[1].tagger.model.n_features_in_ == 120
+    assert found[1].run.model.n_features_in_ == 120
 
 
 def test_images_of_the_split_valid_have_no_columns_and_are_only_judged_by(library, tmp_path):
@@ -119,8 +119,8 @@ def test_images_of_the_split_valid_have_no_columns_and_are_only_judged_by(librar
         None, library / "splits.csv", out=tmp_path / "run", grid=GRID, model="pamir", n_jobs=1,
         encoder=f"precomputed:{library / 'K90'}.npy", model_params={"kernel": MADE, "epochs": 6},
     )  # fmt: skip
-    assert tuned.tagger.facts["tuning"]["validation rows"] == 30
-    assert tuned.tagger.model.n_features_in_ == 90
+    assert tuned.run.facts["tuning"]["validation rows"] == 30
+    assert tuned.run.model.n_features_in_ == 90
 
 
 def test_the_command_fits_over_a_kernel_with_confidences(library, tmp_path):

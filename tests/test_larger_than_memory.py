@@ -30,9 +30,9 @@ from visterm.features.streaming.memory import Plan, machine_memory, plan_memory,
 from visterm.features.streaming.shards import NameIndex, Shards
 from visterm.features.streaming.windows import RowCopy, ShardWindows
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
+from visterm.learning.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
 from visterm.models.baselines import Prior
 from visterm.models.ranking.vse_ens import VseEns
-from visterm.tagging.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
 
 SMALL = Plan(2, 8 * 160 * 50 * 2)
 """Memory for windows of two shards."""
@@ -70,7 +70,9 @@ def joined(tmp_path, drawn, table="tags.jsonl", **settings):
 def fit(drawn, work, *, model="wsabie", n_jobs=1, table="tags.jsonl", epochs=3, features="features", **how):
     params = {"epochs": epochs} | ({"dim": 8} if model == "wsabie" else {})
     tagger = Tagger(model=model, model_params=params, n_jobs=n_jobs)
-    tagger.told = fit_streamed(tagger, drawn / features, drawn / table, SMALL, work=work, **how)
+    tagger.parts, tagger.told = fit_streamed(
+        tagger.parts, drawn / features, drawn / table, SMALL, work=work, any_encoder=True, **how
+    )
     return tagger
 
 
@@ -366,7 +368,7 @@ def test_a_checkpoint_of_other_settings_is_passed_over(tmp_path, drawn, monkeypa
     def refuse(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("visterm.tagging.streamed_fit._set_learned", refuse)
+    monkeypatch.setattr("visterm.learning.streamed_fit._learned", refuse)
     with pytest.raises(KeyboardInterrupt):
         fit(drawn, tmp_path / "work", epochs=2, every=0)
     monkeypatch.undo()

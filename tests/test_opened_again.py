@@ -13,11 +13,11 @@ from tiny_networks import colour_network
 from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, ShapeError, StorageError, VistermError
 from visterm.core.tables import ENCODERS
+from visterm.learning import run as run_module
+from visterm.learning.run import Run
+from visterm.learning.tune import tune
 from visterm.models.baselines import Prior
 from visterm.models.linear.ridge import Ridge
-from visterm.tagging import run as run_module
-from visterm.tagging.run import Run
-from visterm.tagging.tuning.tune import tune
 
 FIT = "fit photos --tags tags.csv -o {out} --model {model} --encoder-set codebook=4 --overwrite"
 QUICK = "--set dim=4 --set epochs=2 --set valid_share=0"
@@ -128,7 +128,7 @@ def test_python_replaces_a_run_only_if_that_is_asked_for_and_then_whole(place):
         with pytest.raises(StorageError, match="is not a run of visterm, so it is not replaced"):
             tagger.save(place / other, overwrite=True)
     assert contents(place / "run") == before
-    tagger.facts["images"] = 7
+    tagger.parts = tagger.parts.changed(facts={**tagger.facts, "images": 7})
     tagger.save(place / "run", overwrite=True)
     assert Tagger.load(place / "run").facts["images"] == 7
     (place / "run" / "notes.txt").write_text("mine")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from visterm.core.vocabulary import Vocabulary
-from visterm.tagging.part_beliefs import PartBeliefs, SameKind
-from visterm.tagging.relations import WordRelations
+from visterm.learning.relations import WordRelations
+from visterm.tagging.part_relations import PartBeliefs, SameKind
 
 HOUSE, CASTLE, TOWER, ROOF, MOON = range(5)
 KNOWN = [(TOWER, CASTLE), (ROOF, CASTLE), (ROOF, TOWER), (ROOF, HOUSE)]
@@ -93,7 +93,7 @@ def test_blocks_of_wholes_give_what_one_block_gives(monkeypatch):
     told = [(0, 4), (1, 5), (2, 6), (3, 4), (0, 2), (1, 3)]
     beliefs = PartBeliefs(Scored(scores, True, told), [], 8)
     whole = beliefs.unknown(0)
-    monkeypatch.setattr("visterm.tagging.part_beliefs.BLOCK", 3)
+    monkeypatch.setattr("visterm.tagging.part_relations.BLOCK", 3)
     assert beliefs.unknown(0) == whole
     assert beliefs.unknown(4) == whole[:4]
     expected = [

@@ -33,7 +33,7 @@ from visterm.data.feature_files import read_features
 from visterm.encoders.chain import Chain
 from visterm.encoders.precomputed import Precomputed
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
-from visterm.tagging.tuning.tune import tune
+from visterm.learning.tune import tune
 
 pytestmark = pytest.mark.usefixtures("plugin")
 

@@ -15,6 +15,7 @@ from visterm.cli.command_line import words_last
 from visterm.cli.output import Bars
 from visterm.core.errors import UserError
 from visterm.core.progress import reported
+from visterm.tagging.plot import format_of
 from visterm.tagging.tagger import Tagger
 
 
@@ -96,15 +97,10 @@ def test_a_picture_of_another_kind_is_refused_before_the_run_is_looked_at(name, 
     )
 
 
-def test_a_history_is_drawn_as_its_name_says(tmp_path):
-    from visterm.tagging.plot import plot_history
-
-    pytest.importorskip("matplotlib")
-    plot_history([{"epoch": 1, "loss": 1.0}], tmp_path / "history.jpg")
-    with Image.open(tmp_path / "history.jpg") as picture:
-        assert picture.format == "JPEG"
-    with pytest.raises(UserError, match=r"history\.pdf ends in \.pdf"):
-        plot_history([{"epoch": 1, "loss": 1.0}], tmp_path / "history.pdf")
+def test_a_picture_has_the_format_that_its_name_says():
+    assert (format_of("heat.jpg"), format_of("HEAT.PNG")) == ("JPEG", "PNG")
+    with pytest.raises(UserError, match=r"heat\.pdf ends in \.pdf"):
+        format_of("heat.pdf")
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,10 @@ def made(tmp_path_factory):
     run = fit_run(folder / "learned", draw_photos(folder / "learned", seed=7), folder / "run")
     tagger = Tagger.load(run, n_jobs=1)
     n_tags = len(tagger.vocabulary)
-    tagger.calibration = Calibration(np.ones(n_tags), np.full(n_tags, -1.0), 0.5, 100)
-    tagger.vocabulary = Vocabulary(tagger.vocabulary.tags, tagger.vocabulary.counts, {"crimson": "red"})
+    tagger.parts = tagger.parts.changed(calibration=Calibration(np.ones(n_tags), np.full(n_tags, -1.0), 0.5, 100))
+    tagger.parts = tagger.parts.changed(
+        vocabulary=Vocabulary(tagger.vocabulary.tags, tagger.vocabulary.counts, {"crimson": "red"})
+    )
     draw_photos(folder / "photos", N)
     Catalogue.create(folder / "catalogue", tagger).index(folder / "photos")
     return folder

@@ -74,7 +74,9 @@ def asked(monkeypatch):
 
 
 def with_confidences(catalogue):
-    catalogue.tagger.calibration = Calibration(np.full(N_TAGS, 0.5), np.full(N_TAGS, -2.0), 0.5, 1000)
+    catalogue.tagger.parts = catalogue.tagger.parts.changed(
+        calibration=Calibration(np.full(N_TAGS, 0.5), np.full(N_TAGS, -2.0), 0.5, 1000)
+    )
 
 
 def ids(catalogue, words, k=10, **how):

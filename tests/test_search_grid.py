@@ -19,11 +19,11 @@ import scipy.sparse as sp
 from visterm import Catalogue, Tagger
 from visterm.core.errors import VistermError
 from visterm.core.vocabulary import Vocabulary
+from visterm.learning.relations import WordRelations
+from visterm.learning.word_places import WordPlaces
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
 from visterm.store.images import Record
-from visterm.tagging.relations import WordRelations
-from visterm.tagging.word_places import WordPlaces
 
 ANSWERS = Path(__file__).parent / "data" / "search_grid.json"
 COUNTS = {"animal": 3, "blue": 9, "dog": 5, "green": 7, "husky": 4, "rare": 0, "red": 12, "sea light": 6}

@@ -19,8 +19,8 @@ from command_line import run_command
 from visterm.cli import command_line
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.evaluation.evaluate_run import EvaluateRequest
+from visterm.learning.fit_request import FitRequest
 from visterm.models.base import Annotator
-from visterm.tagging.fit_request import FitRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]

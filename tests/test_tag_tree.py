@@ -15,11 +15,11 @@ from visterm.data.corpus import Corpus
 from visterm.data.tag_tree import TagTree, TreeColumns, likely_paths, read_tree, tree_of_paths
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.query_evaluation import evaluate_queries
+from visterm.learning.tune import tune
 from visterm.metrics import measure
 from visterm.models.ranking.base import pass_over_children, positive_tags
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.filters import Filter
-from visterm.tagging.tuning.tune import tune
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -414,7 +414,7 @@ def test_models_are_given_the_tree_and_save_without_it(model, tmp_path):
     images, tags = photos(64)
     params = {"candidates": [("wsabie", {"dim": 4, "epochs": 2}), ("ridge", {})]} if model == "auto" else {"epochs": 2}
     run = Tagger(**MEAN_COLOUR, model=model, model_params=params).fit(images, tags, tree=ANIMALS)
-    assert len(run.model.tree) == 6  # husky and poodle under dog and animal, dog and cat under animal
+    assert len(run.model.known("tree")) == 6  # husky and poodle under dog and animal, dog and cat under animal
     run.save(tmp_path / "run")
     assert Tagger.load(tmp_path / "run").model.tree is None
 
@@ -425,6 +425,6 @@ def test_settings_are_tuned_with_the_tree(tmp_path):
         images, tags, tree=ANIMALS, **MEAN_COLOUR, model="wsabie", grid={"dim": [2, 4]}, out=tmp_path / "run",
         model_params={"epochs": 2}, n_jobs=1,
     )  # fmt: skip
-    assert len(tuned.tagger.model.tree) == 6
+    assert len(tuned.run.model.known("tree")) == 6
     assert Tagger.load(tmp_path / "run").tree.words.path("husky") == ["animal", "dog", "husky"]
-    assert tuned.tagger.facts["tags under others"] == 4
+    assert tuned.run.facts["tags under others"] == 4

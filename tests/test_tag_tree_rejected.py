@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
         for tag in COLOURS
     ]
     tagger = Tagger(**ENCODER, model="ridge").fit([image for _, image in drawn], [[tag] for tag, _ in drawn], tree=TREE)
-    tagger.calibration = Calibration(np.ones(6), np.full(6, -1.0), 0.5, 100)
+    tagger.parts = tagger.parts.changed(calibration=Calibration(np.ones(6), np.full(6, -1.0), 0.5, 100))
     (folder / "photos").mkdir()
     for name, (_, image) in zip(FILES, drawn, strict=False):
         Image.fromarray(image).save(folder / "photos" / f"{name}.png")

@@ -16,12 +16,12 @@ from visterm.core.errors import CorruptFileError, DivergedError, StorageError, U
 from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
+from visterm.learning import trials as trying
+from visterm.learning.part_settings import make_model
+from visterm.learning.trials import Range, settings_to_try
+from visterm.learning.tune import trials_file, tune
+from visterm.learning.validation import fit_on_all
 from visterm.models.pamir.pamir import Pamir
-from visterm.tagging.part_settings import make_model
-from visterm.tagging.tuning import trials as trying
-from visterm.tagging.tuning.trials import Range, settings_to_try
-from visterm.tagging.tuning.tune import trials_file, tune
-from visterm.tagging.tuning.validation import fit_on_all
 
 NAMES = [f"image {i}" for i in range(60)]
 GRID = {"dim": [2, 6], "learning_rate": [0.05, 0.1]}

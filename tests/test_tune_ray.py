@@ -14,8 +14,8 @@ from visterm.cli.command_line import app
 from visterm.cluster import RayExecutor
 from visterm.core.errors import DataError, DivergedError, UserError
 from visterm.core.progress import SILENT
-from visterm.tagging.tuning.trials import Candidate, try_settings
-from visterm.tagging.tuning.tune import trials_file, tune
+from visterm.learning.trials import Candidate, try_settings
+from visterm.learning.tune import trials_file, tune
 
 pytest.importorskip("ray", reason="wants the package ray (extra ray)")
 

@@ -228,7 +228,7 @@ def test_the_score_of_a_video_is_the_largest_of_its_frames(only_read):
 def test_the_confidence_of_a_video_is_the_highest_of_its_frames(catalogue):
     tagger = catalogue.tagger
     n = len(tagger.vocabulary)
-    tagger.calibration = Calibration(np.full(n, 2.0), np.linspace(-0.5, 0.5, n), 0.0, 100)
+    tagger.parts = tagger.parts.changed(calibration=Calibration(np.full(n, 2.0), np.linspace(-0.5, 0.5, n), 0.0, 100))
     film = id_of(catalogue, "film.mp4")
     ids = [frame.image_id for frame in catalogue.stored.frames.of([film])]
     V = tagger.tag_rows(np.arange(n))

@@ -82,7 +82,7 @@ def test_runs_that_do_not_know_refuse_with_advice(library, tmp_path):
         bare.annotate([name], precision=0.9)
     assert bare.annotate([name]).images[0].tags[0].confidence is None
     old = Tagger.load(folder / "run")
-    old.calibration = old.calibration._replace(held_out=None)
+    old.parts = old.parts.changed(calibration=old.calibration._replace(held_out=None))
     for asked in ({"precision": 0.9}, {"best_f1": True}):
         with pytest.raises(UserError, match=r"keeps nothing that cut-offs are chosen by.*--min-confidence"):
             old.annotate([name], **asked)

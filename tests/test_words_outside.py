@@ -20,9 +20,9 @@ from visterm.core.errors import CorruptFileError, DataError, StorageError, Unkno
 from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
 from visterm.data.word_vectors import WordVectors
+from visterm.learning.start_words import random_vectors_warning
+from visterm.learning.word_places import WordPlaces
 from visterm.models.confidence.calibration import Calibration
-from visterm.tagging.start_words import random_vectors_warning
-from visterm.tagging.word_places import WordPlaces
 
 SHOWN = {"rose": [1, 0, 0, 0.3], "sea": [0, 1, 0, 0.3], "grass": [0, 0, 1, 0.3]}
 """Tags, and the features of the photos that have them, but for noise."""
@@ -162,7 +162,7 @@ def test_learned_vectors_are_of_the_tags_alone_which_searches_say(source, place)
     tagger = new_tagger(place, epochs=1, dim=3).fit(
         place / "photos", place / "tags.csv", word_vectors=source, calibrate=False
     )
-    assert tagger.model.word_vectors.shape == (4, 3)
+    assert tagger.model.known("word_vectors").shape == (4, 3)
     assert tagger.facts["word vectors"] == source
     with pytest.raises(
         UnknownNameError, match=r"Unknown tag 'ocean'.*learned from its tags alone.*--word-vectors FILE"
@@ -180,7 +180,7 @@ def test_learned_vectors_see_which_tags_stand_together(tmp_path):
     names = [f"{number}.png" for number in range(len(lists))]
     (tmp_path / "rows.names.txt").write_text("\n".join(names))
     tagger = new_tagger(tmp_path, epochs=1).fit(names, lists, word_vectors="learned", calibrate=False)
-    V = tagger.model.word_vectors
+    V = tagger.model.known("word_vectors")
     assert V.shape == (6, 100)
     near = V @ V.T
     assert near[0, 2] > 0.2 > 0.01 > np.abs(near[0, 3:]).max()
@@ -191,7 +191,7 @@ def test_a_second_fit_forgets_the_word_vectors(place):
         place / "photos", place / "tags.csv", word_vectors="learned", calibrate=False
     )
     tagger.fit(place / "photos", place / "tags.csv", calibrate=False)
-    assert tagger.model.word_vectors is None
+    assert tagger.model.known("word_vectors") is None
     assert "word vectors" not in tagger.facts
     with pytest.raises(UnknownNameError, match="fitted without word vectors"):
         tagger.query_weights("ocean")
@@ -289,7 +289,7 @@ def test_searches_for_tags_read_no_vectors(own):
 @pytest.mark.parametrize("limit", [{"combine": "confidence"}, {"cutoff": True}, {"min_confidence": 0.5}])
 def test_no_confidence_is_made_up_for_them(limit, place):
     tagger = Tagger.load(place / "run")
-    tagger.calibration = Calibration(np.ones(4), np.zeros(4), 0.0, 20)
+    tagger.parts = tagger.parts.changed(calibration=Calibration(np.ones(4), np.zeros(4), 0.0, 20))
     catalogue = Catalogue(tagger).add(place / "photos")
     with pytest.raises(UserError, match=r"No training image has 'ocean'.*Leave it out"):
         catalogue.search("sea ocean", **limit)

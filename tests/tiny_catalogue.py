@@ -10,9 +10,9 @@ from PIL import Image
 
 from tiny_scenes import scene
 from visterm.core.persist import new_folder
+from visterm.learning.relations import WordRelations
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
-from visterm.tagging.relations import WordRelations
 from visterm.tagging.tagger import Tagger
 
 N_IMAGES = 24

@@ -10,7 +10,7 @@ from PIL import Image
 
 from visterm import Tagger
 from visterm.core.persist import new_folder
-from visterm.tagging.run_files import write_run
+from visterm.learning.run_files import write_run
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (50, 60, 200), "grey": (120, 120, 120)}
 ENCODER = {"codebook": 12, "scales": [1.0], "sample_blocks": 2000, "max_side": 32}
@@ -48,7 +48,7 @@ def fit_run(folder: Path, tags: dict[str, list[str]], out: Path, *, model: str =
 def save_unchecked(tagger: Tagger, path: Path) -> None:
     """Write a run that `Tagger.save` refuses, as nothing can open it: what a stranger may send."""
     with new_folder(path, "run", fingerprint=tagger.fingerprint) as folder:
-        write_run(tagger, folder)
+        write_run(tagger.parts, folder)
 
 
 def write_tags(path: Path, tags: dict[str, list[str]]) -> Path:

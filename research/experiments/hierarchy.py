@@ -32,8 +32,8 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_senses import WordNet
 from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.relations import WordRelations
 from visterm.metrics import measure, paired_bootstrap
-from visterm.tagging.relations import WordRelations
 from visterm_research.comparison.image_problems import read_corel
 
 _SENSES = {
@@ -131,7 +131,7 @@ def problem(corel: Path, features: str, cache: Path) -> Problem:
 def fitted(name: str, X: Any, Y: sp.csr_array, vocabulary: Vocabulary, tree: TreeColumns | None) -> Tagger:
     """Fit a run with confidences."""
     run = Tagger(model=name, n_jobs=1)
-    run.relations = WordRelations(tree=() if tree is None else tree.words.pairs)
+    run.parts = run.parts.changed(relations=WordRelations(tree=() if tree is None else tree.words.pairs))
     return run.learn(TrainingRows(vocabulary, X, Y, None, []), calibrate=True)
 
 

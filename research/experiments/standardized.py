@@ -31,11 +31,11 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_formats.tables import read_table
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.calibrating import held_out_scores
 from visterm.metrics import evaluate
 from visterm.metrics.retrieval import rank_images
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm.tagging.calibrating import held_out_scores
 
 MEASURED, LEARNED = 1000, 3500
 QUERIES = 500

@@ -32,7 +32,7 @@ from visterm.core.progress import Progress
 from visterm.data.feature_shards import Shard
 from visterm.encoders.named import make_encoder
 from visterm.features.streaming.memory import Plan, read_size
-from visterm.tagging.streamed_fit import fit_streamed
+from visterm.learning.streamed_fit import fit_streamed
 from visterm_research.data.drawn_tags import draw_dictionary
 from written_features import write_features
 
@@ -92,9 +92,9 @@ def be_child(folder: Path, memory: int, dim: int, trials: int, threads: int) -> 
     tagger = Tagger(model="wsabie", model_params=params, n_jobs=threads)
     stages, start = Stages(), time.perf_counter()
     plan = Plan(memory + 1, memory)
-    fit_streamed(
-        tagger, folder / "features", folder / "tags.jsonl", plan,
-        work=folder / "work", valid=0.01, calibration=False, separator=";", progress=stages,
+    tagger.parts, _ = fit_streamed(
+        tagger.parts, folder / "features", folder / "tags.jsonl", plan,
+        work=folder / "work", any_encoder=True, valid=0.01, calibration=False, separator=";", progress=stages,
     )  # fmt: skip
     end = time.perf_counter()
     tagger.save(folder / "run")

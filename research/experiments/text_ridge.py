@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from visterm.core.vocabulary import Vocabulary
 from visterm.encoders.sentences import sentence_vectors
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.calibrating import held_out_scores
 from visterm.metrics import paired_bootstrap
 from visterm.metrics.ranking import average_precisions
 from visterm.metrics.significance import share_of_right
@@ -37,7 +38,6 @@ from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.linear.normal_equations import fit_ridge, mean_square_norm
 from visterm.models.linear.ridge import Ridge, choose_penalty
 from visterm.models.linear.text_ridge import TextRidge
-from visterm.tagging.calibrating import held_out_scores
 from visterm_research.comparison.image_problems import read_corel, scene_problem
 from visterm_research.comparison.sources import Source
 from visterm_research.zero_shot.vectors import prepared

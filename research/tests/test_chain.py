@@ -70,9 +70,9 @@ def test_a_chain_passes_the_widths_of_its_blocks_to_models_that_compare_by_block
     words, *counts = tagger.encoder.blocks
     assert words == tagger.encoder.parts_[0].transform(scenes[:1]).shape[1]
     assert counts == [6 * 5, 5 * 5, 6 * 5, 5 * 5]  # colours, textons; full size and half; 1 + 4 cells
-    assert tagger.model.blocks == [words, *counts]
+    assert tagger.model.blocks_ == [words, *counts]
     assert len(tagger.model.scales_) == 5
-    assert sum(tagger.model.blocks) == tagger.encoder.transform(scenes[:1]).shape[1]
+    assert sum(tagger.model.blocks_) == tagger.encoder.transform(scenes[:1]).shape[1]
 
 
 def test_a_model_keeps_the_blocks_that_it_was_given(scenes):

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from tiny_towers import timm, timm_weights
 from visterm.core.errors import EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.core.tables import ENCODERS
-from visterm.tagging.part_settings import move_encoder, with_device
+from visterm.learning.part_settings import move_encoder, with_device
 from visterm_research.encoders import torch_weights
 from visterm_research.encoders.timm import Timm, timm_config, timm_preparation
 from visterm_research.encoders.torch_network import TorchNetwork

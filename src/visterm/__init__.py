@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from visterm.core.vocabulary import Vocabulary
     from visterm.data.frames import to_frame
     from visterm.evaluation.evaluate_run import evaluate
+    from visterm.learning.relations import WordRelations
     from visterm.library.catalogue import Catalogue
     from visterm.metrics.scorer import scorer
-    from visterm.tagging.relations import WordRelations
     from visterm.tagging.tagger import Tagger, fit
 
 _EXPORTS = {
@@ -24,7 +24,7 @@ _EXPORTS = {
     "Tagger": "visterm.tagging.tagger",
     "VistermError": "visterm.core.errors",
     "Vocabulary": "visterm.core.vocabulary",
-    "WordRelations": "visterm.tagging.relations",
+    "WordRelations": "visterm.learning.relations",
     "evaluate": "visterm.evaluation.evaluate_run",
     "fit": "visterm.tagging.tagger",
     "scorer": "visterm.metrics.scorer",

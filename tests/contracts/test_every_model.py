@@ -20,7 +20,7 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, FitsStreams, LearnsOn, LearnsQueries
-from visterm.models.base import Annotator
+from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.epochs import OPEN
 from visterm.models.ranking.open_schedule import FINISH
 from visterm.models.ranking.streamed_fit import Checkpoint
@@ -58,6 +58,7 @@ models_that_add_tags = each(lambda name: issubclass(MODELS.load(name), AddsTags)
 models_that_learn_queries = each(lambda name: issubclass(MODELS.load(name), LearnsQueries))
 models_that_fit_streams = each(lambda name: issubclass(MODELS.load(name), FitsStreams))
 learning_models = each(lambda name: MODELS.entry(name).learns)
+models_that_take_side_knowledge = each(lambda name: bool(MODELS.load(name).takes))
 models_with_epochs = each(lambda name: has_epochs(name))
 models_without_epochs = each(lambda name: not has_epochs(name))
 first_of_family = each(lambda name: name in firsts())
@@ -738,3 +739,28 @@ def test_a_callback_ends_a_fit_on_queries_too(name, planted):
     settings = {"valid_share": 0, "schedule": "constant"}
     stopped = create(name, epochs=9, **settings).fit_queries(*rows, on_epoch=stop_after_two)
     assert_same_bytes(stopped, create(name, epochs=2, **settings).fit_queries(*rows))
+
+
+@models_that_take_side_knowledge
+def test_side_knowledge_teaches_what_settings_of_its_names_do_and_changes_none(name, few, tmp_path):
+    (X, Y), rng = few, np.random.default_rng(5)
+    width = getattr(create(name), "dim", None) or X.shape[1]
+    known = {
+        "part_of": [[0, 1], [2, 3], [4, 3]], "siblings": [[1, 3]], "tree": [[0, 1], [2, 1]],
+        "word_vectors": rng.normal(size=(Y.shape[1], width)).astype(np.float32),
+        "blocks": [X.shape[1] // 2, X.shape[1] - X.shape[1] // 2],
+    }  # fmt: skip
+    brief = {**BRIEF, "listed": 1.0}
+    model = create(name, **brief)
+    settings = model.get_params()
+    model.fit(X, Y, side=SideKnowledge(**known))
+    assert model.get_params() == settings
+    expected = create(name, **brief, **{field: known[field] for field in model.takes}).fit(X, Y)
+    assert_same_bytes(model, expected)
+    save_estimator(model, MODELS, tmp_path, "model")
+    loaded = load_estimator(MODELS, tmp_path, "model")
+    np.testing.assert_array_equal(loaded.decision_function(X), expected.decision_function(X))
+    if hasattr(model, "pair_scores"):
+        np.testing.assert_array_equal(loaded.pair_scores(), expected.pair_scores())
+    model.fit(X, Y)
+    assert_same_bytes(model, create(name, **brief).fit(X, Y))  # the second fit knows nothing of it

@@ -82,7 +82,7 @@ def connect(
     from visterm.connectors.contract import connector_class, open_library
     from visterm.connectors.keys import allow, read_key
     from visterm.connectors.sync import young_photos
-    from visterm.tagging.fit_request import FitRequest
+    from visterm.learning.fit_request import FitRequest
 
     key = read_key(key_file, connector_class(program).key_variable)
     library = open_library(program, url, key, say)

@@ -71,7 +71,7 @@ def evaluate(
     tags that all know.
     """
     from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
-    from visterm.tagging.fit_input import one_or_features
+    from visterm.learning.fit_input import one_or_features
 
     request = EvaluateRequest(
         runs=[run, *(against or [])], images=one_or_features(images), tags=tags, tag_rules=tag_rules, map=map_of_tags,

@@ -98,10 +98,10 @@ def fit(
         raise UserError("Missing output folder: pass -o RUN, or name a catalogue to learn from in place of photos.")
     overwrite = options.may_replace(out, overwrite, "run")
     from visterm.features.streaming.memory import read_size
-    from visterm.tagging.calibrating import RIGHT_OF_5, what_to_expect
-    from visterm.tagging.fit_input import one_or_features
-    from visterm.tagging.fit_request import FitRequest
-    from visterm.tagging.fitting import fit_run
+    from visterm.learning.calibrating import RIGHT_OF_5, what_to_expect
+    from visterm.learning.fit_input import one_or_features
+    from visterm.learning.fit_request import FitRequest
+    from visterm.learning.fitting import fit_run
 
     request = FitRequest(
         images=one_or_features(images), tags=None if queries is not None and tags == "auto" else tags, queries=queries,
@@ -113,14 +113,14 @@ def fit(
     began = time.monotonic()
     tagger = visterm.Tagger.of(request)
     if "device" in request.encoder_params:
-        from visterm.tagging.part_settings import device_lines
+        from visterm.learning.part_settings import device_lines
 
         for line in device_lines(tagger.encoder):
             say(line)
 
-    fit_run(tagger, request, say=say, progress=Bars(lines=False))
+    run = fit_run(tagger, request, say=say, progress=Bars(lines=False))
     not_read = say_not_read(images or [])
-    facts = tagger.facts
+    facts = run.facts
     seconds = duration(time.monotonic() - began)
     queries_too = f" and {count_of(facts['queries'], 'query')}" if "queries" in facts else ""
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{queries_too}"
@@ -130,14 +130,14 @@ def fit(
         say(f"{found} The run is in {out}. Next: visterm index {out} {sources} -o CATALOGUE")
         say("Then its review page: visterm serve CATALOGUE")
     else:
-        say(f"Learned {learned} in {seconds}{_chosen(tagger.models_tried())}. The run is in {out}.")
+        say(f"Learned {learned} in {seconds}{_chosen(run.models_tried())}. The run is in {out}.")
     if RIGHT_OF_5 in facts:
         say(what_to_expect(facts))
-    elif facts["tags given"] and tagger.calibration is None and not tagger.encoder.by_number:
+    elif facts["tags given"] and run.calibration is None and not run.encoder.by_number:
         say("No confidences: fewer than 20 tagged photos could be held out.")
     if json:
         emit({"run": str(out), **facts, "not_read": not_read})
-    raise typer.Exit(exit_code(tagger.skipped, out / "skipped.jsonl"))
+    raise typer.Exit(exit_code(run.skipped, out / "skipped.jsonl"))
 
 
 def _chosen(report: Sequence[dict[str, Any]]) -> str:
@@ -210,8 +210,8 @@ def tune(
     Compares the settings by MAP on held-out photos, then learns from all photos. Finished trials are stored in
     RUN.tune.jsonl; run the same command again to go on. The exit code is 3 if photos were skipped.
     """
-    from visterm.tagging.fit_request import FitRequest
-    from visterm.tagging.tuning.tune import tune_run
+    from visterm.learning.fit_request import FitRequest
+    from visterm.learning.tune import tune_run
 
     request = FitRequest(
         images=images, tags=tags, tag_rules=tag_rules, encoder=encoder, model=model,
@@ -235,7 +235,7 @@ def tune(
 
     table(rows, [*names, "map", "epochs", "seconds"])
     say(f"Learned from all photos with the best settings. The run is in {out}.")
-    raise typer.Exit(exit_code(tuned.tagger.skipped, out / "skipped.jsonl"))
+    raise typer.Exit(exit_code(tuned.run.skipped, out / "skipped.jsonl"))
 
 
 USE_EXAMPLES = (

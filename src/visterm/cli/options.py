@@ -18,7 +18,7 @@ from visterm.core.remote import as_path
 
 if TYPE_CHECKING:
     from visterm.core.executor import Executor
-    from visterm.tagging.tuning.trials import Choices
+    from visterm.learning.trials import Choices
 
 argument = partial(typer.Argument, show_default=False)
 input_option = partial(typer.Option, rich_help_panel="Input", show_default=False)
@@ -181,7 +181,7 @@ def choices(pairs: list[str]) -> dict[str, Choices]:
 
     Raises UserError if a pair cannot be understood, or a name is given twice.
     """
-    from visterm.tagging.tuning.trials import Range
+    from visterm.learning.trials import Range
 
     space: dict[str, Choices] = {}
     for pair in pairs:

@@ -145,8 +145,8 @@ def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
 
 def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None, *, json: bool) -> None:
     """Print which tags are parts of which, with the model's score; those of the tag rules are known, too."""
+    from visterm.learning.relations import RelationSources, is_wordnet
     from visterm.tagging.part_relations import believed_relations, known_relations, write_relations
-    from visterm.tagging.relations import RelationSources, is_wordnet
 
     if which not in (PREDICTED, KNOWN):
         raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")

@@ -18,15 +18,15 @@ from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.tag_tree import PATHS
+from visterm.learning.fitting import check_request
 from visterm.library.catalogue import Catalogue
 from visterm.store.connected import Connected, Connection
 from visterm.store.database import Database, now
 from visterm.store.lock import WriterLock
-from visterm.tagging.fitting import check_request, fit_run
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:
-    from visterm.tagging.fit_request import FitRequest
+    from visterm.learning.fit_request import FitRequest
 
 
 import time
@@ -150,9 +150,7 @@ def _fitted(
     request = replace(request, images=images, tags=tags)
     if library.nested and request.tree is None and any("/" in tag for some in tags for tag in some):
         request = replace(request, tree=PATHS)
-    tagger = Tagger.of(request)
-    fit_run(tagger, request, say=say, progress=progress)
-    return tagger
+    return Tagger.of(request).fit_request(request, say=say, progress=progress)
 
 
 def _check_same(place: Path, known: Connection | None, connection: Connection) -> None:

@@ -147,10 +147,14 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that offers names of its modules, each imported at first use.
 
-    `names` lists them by module, with spaces between. `classes` are those of a table, by name; then `__dir__` lists
-    these alone.
+    `names` lists them by module of the package, or by its full name, with spaces between. `classes` are those of a
+    table, by name; then `__dir__` lists these alone.
     """
-    modules = {name: f"{package}.{module}" for module, offered in names.items() for name in offered.split()}
+    modules = {
+        name: module if module.startswith("visterm.") else f"{package}.{module}"
+        for module, offered in names.items()
+        for name in offered.split()
+    }
 
     def get(name: str) -> Any:
         if name in modules:

@@ -55,8 +55,7 @@ class NestedEncoder(Encoder):
         """Set parameters, as in scikit-learn; a number of threads is passed on to the fitted encoders inside."""
         super().set_params(**params)
         for part in getattr(self, "parts_", []) if "n_jobs" in params else []:
-            if "n_jobs" in part.get_params(deep=False):
-                part.set_params(n_jobs=self.n_jobs)
+            part.set_known(n_jobs=self.n_jobs)
         return self
 
     @abstractmethod

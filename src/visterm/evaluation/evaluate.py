@@ -21,11 +21,11 @@ from visterm.data.tag_senses import read_relations
 from visterm.data.tag_tree import TreeColumns
 from visterm.features.training_rows import source_of_rows
 from visterm.kernels.topk import top_k
+from visterm.learning.run import Run
 from visterm.metrics import check_metrics, measure
 from visterm.metrics.blocks import Judgements
 from visterm.metrics.report import means
 from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
-from visterm.tagging.run import Run
 from visterm.tagging.tagger import Tagger
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")

@@ -35,10 +35,10 @@ from visterm.evaluation.summaries import (
     query_summary,
 )
 from visterm.features.training_rows import Photos, read_corpus
+from visterm.learning.fit_input import plan_streaming
+from visterm.learning.query_rows import query_corpus
 from visterm.metrics import check_metrics
 from visterm.tagging.annotating import cutoff_of
-from visterm.tagging.fit_input import plan_streaming
-from visterm.tagging.query_rows import query_corpus
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:

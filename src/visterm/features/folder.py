@@ -219,9 +219,7 @@ class FeatureFolder:
     def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
         """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
         folder = persist.open_folder(self.path / ENCODER, ENCODER)
-        encoder = persist.load_estimator(ENCODERS, folder, ENCODER)
-        if "n_jobs" in encoder.get_params(deep=False):
-            encoder.set_params(n_jobs=n_jobs)
+        encoder = persist.load_estimator(ENCODERS, folder, ENCODER).set_known(n_jobs=n_jobs)
         return encoder, FirstJob(**read_checked(folder / ASKED, ASKED_KIND))
 
     def commit(self, contents: Any, skipped: Sequence[Skipped]) -> None:

@@ -162,9 +162,7 @@ def _requested_encoder(
     if run is not None:
         if encoder is not None or params:
             raise UserError("Both an encoder (or settings of one) and a run are given. Leave one out.")
-        requested = load_estimator(ENCODERS, open_folder(run, "run"), "encoder")
-        if "n_jobs" in requested.get_params(deep=False):
-            requested.set_params(n_jobs=n_jobs)
+        requested = load_estimator(ENCODERS, open_folder(run, "run"), "encoder").set_known(n_jobs=n_jobs)
     elif encoder is None and (params or seed) and folder.has_encoder():
         requested, _ = folder.load_encoder(n_jobs)
         settings = requested.get_params(deep=False)
@@ -279,9 +277,7 @@ class EncodeJob:
         encoder = self.encoder
         if encoder is None:
             encoder, _ = self.folder.load_encoder(None)
-            encoder.set_params(**self.settings)
-            if "n_jobs" in self.settings:
-                encoder.set_params(n_jobs=team.size)
+            encoder.set_params(**self.settings).set_known(n_jobs=team.size)
         work = ShardWork(self, encoder, team)
         return lambda names: work.do(names, progress)
 

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +34,9 @@ from visterm.data.tag_formats.tables import (
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import is_features
 
+if TYPE_CHECKING:
+    from visterm.models.base import SideKnowledge
+
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
 """A file, a folder, or photos: paths, pixels or dicts in a sequence, a DataFrame with a column of them, or a Series."""
 
@@ -54,6 +57,7 @@ class TrainingRows(NamedTuple):
     by_number: bool = False
     """Whether images are known only by number: `X` is the identity, and those of `valid` are among them."""
     names: Sequence[str] = ()  # Of the images that are learned from, and of those held out
+    side: SideKnowledge | None = None  # What is known besides; of the columns of `Y` and `X`
 
 
 def training_rows(

@@ -23,13 +23,12 @@ from visterm.store.filters import Filter
 from visterm.store.images import ImageRecord
 from visterm.store.lance_rows import FILES, lance_uri
 from visterm.store.tags import Prediction
-from visterm.tagging.run_files import open_run
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:
     from visterm.features.training_rows import Photos
     from visterm.library.index import Indexed
-    from visterm.library.learned import Learned
+    from visterm.library.learned import LearningOutcome
     from visterm.library.rows import Filled
     from visterm.tagging.mistakes import Mistake
 
@@ -107,7 +106,7 @@ class Catalogue(CatalogueReader):
             catalogue._fingerprint = origin.fingerprint
             return catalogue
         with earlier.naming_earlier(stored):
-            catalogue.tagger = tagger = open_run(Tagger, stored.run_folder, n_jobs)
+            catalogue.tagger = tagger = Tagger.open(stored.run_folder, n_jobs)
         catalogue._fingerprint = tagger.fingerprint
         if catalogue._fingerprint != origin.fingerprint:
             raise EncoderMismatchError(
@@ -261,7 +260,7 @@ class Catalogue(CatalogueReader):
     def _own_run(self, name: str) -> Tagger:
         """Open a run of the catalogue by its number or the first letters of its fingerprint."""
         found = earlier.find_run(earlier.known_runs(self.stored), name)
-        return open_run(Tagger, self.stored.run_folder.with_name(found.fingerprint), self._n_jobs)
+        return Tagger.open(self.stored.run_folder.with_name(found.fingerprint), self._n_jobs)
 
     def image(self, image_id: int) -> ImageView:
         """Return one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
@@ -322,7 +321,7 @@ class Catalogue(CatalogueReader):
         by_itself: bool = False,
         job_id: int | None = None,
         progress: Progress = SILENT,
-    ) -> Learned:
+    ) -> LearningOutcome:
         """Learn from given and accepted tags and from rejected ones, by stored features; the new run is then current.
 
         A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
@@ -387,7 +386,7 @@ class Catalogue(CatalogueReader):
         """Open the current run again, where another process or thread has learned one since; return whether it has."""
         if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
             return False
-        tagger = open_run(Tagger, self.stored.run_folder, self._n_jobs)
+        tagger = Tagger.open(self.stored.run_folder, self._n_jobs)
         self.tagger, self._fingerprint = tagger, tagger.fingerprint
         return True
 

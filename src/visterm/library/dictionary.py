@@ -15,13 +15,13 @@ import scipy.sparse as sp
 from visterm.core.errors import UserError
 from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
 from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.learning.run import check_opens
+from visterm.learning.word_places import Added
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import naming_earlier
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
-from visterm.tagging.run_files import check_opens, open_run
 from visterm.tagging.tagger import Tagger
-from visterm.tagging.word_places import Added
 
 CATALOGUE = "catalogue"
 
@@ -34,7 +34,7 @@ def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) 
     if folder_kind(path) == CATALOGUE:
         stored = StoredCatalogue.open(path)
         with naming_earlier(stored):
-            return open_run(Tagger, stored.run_folder, n_jobs, whole=True)
+            return Tagger.open(stored.run_folder, n_jobs, whole=True)
     return Tagger.load(path, n_jobs=n_jobs)
 
 

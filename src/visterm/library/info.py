@@ -16,6 +16,8 @@ from visterm.core.wording import count_of
 from visterm.features.contents import FEATURES, is_features
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
+from visterm.learning.run import name_blocks
+from visterm.learning.run_files import FACTS_KIND, read_part
 from visterm.library.earlier_runs import known_runs, naming_earlier
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE
@@ -25,8 +27,6 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.connected import OFF, WRITTEN, Connection
 from visterm.store.history import Event, StoredRun
 from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
-from visterm.tagging.part_settings import name_blocks
-from visterm.tagging.run_files import FACTS_KIND, read_part
 
 DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
 TRIED = "models tried"  # By `auto`: one entry a model
@@ -159,7 +159,7 @@ def _run_facts(folder: Path) -> dict[str, Any]:
         tried = _learned(model, "report_")
         if tried is not None:  # a block of a chain of encoders has the encoder's name, where each gives one block
             parts = [part["name"] for part in encoder["values"].get("parts_", {}).get("estimators", [])]
-            tried = name_blocks(tried, model["params"].get("blocks"), parts)
+            tried = name_blocks(tried, parts)
         learned = {
             "epochs": _learned(model, "n_epochs_"),
             "best validation MAP": max(measured, default=_learned(model, "valid_map_")),

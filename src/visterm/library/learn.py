@@ -19,6 +19,12 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TagTree
 from visterm.data.word_vectors import vectors_of_tags
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.calibrating import with_confidences
+from visterm.learning.fitting import learn_rows
+from visterm.learning.learned import Learned
+from visterm.learning.relations import WordRelations
+from visterm.learning.start_words import SETTING, StartWords
+from visterm.learning.word_places import LEARNED
 from visterm.library.earlier_runs import FIT, NOT_USED, known_runs, went_back, when_left
 from visterm.library.learned import (
     BETTER,
@@ -29,7 +35,7 @@ from visterm.library.learned import (
     TOO_FEW,
     WORSE,
     Comparison,
-    Learned,
+    LearningOutcome,
     in_words,
 )
 from visterm.library.rows import RowWriter
@@ -51,11 +57,7 @@ from visterm.models.stopping import OnEpoch
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import CatalogueJob
 from visterm.store.rows import stack_rows
-from visterm.tagging.part_settings import set_part_of, set_siblings, set_tree
-from visterm.tagging.relations import WordRelations
-from visterm.tagging.start_words import SETTING, StartWords
 from visterm.tagging.tagger import Tagger
-from visterm.tagging.word_places import LEARNED
 
 FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere
 ENOUGH = 0.5  # Share of the images that a run learned from, from which on others take their place unasked
@@ -72,7 +74,7 @@ def learn(
     by_itself: bool = False,
     job_id: int | None = None,
     progress: Progress = SILENT,
-) -> Learned:
+) -> LearningOutcome:
     """Learn a run from a catalogue; see `Catalogue.learn`."""
     if stored.folder is None:
         raise StorageError("A catalogue in memory keeps no features to learn from. Save it, and load it again.")
@@ -119,7 +121,7 @@ def learn(
 
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
             forget_unfinished(stored)
-            return Learned(
+            return LearningOutcome(
                 run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0,
                 run.fingerprint, cancelled=True,
             )  # fmt: skip
@@ -127,14 +129,14 @@ def learn(
         return found
 
 
-def _what_was_learned(old: Tagger, learned: Tagger, train: Part, held_out: Part, **how: Any) -> Learned:
+def _what_was_learned(old: Tagger, learned: Tagger, train: Part, held_out: Part, **how: Any) -> LearningOutcome:
     """Return what was learned from the tags of photos, with those that are new, and those that are left out."""
     new = tuple(tag for tag in learned.vocabulary.tags if tag not in old.vocabulary)
     of_train, of_others = (
         tuple(tag for tag in Vocabulary.from_lists(part.tags).tags if tag not in learned.vocabulary)
         for part in (train, held_out)
     )
-    return Learned(
+    return LearningOutcome(
         run=learned.fingerprint, images=len(train), tags=len(learned.vocabulary), new_tags=len(new),
         held_out=len(held_out), new=new, too_rare=of_train,
         only_held_out=tuple(sorted(set(of_others) - set(of_train))), **how,
@@ -144,7 +146,7 @@ def _what_was_learned(old: Tagger, learned: Tagger, train: Part, held_out: Part,
 def _why_not(
     stored: StoredCatalogue, learned: Tagger, compared: Mapping[str, Any], cautious: bool, by_itself: bool
 ) -> str:
-    """Return why a new run is not used unless that is asked for, see `Learned.why_not`; empty if it is used."""
+    """Return why a new run is not used unless that is asked for, see `LearningOutcome.why_not`; empty if it is used."""
     found = Comparison.of(compared)
     verdict = TOO_FEW if found is None else found.verdict
     if verdict == WORSE or (cautious and verdict == TOO_FEW and found is not None and found.difference < 0):
@@ -171,15 +173,14 @@ def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
         counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
         counts = np.concatenate([old.counts, counts])
         vocabulary = Vocabulary([*old.tags, *names], counts, old.aliases | seen.aliases)
-
-    Y, relations = train.encode(vocabulary), _related(tagger, grown, vocabulary)
-    set_tree(model, relations.tree, vocabulary)
-    model.partial_fit(train.X, Y, images=False)
-    learned = _with_all_but_the_model(tagger, model, vocabulary, relations)
-    learned.learned_images = tagger.learned_images.with_names(names_learned(train.images))
+    relations = _related(tagger, grown, vocabulary)
+    model.remember(relations.side_of(vocabulary, model.takes))
+    model.partial_fit(train.X, train.encode(vocabulary), images=False)
+    learned = _with_another_model(tagger, model, vocabulary, relations)
+    learned = learned.changed(learned_images=tagger.learned_images.with_names(names_learned(train.images)))
     if tagger.calibration is not None:
-        _find_confidences(learned, train, held_out, tagger.calibration)
-    return learned
+        learned = _with_confidences(learned, train, held_out, tagger.calibration)
+    return Tagger.of_parts(learned)
 
 
 def _anew(
@@ -202,26 +203,19 @@ def _anew(
         vocabulary = vocabulary.with_words(old.tags[tag] for tag in np.flatnonzero(old.counts == 0))
     if len(vocabulary) == 0:
         raise DataError(f"No tag has {min_count} images to learn from. Lower --min-count, or give more tags.")
-    learned = _with_all_but_the_model(tagger, clone(tagger.model), vocabulary, _related(tagger, grown, vocabulary))
-
+    start = _with_another_model(tagger, clone(tagger.model), vocabulary, _related(tagger, grown, vocabulary))
+    if start.relations.part_of or start.relations.is_a:  # settings of runs that were fitted before fit took them
+        start.model.set_known(part_of=None, siblings=None)
     rows = _rows(vocabulary, train, held_out)
     if others is not None:
         nothing = sp.csr_array((others.shape[0], len(vocabulary)), dtype=rows.Y.dtype)
         rows = rows._replace(X=stack_rows([rows.X, others]), Y=sp.csr_array(sp.vstack([rows.Y, nothing])))
-    if learned.relations.part_of:
-        set_part_of(learned.model, learned.relations.pairs(vocabulary))
-    if learned.relations.is_a:
-        set_siblings(learned.model, learned.relations.is_a, vocabulary)
-    source = tagger.words.source
-    if source is not None and SETTING in learned.model.get_params(deep=False):
-        learned.model.set_params(**{SETTING: None})
+    source, starts = tagger.words.source, None
+    if source is not None and SETTING in start.model.takes:
         starts = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
-        learned.words = starts.set_vectors(learned.model, rows)
-
-    learned.learn(rows, progress=progress, on_epoch=on_epoch)
-    learned.facts |= {BY_CONTENT: True, "images": len(train)}
-    _find_confidences(learned, train, held_out, None)
-    return learned
+    learned = learn_rows(start, rows, starts, progress=progress, on_epoch=on_epoch)
+    learned = learned.changed(facts={**learned.facts, BY_CONTENT: True, "images": len(train)})
+    return Tagger.of_parts(_with_confidences(learned, train, held_out, None))
 
 
 def _grown(tagger: Tagger, train: Part) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
@@ -240,14 +234,13 @@ def _related(tagger: Tagger, grown: dict[str, tuple[str, str]], vocabulary: Voca
     return relations._replace(tree=tree, is_a=tree if relations.is_a == relations.tree else relations.is_a)
 
 
-def _with_all_but_the_model(tagger: Tagger, model: Any, vocabulary: Vocabulary, relations: WordRelations) -> Tagger:
-    """Make a tagger of another model, vocabulary and relations; all else is as it was."""
-    learned = Tagger.from_parts(tagger.encoder, model, vocabulary, tagger.facts)
-    learned.relations = relations
-    learned.words = tagger.words
-    learned.facts["tags"] = len(vocabulary)
-    learned.reference = tagger.reference if vocabulary.tags == tagger.vocabulary.tags else None
-    return learned
+def _with_another_model(tagger: Tagger, model: Any, vocabulary: Vocabulary, relations: WordRelations) -> Learned:
+    """Return a run's encoder and words, with another model, vocabulary and relations."""
+    reference = tagger.reference if vocabulary.tags == tagger.vocabulary.tags else None
+    return Learned(
+        encoder=tagger.encoder, model=model, vocabulary=vocabulary, facts={**tagger.facts, "tags": len(vocabulary)},
+        relations=relations, words=tagger.words, reference=reference,
+    )  # fmt: skip
 
 
 def _rows(vocabulary: Vocabulary, train: Part, held_out: Part) -> TrainingRows:
@@ -258,21 +251,22 @@ def _rows(vocabulary: Vocabulary, train: Part, held_out: Part) -> TrainingRows:
     )
 
 
-def _find_confidences(learned: Tagger, train: Part, held_out: Part, before: Calibration | None) -> None:
-    """Fit confidences on what was not learned from; where that is too little, those of before stand in.
-
-    New tags then have the middle of the curves and the largest doubt, and no tag has cut-offs.
-    """
+def _with_confidences(learned: Learned, train: Part, held_out: Part, before: Calibration | None) -> Learned:
+    """Fit confidences on what was not learned from; where that is too little, those of before stand in."""
     rows = _rows(learned.vocabulary, train, held_out.subset(not_learned(learned, held_out.images)))
     if rows.valid is not None or before is None:
-        learned.find_confidences(rows)
-        return
-    n_more = len(learned.vocabulary) - before.slope.size
-    if n_more > 0:
-        more = [np.append(a, np.full(n_more, np.median(a))) for a in (before.slope, before.offset)]
-        doubt = before.doubt if before.doubt is None else np.pad(before.doubt, (0, n_more), "maximum")
-        before = before._replace(slope=more[0], offset=more[1], held_out=None, doubt=doubt)
-    learned.calibration = before
+        return with_confidences(learned, rows)
+    return learned.changed(calibration=_for_more_tags(before, len(learned.vocabulary)))
+
+
+def _for_more_tags(calibration: Calibration, n_tags: int) -> Calibration:
+    """Return the calibration with the middle of the curves and the largest doubt for new tags, and without cut-offs."""
+    n_more = n_tags - calibration.slope.size
+    if n_more == 0:
+        return calibration
+    more = [np.append(a, np.full(n_more, np.median(a))) for a in (calibration.slope, calibration.offset)]
+    doubt = calibration.doubt if calibration.doubt is None else np.pad(calibration.doubt, (0, n_more), "maximum")
+    return calibration._replace(slope=more[0], offset=more[1], held_out=None, doubt=doubt)
 
 
 def _compared(before: Tagger, after: Tagger, held_out: Part) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from visterm.core.wording import count_of
 
-IS_WORSE, LEFT, HELD_BACK = "worse", "left", "held back"  # Why a new run is not used, see `Learned.why_not`
+IS_WORSE, LEFT, HELD_BACK = "worse", "left", "held back"  # Why a new run is not used, see `LearningOutcome.why_not`
 MOST_SHOWN = 5  # Tags that a message names
 
 FEWEST_COMPARED = 20  # Photos held out below which a resample of them says little of either run
@@ -75,7 +75,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearningOutcome:
     """A run that was learned from a catalogue, and what it changed."""
 
     run: str  # Fingerprint of the run that was learned: of the old one, where nothing was to be learned
@@ -128,7 +128,7 @@ class Learned:
         return asdict(self) | {"comparison": None if self.comparison is None else self.comparison.as_dict()}
 
 
-def in_words(learned: Learned, catalogue: Path) -> str:
+def in_words(learned: LearningOutcome, catalogue: Path) -> str:
     """Return what was learned, what it changed, which run is in use, and how to use the other one."""
     if learned.cancelled:
         return "Stopped; nothing has changed."

@@ -36,8 +36,10 @@ def look_for_mistakes(
         ids = [image.id for image in part.images]
         answers, held, rejected = (of(ids) for of in (stored.tags.settled, stored.tags.held, stored.tags.rejected))
         stated = vocabulary.encode(*([of.get(i, []) for i in ids] for of in (held, rejected)))
+        takes = [name for name in tagger.model.takes if name == "siblings"]  # not the tree, of which all is completed
+        side = tagger.relations.among(vocabulary).side_of(vocabulary, takes, blocks=tagger.encoder.blocks)
         found = mistakes_among(
-            tagger.model, vocabulary, list(map(str, ids)), part.X, stated,
+            tagger.model, vocabulary, list(map(str, ids)), part.X, stated, side=side,
             settled=vocabulary.encode([answers.get(i, []) for i in ids]), limit=KEPT,
             answers=_answers(stored, ids, vocabulary), tree=None if tagger.tree is None else tagger.tree.words,
             progress=progress, stop=lambda: job.cancelled,

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress
+from visterm.learning.run import Run, check_opens
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, earlier_runs
 from visterm.library.rows import Filled, RowWriter
 from visterm.models.base import Annotator
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import CatalogueJob
 from visterm.store.stored_rows import N_QUERIES
-from visterm.tagging.run import Run
-from visterm.tagging.run_files import check_opens, open_run
 from visterm.tagging.tagger import Tagger
 
 KEPT = 2  # Runs whose rows stay
@@ -82,7 +81,7 @@ def switch_to(stored: StoredCatalogue, run_id: int) -> None:
     """Make a run the current one, inside a transaction, once the copy that the catalogue has of it has searched."""
     stored.use_run(run_id)
     if stored.folder is not None:
-        stored.search(open_run(Run, stored.run_folder, None).tag_rows(np.zeros(1, np.int32)), 1)
+        stored.search(Run.open(stored.run_folder, None).tag_rows(np.zeros(1, np.int32)), 1)
 
 
 def forget_old_rows(stored: StoredCatalogue) -> None:

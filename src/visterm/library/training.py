@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary, tag_key
+from visterm.learning.learned import Learned
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.metrics.ranking import average_precisions
 from visterm.store.catalogue import StoredCatalogue
@@ -167,23 +168,22 @@ def names_learned(images: Sequence[ImageRecord]) -> Iterator[str]:
             yield os.path.basename(image.path)
 
 
-def not_learned(tagger: Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
+def not_learned(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
     """Return the places of images that a run did not learn from.
 
     A run that was fitted on a folder knows its images by name only: then any image with a path that ends so counts as
     learned from, rather too many than too few.
     """
     places = []
+    by_content = bool(learned.facts.get(BY_CONTENT))
     for place, image in enumerate(images):
         names = [_content(image)]
-        if not tagger.facts.get(
-            BY_CONTENT
-        ):  # all that a tag file may have called it: its name, and each end of its path
+        if not by_content:  # all that a tag file may have called it: its name, and each end of its path
             names.append(image.name)
             if image.path is not None:
                 parts = image.path.strip(os.sep).split(os.sep)
                 names += [image.path, *("/".join(parts[i:]) for i in range(len(parts)))]
-        if not tagger.learned_images.count(names):
+        if not learned.learned_images.count(names):
             places.append(place)
     return np.array(places, np.int64)
 

@@ -9,7 +9,7 @@ from visterm.core.tables import MODELS
 
 if TYPE_CHECKING:
     from visterm.models.abilities import PlacesWords
-    from visterm.models.base import MAX_FEATURE, Annotator, Limit
+    from visterm.models.base import MAX_FEATURE, Annotator, Limit, SideKnowledge
     from visterm.models.confidence.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
     from visterm.models.epochs import EpochSums, Floats, Weights
     from visterm.models.linear.base import LinearAnnotator, check_weight_size
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "abilities": "PlacesWords",
-    "base": "Annotator Limit MAX_FEATURE",
+    "base": "Annotator Limit MAX_FEATURE SideKnowledge",
     "confidence.tag_sigmoids": "Costs Sigmoids fit_sigmoids",
     "epochs": "EpochSums Floats Weights",
     "linear.base": "LinearAnnotator check_weight_size",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -50,6 +51,17 @@ BLOCK_BYTES = 2**25
 MAX_FEATURE = 1e15  # Largest feature taken: the squares of rows of such are still far from the end of float32
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SideKnowledge:
+    """What is known of tags and features beside images and their tags; a model takes what it can use (`takes`)."""
+
+    part_of: Any = None  # int, shape (n_relations, 2): columns of a part, and of the whole that it is part of
+    siblings: Any = None  # int, shape (n_pairs, 2): columns of two tags of one kind
+    tree: Any = None  # int, shape (n_pairs, 2): columns of a tag, and of one above it, directly or not
+    word_vectors: Any = None  # float, shape (n_tags, width): vectors of the tags, zeros where a tag has none
+    blocks: Sequence[Any] | None = None  # Widths of the blocks of features, side by side
+
+
 class Annotator(Estimator, ABC):
     """Learns to score tags for images. A new model writes `_fit` (or `_fit_monitored`) and `_image_rows`.
 
@@ -81,6 +93,8 @@ class Annotator(Estimator, ABC):
     n_features_in_: int
     n_tags_: int
     by_number_: bool
+    _side = SideKnowledge()
+    _may_hold_out = True
 
     learned: ClassVar[dict[str, Kind]] = {
         "n_features_in_": Whole(least=1),
@@ -91,6 +105,9 @@ class Annotator(Estimator, ABC):
     }
     """What it learns, as its files may hold it: those of a model are added to those of its bases."""
 
+    takes: ClassVar[tuple[str, ...]] = ()
+    """Fields of `SideKnowledge` that it can use. Each is also a setting, which comes first where it is not None."""
+
     limits: ClassVar[dict[str, Limit]] = {}
     """What refuses values of a setting that cannot be used: those of a model are added to those of its bases."""
 
@@ -99,11 +116,13 @@ class Annotator(Estimator, ABC):
         X: Any,
         Y: Any,
         *,
+        side: SideKnowledge | None = None,
         valid: tuple[Any, Any] | None = None,
+        hold_out: bool = True,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Learn from images and their tags; a second call forgets the first.
+        """Learn from images and their tags; a second call forgets the first. No setting changes.
 
         Parameters
         ----------
@@ -112,8 +131,12 @@ class Annotator(Estimator, ABC):
             holds out none of those by itself, as nothing would be known of them.
         Y : array-like or sparse, shape (n_images, n_tags) or (n_images,), or a list of tags for each image
             Above 0: given; 0: unknown; below 0: explicitly not. A vector of 1, 0 and -1 is one tag.
+        side : SideKnowledge, optional
+            What else is known of the tags and the features; models that cannot use it ignore it.
         valid : tuple (X, Y), optional
             Validation rows, for the models that stop by them; the others ignore them.
+        hold_out : bool
+            Whether a model without validation rows may hold out the share of its setting ``valid_share``.
         monitor : Progress, optional
             Draws each step.
         on_epoch : callable, optional
@@ -134,7 +157,7 @@ class Annotator(Estimator, ABC):
         DivergedError
             If training ends in infinity or NaN.
         """
-        with self._fitting(X, Y, valid) as (X, Y, rng, valid):
+        with self._fitting(X, Y, valid, side=side, hold_out=hold_out) as (X, Y, rng, valid):
             self._fit_monitored(X, Y, rng, valid, monitor or SILENT, on_epoch)
         return self
 
@@ -241,6 +264,16 @@ class Annotator(Estimator, ABC):
         check_fitted(self)
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
+    def remember(self, side: SideKnowledge) -> Self:
+        """Take side knowledge, of other tags than the last `fit`, say, for a `partial_fit` that comes next."""
+        self._side = side
+        return self
+
+    def known(self, name: str) -> Any:
+        """Return what is known of a field of `SideKnowledge`: the setting or, if it is None, what `fit` was given."""
+        given = getattr(self, name)
+        return getattr(self._side, name) if given is None else given
+
     def check_settings(self) -> None:
         """Refuse settings that cannot be used, before any long work; a model's `_fit` begins with it."""
         self.check_stored_settings()
@@ -283,7 +316,13 @@ class Annotator(Estimator, ABC):
 
     @contextmanager
     def _fitting(
-        self, X: Any, Y: Any, valid: tuple[Any, Any] | None = None
+        self,
+        X: Any,
+        Y: Any,
+        valid: tuple[Any, Any] | None = None,
+        *,
+        side: SideKnowledge | None = None,
+        hold_out: bool = True,
     ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, tuple[Matrix, sp.csr_array] | None]]:
         """Forget what was learned, yield checked input to learn from, and refuse what is then not finite."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
@@ -302,16 +341,15 @@ class Annotator(Estimator, ABC):
                 raise ShapeError(f"The validation Y has {valid[1].shape[1]} tags, the training Y {Y.shape[1]}.")
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
-        share = None if self._holds_out_tags or not is_identity(X) else self.get_params(deep=False).get("valid_share")
-        if share is not None:  # of images known only by number none are held out
-            self.check_settings()
-            self.set_params(valid_share=0.0)
-        try:
-            yield X, Y, rng, valid
-        finally:
-            if share is not None:
-                self.set_params(valid_share=share)
+        self._side = side or SideKnowledge()
+        self._may_hold_out = hold_out and (self._holds_out_tags or not is_identity(X))  # else nothing would be known
+        yield X, Y, rng, valid
         self._refuse_non_finite()
+
+    @property
+    def share_to_hold_out(self) -> float:
+        """The share of the images that the fit under way may hold out by itself."""
+        return float(self.valid_share) if self._may_hold_out else 0.0
 
     @property
     def _holds_out_tags(self) -> bool:

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 from visterm.core.registry import lazy_names
 
 if TYPE_CHECKING:
-    from visterm.tagging.part_settings import make_model
+    from visterm.learning.part_settings import make_model
+    from visterm.learning.validation import EarlyStopping
     from visterm.tagging.plot import COLOURS, figure_class
-    from visterm.tagging.tuning.validation import EarlyStopping
 
-_NAMES = {"part_settings": "make_model", "plot": "COLOURS figure_class", "tuning.validation": "EarlyStopping"}
+_NAMES = {
+    "visterm.learning.part_settings": "make_model",
+    "visterm.learning.validation": "EarlyStopping",
+    "plot": "COLOURS figure_class",
+}
 """What plug-ins may use, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.tagging", _NAMES)

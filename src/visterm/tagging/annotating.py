@@ -23,11 +23,11 @@ from visterm.data.image_folders import Unsearched
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.features.video_rows import encode_all
+from visterm.learning.run import Run
+from visterm.learning.word_places import rank_with_added
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
-from visterm.tagging.run import Run
-from visterm.tagging.word_places import rank_with_added
 
 DEFAULT_K = 5
 MOST_SCORES = 2**23  # Of all tags, where they are needed at once
@@ -140,7 +140,8 @@ class ChunkTags:
             scores, chances = run.scored(X)
             best = _ranked(scores, chances, self._cutoff, known, k)
         elif self._cutoff is not None and run.calibration is not None:
-            best = tags_above(run.model, X, run.calibration, self._cutoff, k)
+            blocks = ((block, run.calibration.confidences(block)) for _, block in run.model.score_blocks(X))
+            best = chain.from_iterable(_ranked(*block, self._cutoff, None, k) for block in blocks)
         elif known is not None:
             best = new_tags(run.model, X, k, known)
         else:
@@ -281,15 +282,3 @@ def cutoff_of(
         else cutoff_for_precision(calibration.held_out, precision)
     )
     return Cutoff(np.maximum(chosen.least, found.least), chosen.wanted)
-
-
-def tags_above(
-    model: Annotator, X: Matrix, calibration: Calibration, cutoff: Cutoff, k: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield the tags of each image above the cut-off, best first by their scores, with these; `k` at most, 0: all."""
-    for _, block in model.score_blocks(X):
-        given = calibration.confidences(block) >= cutoff.least
-        for scores, above in zip(block, given, strict=True):
-            ids = np.flatnonzero(above)
-            ids = ids[np.lexsort((ids, -scores[ids]))][: k or None]
-            yield ids, scores[ids]

@@ -14,7 +14,7 @@ from visterm.core.estimator import Estimator
 from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.wording import count_of
-from visterm.tagging.run import Run
+from visterm.learning.run import Run
 
 if TYPE_CHECKING:
     from visterm.features.training_rows import Photos
@@ -35,6 +35,8 @@ class TaggerEstimator(Estimator, Run):
     """A run with the methods that scikit-learn calls; `fit` and the constructor are those of `Tagger`."""
 
     _made_with: Mapping[str, Any]
+    min_count: int
+    seed: int
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings of the constructor by name, with `deep` also ``model__dim`` and ``encoder__max_side``."""
@@ -42,7 +44,7 @@ class TaggerEstimator(Estimator, Run):
             found = dict(self._made_with)
         else:  # a run that was opened
             names = {"encoder": ENCODERS.name_of(self.encoder), "model": MODELS.name_of(self.model)}
-            n_jobs = None if self.unread is None else self.unread.n_jobs
+            n_jobs = getattr(self.parts, "n_jobs", None)
             params = {f"{part}_params": getattr(self, part).get_params(deep=False) for part in _PARTS}
             found = {**names, **params, "min_count": self.min_count, "seed": self.seed, "n_jobs": n_jobs}
         if deep:

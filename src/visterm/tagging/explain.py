@@ -13,9 +13,9 @@ from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.images import image_size
 from visterm.encoders.contract import HasPlaces, Places, no_places
+from visterm.learning.part_settings import names_with
+from visterm.learning.run import Run
 from visterm.models.blend.kept import explained_by, explains, what_to_do
-from visterm.tagging.part_settings import names_with
-from visterm.tagging.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +165,10 @@ def _places(tagger: Run, image: Any, row: Any) -> tuple[Places, str]:
         except UserError as error:
             why = str(error)
     else:
+        able = ", ".join(names_with(ENCODERS, lambda part: hasattr(part, "places")))
         why = (
             f"The encoder '{ENCODERS.name_of(tagger.encoder)}' does not know which places of a picture its numbers "
-            f"come from. Fit with one that does: {', '.join(names_with(ENCODERS, 'places'))}."
+            f"come from. Fit with one that does: {able}."
         )
     return no_places(row, "features, which have no place"), why
 

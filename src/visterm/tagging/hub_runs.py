@@ -9,7 +9,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from copy import copy
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,8 +22,9 @@ from visterm.core.writing import write_whole
 from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
 from visterm.encoders.network import NetworkEncoder
 from visterm.features.learned_images import LearnedImages
-from visterm.tagging.calibrating import RIGHT_OF_5, SURE_TAGS
-from visterm.tagging.run_files import check_opens, write_run
+from visterm.learning.calibrating import RIGHT_OF_5, SURE_TAGS
+from visterm.learning.run import check_opens
+from visterm.learning.run_files import write_run
 
 LOG = logging.getLogger("visterm")
 CARD = "README.md"
@@ -85,10 +85,10 @@ def write_shared(
     the encoder has no network in one file.
     """
     tagger._refuse_unfitted()
-    shared = copy(tagger)
+    shared = tagger.parts
     if not with_photos:
         _refuse_photos(tagger)
-        shared.skipped, shared.learned_images = [], LearnedImages()
+        shared = shared.changed(skipped=[], learned_images=LearnedImages())
     with new_folder(folder, "run", check=partial(check_opens, type(tagger)), fingerprint=tagger.fingerprint) as inside:
         write_run(shared, inside)
         for file in inside.glob("*.json"):

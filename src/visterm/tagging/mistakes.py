@@ -23,21 +23,18 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
 from visterm.data.tag_tree import TagTree, TreeColumns
-from visterm.features.training_rows import encode_corpus, known_part
-from visterm.models.base import Annotator
+from visterm.learning.calibrating import MOST_SCORES, search_scores, unfitted
+from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm.models.confidence.mistakes import find_mistakes
 from visterm.models.stopping import learns_from_kernel
-from visterm.tagging.calibrating import MOST_SCORES, search_scores, unfitted
 
 if TYPE_CHECKING:
-    from visterm.data.corpus import Corpus
     from visterm.tagging.tagger import Tagger
 
 KINDS = ("wrong", "missing")
 N_FOLDS = 5
 LIKELY = 0.5  # From this chance on, a missing tag stands for those above it
-DEPTH = 4  # Tags of a tree above each other that may be missing together, of which one is listed
 FEWEST = 50  # Images with tags below which nothing is said of mistakes
 IN_MEMORY = 2**27  # Chances that are held in memory; more are kept in a temporary file
 
@@ -70,6 +67,7 @@ def mistakes_among(
     X: Matrix,
     Y: Any,
     *,
+    side: SideKnowledge | None = None,
     settled: Any = None,
     answers: Any = None,
     kind: str | None = None,
@@ -99,6 +97,8 @@ def mistakes_among(
     X : matrix, shape (n_images, n_features)
     Y : CSR, shape (n_images, n_tags)
         Above 0 where an image has a tag, below 0 where people said that it does not have it.
+    side : SideKnowledge, optional
+        What the copies learn besides.
     settled : CSR, shape (n_images, n_tags), optional
         Not 0 where a person has answered already: these pairs are not listed.
     answers : pair of CSR, shape (n_images, n_tags), optional
@@ -133,7 +133,7 @@ def mistakes_among(
         Y, stated, related = places.completed(Y), Y, places.pairs
         follows = Y - Y.multiply(stated != 0)  # from other tags alone
         settled = follows if settled is None else abs(settled) + abs(follows)
-    with cross_chances(model, X, Y, seed=seed, progress=progress, stop=stop) as (chances, folds):
+    with cross_chances(model, X, Y, side=side, seed=seed, progress=progress, stop=stop) as (chances, folds):
         if stop():
             return []
         found = find_mistakes(
@@ -147,39 +147,6 @@ def mistakes_among(
         for name in (KINDS if kind is None else (kind,))
     ]
     return [mistake for in_turn in zip_longest(*lists) for mistake in in_turn if mistake is not None]
-
-
-def mistakes_of(
-    tagger: Tagger,
-    corpus: Corpus,
-    limit: int = 100,
-    *,
-    kind: str | None = None,
-    tag: str | None = None,
-    progress: Progress = SILENT,
-) -> list[Mistake]:
-    """List the most probable mistakes among the tags of a corpus, by copies of a run's model; `limit` at most.
-
-    Raises what `mistakes_among` raises; UserError if the run knows images by number.
-    """
-    if tagger.encoder.by_number:
-        raise UserError(
-            "The run knows images by number, so nothing is known of one that is held out. Take a run of photos."
-        )
-    corpus, _ = known_part(tagger.encoder, corpus)
-    tree = None if tagger.tree is None else tagger.tree.words
-    given = corpus.tags if tree is None else [tree.with_parents(tags) for tags in corpus.tags]
-    vocabulary = vocabulary_of(given, tagger)
-    X, Y, skipped = encode_corpus(tagger.encoder, corpus, vocabulary, progress)
-    unread = {item.image for item in skipped}
-    names = [name for name in corpus.names if name not in unread]
-    if len(names) != Y.shape[0]:
-        raise DataError("Several photos have one name, so that mistakes cannot be named. Index the photos first.")
-    found = mistakes_among(
-        tagger.model, vocabulary, names, X, Y, kind=kind, tag=tag, tree=tree, progress=progress,
-        limit=limit if tree is None else DEPTH * limit,
-    )  # fmt: skip
-    return (found if tree is None else deepest(found, tree))[:limit]
 
 
 def deepest(found: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
@@ -227,6 +194,7 @@ def cross_chances(
     X: Matrix,
     Y: Any,
     *,
+    side: SideKnowledge | None = None,
     seed: int = 0,
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
@@ -257,8 +225,7 @@ def cross_chances(
                 if stop():
                     break
                 out, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-                copy = unfitted(model)
-                copy.fit(X[others], Y[others])
+                copy = unfitted(model).fit(X[others], Y[others], side=side)
                 for start in range(0, out.size, CHUNK):
                     rows = out[start : start + CHUNK]
                     scores[rows] = search_scores(copy, X[rows])

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from visterm.core.errors import MissingExtraError, UserError
-from visterm.core.writing import whole_file
 
 FORMATS: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 """Pillow's name of each format, by the endings of its files."""
@@ -30,9 +29,6 @@ OF_THE_EPOCH = ("epoch",)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 """Okabe and Ito's palette, from the easiest to the hardest to distinguish on white."""
 
-COLUMNS = 2
-PANEL_SIZE = (5.2, 3.1)
-
 
 class Panel(NamedTuple):
     """One line of a picture."""
@@ -43,47 +39,6 @@ class Panel(NamedTuple):
     epochs: list[int]
     values: list[float]
     best: int | None  # The epoch of the best value, for measures on validation rows
-
-
-def plot_history(history: Sequence[dict[str, Any]], path: str | os.PathLike[str], *, title: str = "") -> None:
-    """Draw what a model kept of each epoch (its `history_`), a panel each, in the format of the file's ending.
-
-    The draws needed as training goes on are Figure 1 of the VSE-ens paper. Raises UserError if the file ends in none of
-    ``.png``, ``.jpg``, ``.jpeg`` and ``.webp``; MissingExtraError if matplotlib is not installed.
-    """
-    kind = format_of(path)
-    figure_type = figure_class()
-    from matplotlib.ticker import MaxNLocator
-
-    panels = history_panels(history)
-    n_rows = -(-len(panels) // COLUMNS)
-    size = (PANEL_SIZE[0] * min(COLUMNS, len(panels)), PANEL_SIZE[1] * n_rows + 0.4)
-    figure = figure_type(figsize=size, dpi=150, layout="constrained")
-    for number, panel in enumerate(panels):
-        axes = figure.add_subplot(n_rows, min(COLUMNS, len(panels)), number + 1)
-        few = len(panel.epochs) <= 40
-        axes.plot(
-            panel.epochs, panel.values, color=COLOURS[number], linewidth=1.6, marker="o" if few else "", markersize=3
-        )
-        if panel.best is not None:
-            value = panel.values[panel.epochs.index(panel.best)]
-            axes.plot([panel.best], [value], "o", color="black", markersize=6, fillstyle="none")
-            axes.annotate(
-                f"best: {value:.3f}, epoch {panel.best}",
-                (panel.best, value), (0, -16), textcoords="offset points", ha="center", va="top", fontsize=9,
-            )  # fmt: skip
-        axes.set_title(panel.title, fontsize=11, loc="left")
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_ylim(0, 1.08 * max(panel.values) or 1.0)
-        axes.grid(color="#dddddd", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(title, fontsize=12)
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    options: dict[str, Any] = {"metadata": {"Software": "visterm"}} if kind == "PNG" else {}
-    with whole_file(file) as temporary:
-        figure.savefig(temporary, format=kind.lower(), pil_kwargs={"quality": QUALITY}, **options)
 
 
 def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:

@@ -28,8 +28,8 @@ from visterm.data.spellings import (
 )
 from visterm.data.tag_rules import Alias
 from visterm.features.training_rows import LEARNED, encode_corpus
+from visterm.learning.run import Run
 from visterm.models.blend import kept
-from visterm.tagging.run import Run
 
 NEVER_TOGETHER = "images alike, never together"
 

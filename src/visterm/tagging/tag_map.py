@@ -1,7 +1,10 @@
-"""A map of the tags: two coordinates for each, so that tags that the model holds for alike lie together."""
+"""Tags found by their first letters, near another tag in the space of a model, and on a map of that space."""
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_left
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,12 +13,78 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.threads import one_blas_thread
-from visterm.core.vocabulary import Vocabulary
+from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.models.base import Annotator
 from visterm.models.blend.kept import tag_vectors, what_to_do
 
 MOST_TAGS = 2000  # Tags on a map: more cannot be read, and take minutes to place
 COMPONENTS = 50  # Principal components that neighbours are found by (van der Maaten, Hinton 2008, section 4.2)
+_LAST = "\U0010ffff"
+
+
+class Completion(NamedTuple):
+    """A tag that may be meant."""
+
+    tag: str
+    images: int  # Training images that have it; 0 of a word without any
+
+
+class Completions:
+    """The tags of a vocabulary, ready to be found by their first letters and by those of their words."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._tags = vocabulary.tags
+        self._counts = vocabulary.counts.tolist()
+        starts = []
+        for column, tag in enumerate(vocabulary.tags):
+            starts += [(start, column) for start in _starts(tag)]
+        starts.sort()
+        self._keys = [key for key, _ in starts]
+        self._columns = [column for _, column in starts]
+
+    def find(self, typed: str, k: int = 10, others: Mapping[str, int] | None = None) -> list[Completion]:
+        """Return the tags that are meant: first those that begin so, then those with such a word, frequent ones first.
+
+        Nothing typed gives the most frequent tags. `others` are more tags with how many images have each.
+        """
+        key = tag_key(typed)
+        places = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST))
+        found = [(self._tags[column], self._counts[column]) for column in set(self._columns[places])]
+        found += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in _starts(tag))]
+
+        def rank(item: tuple[str, int]) -> tuple[bool, int, str]:
+            return not tag_key(item[0]).startswith(key), -item[1], item[0]
+
+        return [Completion(*item) for item in heapq.nsmallest(k, found, key=rank)]
+
+
+def _starts(tag: str) -> list[str]:
+    """Return the key of a tag from its beginning, and from each of its words and parts of its path on."""
+    key = tag_key(tag)
+    return [key, *(key[at + 1 :] for at, letter in enumerate(key) if letter in " /")]
+
+
+class Neighbour(NamedTuple):
+    """A tag near another one in the model's space, by cosine."""
+
+    tag: str
+    score: float
+
+
+def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10) -> list[Neighbour]:
+    """Find the tags nearest to one, by cosine, best first; 0 means all.
+
+    Raises UnknownNameError if the tag is not in the vocabulary; UserError if the model scores each tag on its own and
+    has no vectors of tags.
+    """
+    index = vocabulary.index(tag)
+    V = _vectors_for(model, "tags have no neighbours")
+    norms = np.linalg.norm(V, axis=1)
+    cosine = V @ V[index] / np.maximum(norms * norms[index], np.finfo(np.float32).tiny)
+    cosine[index] = -np.inf
+    k = len(vocabulary) - 1 if k == 0 else min(k, len(vocabulary) - 1)
+    best = np.lexsort((np.arange(len(cosine)), -cosine))[:k]
+    return [Neighbour(vocabulary.tags[i], float(cosine[i])) for i in best]
 
 
 class PlacedTag(NamedTuple):
@@ -35,12 +104,7 @@ def tag_map(model: Annotator, vocabulary: Vocabulary) -> list[PlacedTag]:
     distances between far groups mean little (van der Maaten, Hinton 2008, Visualizing Data using t-SNE). Raises
     UserError if the model has no vectors of tags.
     """
-    V = tag_vectors(model)
-    if V is None:
-        raise UserError(
-            f"The model '{MODELS.name_of(model)}' of this run has no vectors of tags, so there is no map of them. "
-            f"{what_to_do(model)}"
-        )
+    V = _vectors_for(model, "there is no map of them")
     placed = np.sort(np.argsort(-vocabulary.counts, kind="stable")[:MOST_TAGS])
     with one_blas_thread():  # with more it took 5 to 12 times as long on a busy machine
         places = _in_a_plane(np.asarray(V, np.float64)[placed])
@@ -66,3 +130,13 @@ def _in_a_plane(V: NDArray[np.float64]) -> NDArray[np.float64]:
     flat = np.asarray(flat[:, :2], np.float64)
     low, high = flat.min(axis=0), flat.max(axis=0)
     return np.where(high > low, (flat - low) / np.where(high > low, high - low, 1.0), 0.5)
+
+
+def _vectors_for(model: Annotator, without: str) -> NDArray[np.float32]:
+    """Return the vectors of tags, shape (n_tags, width); raise UserError if a model has none: what comes `without`."""
+    V = tag_vectors(model)
+    if V is None:
+        raise UserError(
+            f"The model '{MODELS.name_of(model)}' of this run has no vectors of tags, so {without}. {what_to_do(model)}"
+        )
+    return V

@@ -13,21 +13,21 @@ from visterm.core.queries import Query
 from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
+from visterm.learning.learned import Learned
+from visterm.learning.part_settings import move_encoder, unfitted_parts
 from visterm.models.base import Annotator
 from visterm.tagging.estimator import TaggerEstimator
 from visterm.tagging.on_hub import OnHub
-from visterm.tagging.part_settings import make_model, move_encoder
-from visterm.tagging.run_files import open_run
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
     from visterm.data.query_files import QueryRow
     from visterm.encoders.contract import AnyEncoder
-    from visterm.features.training_rows import Photos
+    from visterm.features.training_rows import Photos, TrainingRows
+    from visterm.learning.fit_request import FitRequest, Place
+    from visterm.learning.word_places import Added
     from visterm.tagging.annotating import Annotated, Annotations
-    from visterm.tagging.fit_request import FitRequest, Place
-    from visterm.tagging.tag_lookup import Neighbour
-    from visterm.tagging.word_places import Added
+    from visterm.tagging.tag_map import Neighbour
 
 _OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
 """Fields of a request that make the parts of a tagger."""
@@ -54,6 +54,8 @@ class Tagger(OnHub, TaggerEstimator):
     [Tag('beach', confidence=0.91), Tag('sea', confidence=0.64), ...]
     """
 
+    min_count, seed = 1, 0
+
     def __init__(
         self,
         *,
@@ -65,21 +67,18 @@ class Tagger(OnHub, TaggerEstimator):
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> None:
-        from visterm.encoders.named import make_encoder
-
         self._made_with = {
             "encoder": encoder, "model": model, "encoder_params": encoder_params, "model_params": model_params,
             "min_count": min_count, "seed": seed, "n_jobs": n_jobs,
         }  # fmt: skip
-        shared = {"random_state": seed, "n_jobs": n_jobs}
-        made = make_encoder(encoder, encoder_params or {}, shared)
-        self._begin(make_model(model, model_params or {}, shared, by_number=made.by_number))
-        self.encoder, self.any_encoder = made, encoder is None and not encoder_params
-        self.min_count, self.seed = min_count, seed
+        self.parts, self.any_encoder = unfitted_parts(
+            encoder, model, encoder_params or {}, model_params or {}, seed=seed, n_jobs=n_jobs
+        )
+        self.path, self.min_count, self.seed = "", min_count, seed
 
     @classmethod
     def of(cls, request: FitRequest) -> Self:
-        """Make the tagger that a request asks for; `visterm.tagging.fitting.fit_run` lets it learn.
+        """Make the tagger that a request asks for; `fit_request` lets it learn.
 
         Raises
         ------
@@ -90,8 +89,8 @@ class Tagger(OnHub, TaggerEstimator):
         StorageError
             If something that is not a run lies at `out`.
         """
-        from visterm.tagging.fit_input import check_encoder_of_features
-        from visterm.tagging.start_words import SETTING
+        from visterm.learning.fit_input import check_encoder_of_features
+        from visterm.learning.start_words import SETTING
 
         if request.out is not None:
             check_replaceable(request.out, "run", overwrite=request.overwrite)
@@ -110,10 +109,7 @@ class Tagger(OnHub, TaggerEstimator):
         cls, encoder: AnyEncoder, model: Annotator, vocabulary: Vocabulary, facts: Mapping[str, Any] | None = None
     ) -> Self:
         """Make a tagger of parts that are fitted already."""
-        tagger = cls.__new__(cls)
-        tagger._begin(model, vocabulary, facts)
-        tagger.encoder = encoder
-        return tagger
+        return cls.of_parts(Learned(encoder=encoder, model=model, vocabulary=vocabulary, facts=facts or {}))
 
     def fit(
         self,
@@ -148,15 +144,30 @@ class Tagger(OnHub, TaggerEstimator):
         EncoderMismatchError
             If features are given that another encoder made than the one asked for.
         """
-        from visterm.tagging.fit_request import FitRequest
-        from visterm.tagging.fitting import fit_run
+        from visterm.learning.fit_request import FitRequest
 
         if theirs := sorted(request.keys() & _OF_TAGGERS):
             raise UserError(f"{theirs[0]} is not set in fit: make the tagger with it, as Tagger({theirs[0]}=...).")
         if "out" in request:
             raise UserError("fit keeps the run in memory. Leave out=... out, and call save(path) afterwards.")
-        asked = FitRequest(images=images, tags=tags, min_count=self.min_count, **request)
-        fit_run(self, asked, say=say, progress=progress)
+        asked = FitRequest(images=images, tags=tags, min_count=self.min_count, seed=self.seed, **request)
+        return self.fit_request(asked, say=say, progress=progress)
+
+    def fit_request(self, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Self:
+        """Learn what a request asks for, and write the run if it has a place, see `visterm.learning.fitting.fit_run`.
+
+        The encoder and the model stay those that the tagger was made with, whatever the request says of them.
+        """
+        from visterm.learning.fitting import fit_run
+
+        self.parts = fit_run(self, request, say=say, progress=progress).parts
+        return self
+
+    def learn(self, rows: TrainingRows, *, calibrate: bool = False, progress: Progress = SILENT) -> Self:
+        """Learn from rows that are encoded already, to compare models on equal rows; `calibrate` finds confidences."""
+        from visterm.learning.fitting import learn_rows
+
+        self.parts = learn_rows(self.parts, rows, calibrate=calibrate, progress=progress)
         return self
 
     def fit_queries(
@@ -272,7 +283,7 @@ class Tagger(OnHub, TaggerEstimator):
         UserError
             If the model scores each tag on its own and has no vectors of tags.
         """
-        from visterm.tagging.tag_lookup import nearest_tags
+        from visterm.tagging.tag_map import nearest_tags
 
         self._refuse_unfitted()
         return nearest_tags(self.model, self.vocabulary, tag, k)
@@ -303,8 +314,8 @@ class Tagger(OnHub, TaggerEstimator):
             If the file is gone or has changed.
         """
         self._refuse_unfitted()
-        self.words, done = self.words.with_words(self.model, self.dictionary, words, file=file)
-        self.facts["added words"] = len(self.words.added)
+        places, done = self.words.with_words(self.model, self.dictionary, words, file=file)
+        self.parts = self.parts.changed(words=places, facts={**self.facts, "added words": len(places.added)})
         return done
 
     def query_weights(self, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
@@ -355,7 +366,7 @@ class Tagger(OnHub, TaggerEstimator):
         """
         if os.fspath(path).startswith("hub:"):
             return cls.from_pretrained(os.fspath(path).removeprefix("hub:"), n_jobs=n_jobs, device=device)
-        tagger = open_run(cls, path, n_jobs, whole=whole)
+        tagger = cls.open(path, n_jobs, whole=whole)
         tagger.path = os.path.abspath(path)
         if device is not None:
             move_encoder(tagger.encoder, device)
@@ -389,12 +400,9 @@ def fit(
     >>> import visterm
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     """
-    from visterm.tagging.fit_request import FitRequest
-    from visterm.tagging.fitting import fit_run
+    from visterm.learning.fit_request import FitRequest
 
     for name in request.keys() - FitRequest.__dataclass_fields__.keys():
         raise UserError(unknown("setting of visterm.fit", name, list(FitRequest.__dataclass_fields__)))
     asked = FitRequest(images=images, tags=tags, **request)
-    tagger = Tagger.of(asked)
-    fit_run(tagger, asked, say=say, progress=progress)
-    return tagger
+    return Tagger.of(asked).fit_request(asked, say=say, progress=progress)

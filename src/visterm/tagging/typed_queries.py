@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import UnknownNameError, UserError, VistermError
 from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.tagging.run import Run
+from visterm.learning.run import Run
 
 
 def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:

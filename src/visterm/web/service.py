@@ -31,8 +31,7 @@ from visterm.store.images import ImageRecord
 from visterm.tagging.explain import Explanation, check_explains, explain
 from visterm.tagging.heat_map import heat_overlay
 from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
-from visterm.tagging.tag_lookup import Completion, Completions
-from visterm.tagging.tag_map import PlacedTag, tag_map
+from visterm.tagging.tag_map import Completion, Completions, PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import BATCH, Batcher, TagLimits, ToTag, annotate_together
 from visterm.web.bodies import Bodies

@@ -16,11 +16,11 @@ from visterm.core.errors import UserError
 from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_signs
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
+from visterm.learning.part_settings import check_combination
 from visterm.library.search.judgements import MOST_PHOTOS, Ids, ManualTags, positions_of, union
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.current_rows import CurrentRows
-from visterm.tagging.part_settings import check_combination
 
 if TYPE_CHECKING:
     from visterm.store.judgements import Judgements

@@ -13,7 +13,7 @@ from visterm.core.queries import Query
 from visterm.core.types import Hit
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import one_of
-from visterm.tagging.part_beliefs import beliefs_of
+from visterm.tagging.part_relations import beliefs_of
 
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger

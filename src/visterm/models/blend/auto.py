@@ -150,6 +150,7 @@ class Auto(Blend):
     _held_out: HeldOutFit | None = field(init=False, default=None)
 
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors", "tree")
+    takes: ClassVar[tuple[str, ...]] = ("blocks", "word_vectors", "tree")
     test_params: ClassVar[dict[str, Any]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
         "valid_share": 0.3,
@@ -266,15 +267,16 @@ class Auto(Blend):
     def _trials(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
         """List the candidates on each set of columns."""
         by_number = getattr(self, "by_number_", False)
+        blocks, word_vectors, tree = (self.known(name) for name in self.takes)
         found = []
-        for columns in column_sets(X, None if by_number else self.blocks):
+        for columns in column_sets(X, None if by_number else blocks):
             given: Sequence[Any] = candidates_for(by_number=by_number)
             if self.candidates is not None:
                 given = listed(self.candidates, "candidates")
-            elif self.word_vectors is not None and columns.block == 0 and not by_number:
-                if np.shape(self.word_vectors)[1] != X.shape[1]:
+            elif word_vectors is not None and columns.block == 0 and not by_number:
+                if np.shape(word_vectors)[1] != X.shape[1]:
                     raise ShapeError(
-                        f"word_vectors has {np.shape(self.word_vectors)[1]} numbers a tag, and images {X.shape[1]} "
+                        f"word_vectors has {np.shape(word_vectors)[1]} numbers a tag, and images {X.shape[1]} "
                         "features: auto takes vectors of the text tower of the images' network. Leave them out, or fit "
                         "another model (--model sampled_tagger)."
                     )
@@ -283,16 +285,16 @@ class Auto(Blend):
                 model = make_member(member, "auto", self.n_jobs, rng)
                 params = model.get_params(deep=False)
                 if columns.block == 0 and params.get("blocks", ()) is None:
-                    model.set_params(blocks=self.blocks)
+                    model.set_params(blocks=blocks)
                 elif columns.block and not (
                     params.get("blocks") is None and isinstance(params.get("distances", ""), str)
                 ):
                     continue  # it has settings of its own for each block, so that it needs all
                 found.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
-                if self.word_vectors is not None and isinstance(model, RelearnsTags):
-                    model.set_params(word_vectors=self.word_vectors)
-                if self.tree is not None and "tree" in params:
-                    model.set_params(tree=self.tree)
+                if word_vectors is not None and isinstance(model, RelearnsTags):
+                    model.set_params(word_vectors=word_vectors)
+                if tree is not None and "tree" in params:
+                    model.set_params(tree=tree)
         return found
 
     def _part(
@@ -301,10 +303,10 @@ class Auto(Blend):
         """Return the rows to learn from, those to judge by (none if too few, or none has a tag) and their places."""
         n, nobody = rows.X.shape[0], np.empty(0, np.int64)
         alone = rows, Rows(rows.X[:0], rows.Y[:0]), nobody
-        if getattr(self, "by_number_", False) or (valid is None and self.valid_share == 0):
+        if getattr(self, "by_number_", False) or (valid is None and self.share_to_hold_out == 0):
             return alone
         if valid is None:
-            kept, held = hold_out(n, max(self.valid_share, min(MIN_HELD_OUT / n, 0.5)), rng)
+            kept, held = hold_out(n, max(self.share_to_hold_out, min(MIN_HELD_OUT / n, 0.5)), rng)
             learned = Rows(visible_columns(self, rows.X[kept], kept), rows.Y[kept])
             judged = Rows(visible_columns(self, rows.X[held], kept), rows.Y[held])
         else:

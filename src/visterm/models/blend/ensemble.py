@@ -109,7 +109,7 @@ class Ensemble(Blend, LinearScores):
         weights = self._given_weights(len(members))
         self.valid_map_ = None
         if weights is None and valid is None and len(members) > 1:
-            trained, held = hold_out(X.shape[0], self.valid_share, rng)
+            trained, held = hold_out(X.shape[0], self.share_to_hold_out, rng)
             if (Y[held].data > 0).any():
                 judged = visible_columns(self, X[held], trained), Y[held]
                 some = visible_columns(self, X[trained], trained), Y[trained]

@@ -36,8 +36,7 @@ class Blend(Annotator):
         """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
         super().set_params(**params)
         for member in getattr(self, "members_", []) if "n_jobs" in params else ():
-            if "n_jobs" in member.get_params(deep=False):
-                member.set_params(n_jobs=self.n_jobs)
+            member.set_known(n_jobs=self.n_jobs)
         return self
 
     def write_steps(self, steps: Any, x: str) -> str:

@@ -104,6 +104,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         "l2": partial(check_number, least=0),
         "dropout": partial(check_number, least=0, below=1),
     }
+    takes: ClassVar[tuple[str, ...]] = ("word_vectors",)
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)  # Settings that only a fit needs: they are not saved
 
     def tag_rows_from(self, vectors: Any) -> Floats:
@@ -192,8 +193,9 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
-        if self.word_vectors is not None:
-            check_vectors(self.word_vectors, Y.shape[1], self.dim)
+        vectors = self.known("word_vectors")
+        if vectors is not None:
+            check_vectors(vectors, Y.shape[1], self.dim)
         sizes = [X.shape[1], *self.hidden, self._dim()]
         n_bytes = 16 * sum(a * b for a, b in pairwise(sizes)) + 4 * Y.shape[1] * self._dim()
         layers = " → ".join(f"{size:,}" for size in sizes)
@@ -209,8 +211,8 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         seed = int(rng.integers(2**63))
         fit = DeepFit(self, X, Y, seed, kept, monitor, on_epoch)
         fit.run(valid)
-        if self.word_vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
-            self.word_vectors_ = np.asarray(self.word_vectors, np.float32)
+        if vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
+            self.word_vectors_ = np.asarray(vectors, np.float32)
 
     def _publish(self, *weights: Floats) -> None:
         """Set the weights and offsets of each layer in turn, then the rows of the tags."""
@@ -228,8 +230,8 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         return self.batch_size * (network + dim * self._work_a_tag(n_tags))
 
     def _dim(self) -> int:
-        if self.word_vectors is not None:
-            return int(np.shape(self.word_vectors)[1])
+        if (vectors := self.known("word_vectors")) is not None:
+            return int(np.shape(vectors)[1])
         return self.dim or 300
 
     def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
@@ -238,8 +240,8 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         matrices = {"X": X, "Y": Y}
         if valid is not None:
             matrices |= {"validation X": valid[0], "validation Y": valid[1]}
-        if self.word_vectors is not None:
-            matrices["word_vectors"] = self.word_vectors
+        if (vectors := self.known("word_vectors")) is not None:
+            matrices["word_vectors"] = vectors
         if isinstance(self.random_state, int):
             params["random_state"] = self.random_state
         return {"model": type(self).__name__, **params} | {

@@ -71,7 +71,7 @@ class DeepFit:
         every = np.arange(self._X.shape[0])
         if valid is None:
             rng = np.random.default_rng([self._seed, HOLDING_OUT])
-            trained, held = hold_out(every.size, model.valid_share, rng)
+            trained, held = hold_out(every.size, model.share_to_hold_out, rng)
         else:
             trained, held = every, every[:0]
         model.n_held_out_ = held.size
@@ -130,7 +130,7 @@ class DeepFit:
         rng = np.random.default_rng([self._seed, phase])
         score = model._start_score(self._Y)
         rows, model.vector_scale_ = start_vectors(
-            model.word_vectors, self._Y.shape[1], model.dim, rng, common=bool(score)
+            model.known("word_vectors"), self._Y.shape[1], model.dim, rng, common=bool(score)
         )
         network = DeepNetwork(
             [self._X.shape[1], *model.hidden, rows.shape[1]],

@@ -108,6 +108,7 @@ class TextRidge(LinearAnnotator):
     }
     fixed_image_rows: ClassVar[bool] = True
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
+    takes: ClassVar[tuple[str, ...]] = ("word_vectors",)
     test_params: ClassVar[dict[str, Any]] = {}
 
     text_rows_: Floats = field(init=False)
@@ -182,7 +183,7 @@ class TextRidge(LinearAnnotator):
             "Use an encoder with shorter rows, or the model 'ridge'.",
         )
         X = _unit(X)
-        self.text_rows_ = self._text(self.word_vectors, n_tags)
+        self.text_rows_ = self._text(self.known("word_vectors"), n_tags)
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
             rows = _with_one(X)

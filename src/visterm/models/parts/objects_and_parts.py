@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from visterm.core.checks import check_flag, check_k, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted
-from visterm.core.learned import Array, Kind
+from visterm.core.learned import Array, Kind, Listed, Whole
 from visterm.core.types import Matrix, PairRanking
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
@@ -117,7 +117,9 @@ class ObjectsAndParts(EmbeddingRanker):
     learned: ClassVar[dict[str, Kind]] = {
         "part_of_": Array("int64", ("n_relations", 2), least=0, below="n_tags_", empty=True),
         "relation_rows_": Array("float32", ("n_tags_", None), empty=True),
+        "siblings_": Listed(Listed(Whole(), 2), required=False),
     }
+    takes: ClassVar[tuple[str, ...]] = ("part_of", "siblings")
 
     _by_rank = False
 
@@ -267,7 +269,8 @@ class ObjectsAndParts(EmbeddingRanker):
         return (self.listed * believed).astype(np.float32)
 
     def _known_siblings(self, n_tags: int) -> Ints:
-        return check_relations([] if self.siblings is None else self.siblings, n_tags)
+        siblings = getattr(self, "siblings_", None) if self.siblings is None else self.siblings
+        return check_relations([] if siblings is None else siblings, n_tags)
 
     def _known_tags(self, tags: Any, n: int) -> Ints:
         found = np.asarray(tags)
@@ -280,7 +283,10 @@ class ObjectsAndParts(EmbeddingRanker):
         return found.astype(np.int64)
 
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
-        self.part_of_ = check_relations([] if self.part_of is None else self.part_of, n_tags)
+        part_of, siblings = self.known("part_of"), self._side.siblings
+        self.part_of_ = check_relations([] if part_of is None else part_of, n_tags)
+        if self.listed and siblings is not None and len(siblings):
+            self.siblings_ = np.asarray(siblings).tolist()  # what f_L adds for relations is made of them
         self._known_siblings(n_tags)  # refuses what are no tags before anything is learned
         image_map, tag_rows = super()._start(X, n_tags, rng)
         deviation = np.float32(1 / np.sqrt(self.dim))  # related tags have no image features to average out the noise

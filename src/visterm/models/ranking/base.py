@@ -284,7 +284,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         """
         self.n_held_out_, self._held_out = 0, None
         if valid is None:
-            some, held = hold_out(n_images, self.valid_share, rng)
+            some, held = hold_out(n_images, self.share_to_hold_out, rng)
             self.n_held_out_ = held.size
         if not self.n_held_out_:
             yield None, None, self.epochs

@@ -90,12 +90,12 @@ class OpenSchedule(EmbeddingRanker, StreamedFit):
         self.n_held_out_, self._held_out = 0, None
         if valid is None and by_number:
             several = np.count_nonzero(np.diff(positives.indptr) > 1)
-            n_held = min(MOST_HELD_TAGS, round(self.valid_share * X.shape[0]), int(several))
+            n_held = min(MOST_HELD_TAGS, round(self.share_to_hold_out * X.shape[0]), int(several))
             if n_held >= MIN_HELD_OUT:
                 tags, images, one_each, _ = hold_one_out(positives, rng, at_most=n_held)
                 judged, self.n_held_out_ = (X[images], one_each), n_held
         elif valid is None:
-            learned, held = hold_out(X.shape[0], self.valid_share, rng)
+            learned, held = hold_out(X.shape[0], self.share_to_hold_out, rng)
             if held.size:
                 some, tags, self.n_held_out_ = X[learned], positives[learned], held.size
                 judged = X[held], positives[held]

@@ -72,6 +72,7 @@ class Wsabie(OpenSchedule):
     tree: Any = None
 
     start_params: ClassVar[tuple[str, ...]] = ("tree",)
+    takes: ClassVar[tuple[str, ...]] = ("tree",)
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -80,9 +81,10 @@ class Wsabie(OpenSchedule):
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
         positives = super()._positives(Y)
-        if self.tree is None:
+        above = self.known("tree")
+        if above is None:
             return positives
-        tree = np.asarray(self.tree, np.int64)
+        tree = np.asarray(above, np.int64)
         if len(tree) and not 0 <= tree.min() <= tree.max() < Y.shape[1]:
             raise ShapeError(f"tree names tag column {tree.max()}; expected 0 to {Y.shape[1] - 1}, the columns of Y.")
         return pass_over_children(positives, Y, tree)

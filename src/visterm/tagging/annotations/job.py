@@ -19,10 +19,10 @@ from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.features.folder import naming_a_full_disk
 from visterm.features.part_work import KnownParts, PartDone
+from visterm.learning.part_settings import move_encoder
 from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
 from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder, TaggedParts, annotation_folder
 from visterm.tagging.annotations.pieces import Found, Piece, PieceReader, Pieces, pieces_of
-from visterm.tagging.part_settings import move_encoder
 from visterm.tagging.tagger import Tagger
 
 DONE_HERE = "--ray ignored: all images are in one part, which was done here."
@@ -83,7 +83,8 @@ def annotate_into(
         folder.begin()
         before = folder.contents()
         known = KnownParts([] if before is None else filter(folder.is_whole, before.shards))
-        job = AnnotateIntoJob(_job(tagger, wanted, device, every), folder, request_fingerprint, known)
+        tags = _job(tagger, wanted, device, every)
+        job = AnnotateIntoJob(**vars(tags), folder=folder, request_fingerprint=request_fingerprint, known=known)
         done = _all_done(chosen.run(job, every.pieces, progress), every.pieces, progress)
         skipped = [item for part in done for item in part.skipped] + every.skipped
         contents = AnnotationContents(
@@ -167,8 +168,8 @@ class AnnotateJob:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "tagger": None}
 
-    def begin(self, team: Team, progress: Progress) -> Callable[[Piece], list[Annotated | Skipped]]:
-        """Load the run, unless it is there."""
+    def begin(self, team: Team, progress: Progress) -> Callable[[Piece], Any]:
+        """Load the run, unless it is there; return what gives the images of a piece, `Annotated` or `Skipped`."""
         tags, reader = self.loaded(team)
         return lambda piece: list(tags.of(reader.chunk(piece, progress)))
 
@@ -196,11 +197,10 @@ class AnnotateJob:
         return ChunkTags(tagger, self.wanted), reader
 
 
-@dataclass(frozen=True)
-class AnnotateIntoJob:
+@dataclass(frozen=True, kw_only=True)
+class AnnotateIntoJob(AnnotateJob):
     """Write the tags of images into a folder; the fields are those of `TaggedParts`."""
 
-    job: AnnotateJob
     folder: AnnotationFolder
     request_fingerprint: str
     known: KnownParts
@@ -208,17 +208,9 @@ class AnnotateIntoJob:
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], PartDone]:
         """Load the run, unless it is there."""
         must_see(self.folder.path)
-        tags, reader = self.job.loaded(team)
+        tags, reader = self.loaded(team)
         work = TaggedParts(self.folder, tags, reader, self.request_fingerprint, self.known, team)
         return lambda piece: work.do(piece, progress)
-
-    def name_of(self, part: Piece) -> str:
-        """Name a piece by its images."""
-        return part.called()
-
-    def size_of(self, part: Piece) -> int:
-        """Count the images of a piece."""
-        return part.n
 
 
 def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, every: Pieces) -> AnnotateJob:

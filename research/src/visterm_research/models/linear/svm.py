@@ -118,7 +118,7 @@ class Svm(KernelAnnotator):
             elif valid is not None:
                 self.C_ = self._choose(F, given, compare(valid[0]), valid[1], monitor)
             else:
-                trained, held = hold_out(X.shape[0], self.valid_share, rng)
+                trained, held = hold_out(X.shape[0], self.share_to_hold_out, rng)
                 some, judged = (F, F) if self.kernel == "linear" else (F[:, trained], F[:, trained])
                 self.C_ = self._choose(some[trained], given[trained], judged[held], given[held], monitor)
             found = scaled_alike(self._train(F, given, self.C_, monitor), F, given, normalise=self.normalise)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
-from visterm.core.learned import Array, DenseOrCsr, Kind
+from visterm.core.learned import Array, DenseOrCsr, Kind, Listed, Whole
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels import top_k
@@ -64,10 +64,15 @@ class DistanceAnnotator(Annotator):
         "rows_": DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-MAX_FEATURE, most=MAX_FEATURE),
         "given_": TAGS_OF_IMAGES,
         "scales_": Array("float64", ("n_blocks",), least=SHORTEST),
+        "blocks_": Listed(Whole(least=1), required=False),
     }
+    takes: ClassVar[tuple[str, ...]] = ("blocks",)
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
+        if self.blocks is None and self._side.blocks:
+            self.blocks_ = list(self._side.blocks)
         self.check_settings()
+        self._opened_rows: Any = None  # the same rows may be compared by other blocks now
         self.rows_ = X
         self.given_ = sp.csr_array(Y > 0, dtype=np.float32)
         self.scales_ = np.ones(len(self._slices()))
@@ -81,8 +86,8 @@ class DistanceAnnotator(Annotator):
             raise DataError(f"scales_ are of {len(self.scales_)} blocks; expected {len(self._slices())}, as in blocks")
 
     def _check_settings(self) -> None:
-        check_blocks(self.blocks)
-        read_distances(self.distances, self.blocks)
+        check_blocks(self._known_blocks())
+        read_distances(self.distances, self._known_blocks())
 
     def _near_parts(self, X: Matrix, work: Callable[[slice, Floats], T], left_out: Ids | None = None) -> list[T]:
         """Return what `work` makes of each part of the images, in order.
@@ -111,13 +116,18 @@ class DistanceAnnotator(Annotator):
         """Draw some training images, in order; all where there are no more."""
         return np.sort(rng.permutation(self.rows_.shape[0])[:most])
 
+    def _known_blocks(self) -> Any:
+        return getattr(self, "blocks_", None) if self.blocks is None else self.blocks
+
     def _slices(self) -> list[slice]:
-        return read_blocks(self.blocks, self.rows_.shape[1])
+        return read_blocks(self._known_blocks(), self.rows_.shape[1])
 
     def _block_distances(self) -> BlockDistances:
-        """Open the training rows, once for each set of them."""
+        """Open the training rows, once for each fit, and each set of rows."""
         if getattr(self, "_opened_rows", None) is not self.rows_:
-            self._opened = BlockDistances(self.rows_, self._slices(), read_distances(self.distances, self.blocks))
+            self._opened = BlockDistances(
+                self.rows_, self._slices(), read_distances(self.distances, self._known_blocks())
+            )
             self._opened_rows = self.rows_
         return self._opened
 

@@ -172,7 +172,7 @@ class TwoPassKnn(DistanceAnnotator):
 
     def _learned_metric(self, rng: np.random.Generator) -> Metric:
         """Learn the weights by some training images, judged by others."""
-        X, names = self.rows_, read_distances(self.distances, self.blocks)
+        X, names = self.rows_, read_distances(self.distances, self._known_blocks())
         blocks = Blocks(self._slices(), names, self.scales_)
         blocks.refuse_overlaps()
         tagged = rng.permutation(np.flatnonzero(np.diff(self.given_.indptr)))
@@ -204,7 +204,7 @@ class TwoPassKnn(DistanceAnnotator):
         """Compare the training images `X` by a metric from now on."""
         self.block_weights_ = metric.v
         if self.metric == "features":
-            self.feature_factors_ = metric.factors(self._slices(), read_distances(self.distances, self.blocks))
+            self.feature_factors_ = metric.factors(self._slices(), read_distances(self.distances, self._known_blocks()))
             self.rows_ = _multiplied(X, self.feature_factors_)
 
 

@@ -35,9 +35,9 @@ from visterm.features.training_rows import (
     known_part,
     source_of_rows,
 )
+from visterm.learning.part_settings import names_with
 from visterm.models.abilities import LearnsQueries
 from visterm.models.base import Annotator
-from visterm.tagging.part_settings import names_with
 
 
 def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[QueryRow]) -> list[QueryRow]:
@@ -192,11 +192,11 @@ def query_rows(
 
 def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
     """Fit a model on tags; one that learns from queries makes them of the tags with the given weights of words."""
-    params: dict[str, Any] = model.get_params(deep=False)
     if not isinstance(model, LearnsQueries):
-        model.fit(rows.X, rows.Y, valid=rows.valid, monitor=progress)
+        model.fit(rows.X, rows.Y, side=rows.side, valid=rows.valid, monitor=progress)
         return
-    settings = {name: params[name] for name in ("max_words", "max_subsets", "random_state") if name in params}
+    names = ("max_words", "max_subsets", "random_state")
+    settings: dict[str, Any] = {name: getattr(model, name) for name in names if hasattr(model, name)}
 
     def queries_of(Y: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
         made = queries_of_tags(as_csr(Y > 0), **settings)
@@ -209,7 +209,7 @@ def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], 
 def check_learns_queries(model: Annotator) -> None:
     """Refuse a model that cannot learn from queries, and say which can. Raises UserError if it cannot."""
     if not isinstance(model, LearnsQueries):
-        able = first_or([*names_with(MODELS, "fit_queries")])
+        able = first_or([*names_with(MODELS, lambda part: hasattr(part, "fit_queries"))])
         raise UserError(f"--queries needs another model than {MODELS.name_of(model)}: add --model {able}.")
 
 

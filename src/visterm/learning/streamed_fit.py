@@ -29,10 +29,12 @@ from visterm.features.streaming.memory import WINDOWS, Plan
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import RowCopy, ShardWindows, Survey, draw_positions, survey
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
-from visterm.models.abilities import FitsStreams
+from visterm.learning.calibrating import with_confidences
+from visterm.learning.fit_input import Cleaning, check_streams, encoder_of, reference_of
+from visterm.learning.fit_request import FitRequest
+from visterm.learning.learned import Learned
 from visterm.models.base import Annotator
 from visterm.models.ranking.streamed_fit import Checkpoint
-from visterm.tagging.run import Run
 
 MOST_COUNTED = 20_000  # Images in whose tags the calibration counts how frequent tags are
 VALID_SHARE = 0.1
@@ -41,30 +43,34 @@ CHECKPOINT = "checkpoint.safetensors"
 OF, FACTS = "of", "facts"
 
 
-def check_streams(model: Annotator, n_folders: int = 1) -> None:
-    """Refuse a model that cannot learn from windows of rows, as features larger than memory or of several folders do.
-
-    Raises UserError if so; it names those that can.
-    """
-    if isinstance(model, FitsStreams):
-        return
-    able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
-    why, otherwise = "do not fit in the memory that may be used", "or allow more (--memory)"
-    if n_folders > 1:
-        why, otherwise = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
-    raise UserError(
-        f"The features {why}, and the model '{MODELS.name_of(model)}' needs all at once. Choose one that streams them "
-        f"(--model {', '.join(able)}), {otherwise}."
-    )
+def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
+    """Refuse what a request asks for beside features that are streamed: what needs the tags of all images in memory."""
+    rules = request.rules
+    unusable = {
+        "--queries": request.queries, "The tag rule part_of": rules.part_of, "The tag rule isa": rules.isa,
+        "relations": request.relations, "--word-vectors": request.word_vectors, "--words": cleaning.words,
+        "The tag rule stop_tags": list(rules.stop_tags), "--tree": request.tree,
+        "The tag rule max_share": rules.max_share, "The tag rule per_user": rules.per_user,
+    }  # fmt: skip
+    if given := [option for option, value in unusable.items() if value not in (None, [])]:
+        otherwise = "allow more memory (--memory)"
+        if given[0] == "--tree":
+            otherwise += ", or write the tags above each tag into the table of tags yourself"
+        raise UserError(
+            f"{given[0]} needs the tags of all images in memory, and these features are streamed. Leave it out, or "
+            f"{otherwise}."
+        )
 
 
 def fit_streamed(
-    tagger: Run,
+    start: Learned,
     features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     tags: Any,
     plan: Plan,
     *,
     work: str | os.PathLike[str],
+    any_encoder: bool = False,
+    min_count: int = 1,
     seed: int = 0,
     valid: float | None = None,
     split: str | None = None,
@@ -74,9 +80,10 @@ def fit_streamed(
     every: float = EVERY,
     progress: Progress = SILENT,
     **columns: str | None,
-) -> list[str]:
-    """Fit a tagger on features on disk, in memory that does not grow with the number of images; return remarks.
+) -> tuple[Learned, list[str]]:
+    """Learn from features on disk, in memory that does not grow with the number of images; return remarks, too.
 
+    `start` has the model, and the encoder that the features must be of, unless they may be of `any_encoder`.
     The features are what `visterm encode` wrote, in one folder or several, all by one encoder; no image may be in two.
     The tags are a table; its names of images are paths inside the image folder. Rows are held out to say when to stop
     as `Tagger.fit` does, but 5,000 at most, and they are not learned from afterwards. The bytes of the model depend on
@@ -89,40 +96,40 @@ def fit_streamed(
     the model cannot stream, or a setting cannot be used; DataError if the tags are in no table, or nothing is left to
     learn from.
     """
-    shards = Shards(features)
-    check_streams(tagger.model, shards.n_folders)
+    model, shards = start.model, Shards(features)
+    check_streams(model, shards.n_folders)
     check_in_file(tags)
-    tagger.check_settings(valid)
-    tagger.take_encoder(shards.encoder(tagger.model.get_params(deep=False).get("n_jobs")), shards.contents.asked)
+    fitted = shards.encoder(getattr(model, "n_jobs", None))
+    start = start.changed(encoder=encoder_of(start.encoder, fitted, shards.contents.asked, any_encoder=any_encoder))
     with _work_folder(Path(work)) as folder:
         joined = JoinedTags(
-            folder, shards, tags, min_count=tagger.min_count, aliases=aliases, split=split,
+            folder, shards, tags, min_count=min_count, aliases=aliases, split=split,
             most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD), **columns,
         )  # fmt: skip
-        tagger.refer_to(idf, joined.vocabulary)
-        share = tagger.model.get_params(deep=False).get("valid_share", VALID_SHARE)
-        copy = RowCopy.where_it_fits(folder, shards)
-        found = survey(shards, joined, share, seed, plan, progress, copy)
+        start = start.changed(reference=reference_of(idf, start.encoder, joined.vocabulary))
+        share = getattr(model, "valid_share", VALID_SHARE) if valid is None else valid
+        row_copy = RowCopy.where_it_fits(folder, shards)
+        surveyed = survey(shards, joined, share, seed, plan, progress, row_copy)
         windows = ShardWindows(
-            shards, joined, held_out=found.held_out, n_pairs=found.n_pairs, mean_length=found.mean_length,
-            window=plan.window, seed=seed, copy=copy,
+            shards, joined, held_out=surveyed.held_out, n_pairs=surveyed.n_pairs, mean_length=surveyed.mean_length,
+            window=plan.window, seed=seed, copy=row_copy,
         )  # fmt: skip
-        key = _training_key(tagger, shards, tags, plan, seed, split, aliases)
-        checkpoints = FileCheckpoints(folder, key, every)
-        tagger.model.fit_stream(windows, valid=found.valid, checkpoints=checkpoints, monitor=progress)
-        _set_learned(tagger, shards, joined, found, plan)
-        if calibration and found.valid is not None:
+        settings = [plan.window, seed, min_count, split, sorted((aliases or {}).items())]
+        checkpoints = FileCheckpoints(folder, _training_key(model, shards, tags, settings), every)
+        model.fit_stream(windows, valid=surveyed.valid, checkpoints=checkpoints, monitor=progress)
+        learned = _learned(start, shards, joined, surveyed, plan)
+        if calibration and surveyed.valid is not None:
             others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_COUNTED, seed + 1))
-            rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, found.valid, [])
-            tagger.find_confidences(rows, progress)
+            rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, surveyed.valid, [])
+            learned = with_confidences(learned, rows, progress)
         lines = [*joined.remarks]
-        if found.valid is None and valid != 0:
+        if surveyed.valid is None and valid != 0:
             lines.append(NONE_HELD_OUT)
-        if found.valid is None and calibration:
+        if surveyed.valid is None and calibration:
             lines.append("There are no confidences: streamed features teach them by images that are held out.")
         if checkpoints.went_on:
             lines.append("Went on from where the fit before was stopped.")
-    return lines
+    return learned, lines
 
 
 class FileCheckpoints:
@@ -173,30 +180,24 @@ def _work_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _training_key(
-    tagger: Run, shards: Shards, tags: Any, plan: Plan, seed: int, split: str | None, aliases: Mapping[str, str] | None
-) -> str:
+def _training_key(model: Annotator, shards: Shards, tags: Any, settings: list[Any]) -> str:
     """Return a hash of all that the bytes of the model depend on: checkpoints of another training are refused by it."""
-    settings = {name: value for name, value in json_params(tagger.model).items() if name != "n_jobs"}
-    parts = [
-        MODELS.name_of(tagger.model), settings, [entry.sha256 for entry in shards.contents.shards], file_hash(tags),
-        plan.window, seed, tagger.min_count, split, sorted((aliases or {}).items()),
-    ]  # fmt: skip
+    params = {name: value for name, value in json_params(model).items() if name != "n_jobs"}
+    sums = [entry.sha256 for entry in shards.contents.shards]
+    parts = [MODELS.name_of(model), params, sums, file_hash(tags), *settings]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _set_learned(tagger: Run, shards: Shards, tags: JoinedTags, found: Survey, plan: Plan) -> None:
-    """Set what belongs to the learned model in the tagger: vocabulary, counts, images."""
-    tagger.given, tagger.calibration = None, None
-    tagger.vocabulary, tagger.skipped = tags.vocabulary, shards.skipped()
-    tagger.learned_images = LearnedImages(_name_hashes(tags))
-    tagger.facts = tagger.facts_of_fit(
-        images=found.n_learned - found.held_out.size,
-        held_out=0 if found.valid is None else found.valid[0].shape[0],
-        tags_given=found.n_pairs,
-        features=shards.contents.width,
+def _learned(start: Learned, shards: Shards, tags: JoinedTags, surveyed: Survey, plan: Plan) -> Learned:
+    """Return what was learned: vocabulary, counts, images."""
+    learned = start.changed(
+        vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(_name_hashes(tags))
     )
-    tagger.facts |= {"streamed in windows of bytes": plan.window, **tags.understood.facts()}
+    facts = learned.counts(
+        surveyed.n_learned - surveyed.held_out.size, shards.contents.width, tags_given=surveyed.n_pairs,
+        held_out=0 if surveyed.valid is None else surveyed.valid[0].shape[0],
+    )  # fmt: skip
+    return learned.changed(facts=facts | {"streamed in windows of bytes": plan.window, **tags.understood.facts()})
 
 
 def _name_hashes(tags: JoinedTags) -> NDArray[np.uint64]:

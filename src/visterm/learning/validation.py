@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from visterm.core.types import Matrix
 from visterm.data.tag_queries import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
-from visterm.models.base import Annotator
+from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.epochs import OPEN
 from visterm.models.stopping import MIN_HELD_OUT, learns_from_kernel, visible_columns
 
@@ -37,6 +36,7 @@ class Parts(NamedTuple):
     known: sp.csr_array | None
     """For images known by number: the tags that the model knows of the images of `X_valid`, left out of their
     rankings."""
+    side: SideKnowledge | None = None
     learned: NDArray[np.int64] | None = None
     """Places of the rows to learn from among the training images, where only some of these are learned from: what
     models over kernel values need of the columns."""
@@ -60,17 +60,17 @@ def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Par
     if rows.valid is not None:
         X_valid, Y_valid = rows.valid
         known = sp.csr_array(X_valid @ rows.Y) if rows.by_number else None
-        return Parts(rows.X, rows.Y, X_valid, Y_valid, known)
+        return Parts(rows.X, rows.Y, X_valid, Y_valid, known, rows.side)
     n_images = rows.X.shape[0]
     n_held = max(1, round(share * n_images))
     if rows.by_number:
         held = hold_one_out(rows.Y, rng, at_most=n_held)
-        return Parts(rows.X, held.rest, rows.X[held.images], held.held, held.known)
+        return Parts(rows.X, held.rest, rows.X[held.images], held.held, held.known, rows.side)
     if n_images < 2:
         raise DataError(f"There is {n_images} image to learn from; at least 2 are needed to hold one out.")
     order = rng.permutation(n_images)
     held_rows, trained = np.sort(order[:n_held]), np.sort(order[n_held:])
-    return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None, trained)
+    return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None, rows.side, trained)
 
 
 def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) -> Judged:
@@ -88,18 +88,18 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
 
     began = time.perf_counter()
     if parts.known is None or (finds_length(model) and metric == "map"):
-        model.fit(parts.X, parts.Y, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
+        model.fit(parts.X, parts.Y, side=parts.side, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
     elif can_stop(model):
         stopping = EarlyStopping(model, value_of, model.patience, progress, name=metric)
-        model.fit(parts.X, parts.Y, monitor=progress, on_epoch=stopping)
+        model.fit(parts.X, parts.Y, side=parts.side, monitor=progress, on_epoch=stopping)
         values = [value for _, value in stopping.curve]
         history = [{**entry, metric: value} for entry, value in zip(model.history_, values, strict=True)]
         seconds = time.perf_counter() - began
-        best = stopping.best.set_params(**model.get_params(deep=False))  # a copy of a model in the midst of its fit
+        best = stopping.best
         best.n_epochs_, best.history_ = stopping.best_epoch, history
         return Judged(best, max(values), stopping.best_epoch, history, seconds)
     else:
-        model.fit(parts.X, parts.Y, monitor=progress)
+        model.fit(parts.X, parts.Y, side=parts.side, monitor=progress)
     seconds = time.perf_counter() - began
     history = getattr(model, "history_", [])
     return Judged(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
@@ -130,35 +130,23 @@ def fit_on_all(
     One that finds its own length finds it anew.
     """
     if epochs is None or (finds_length(model) and model.valid_share):
-        return model.fit(rows.X, rows.Y, monitor=progress)
-    with _own_holdout_off(model):
-        model.fit(
-            rows.X, rows.Y, monitor=Titled(progress, "train", total=epochs),
-            on_epoch=lambda record: "stop" if record["epoch"] >= epochs else None,
-        )  # fmt: skip
+        return model.fit(rows.X, rows.Y, side=rows.side, monitor=progress)
+    model.fit(
+        rows.X, rows.Y, side=rows.side, hold_out=False, monitor=Titled(progress, "train", total=epochs),
+        on_epoch=lambda record: "stop" if record["epoch"] >= epochs else None,
+    )  # fmt: skip
     model.n_epochs_, model.history_ = epochs, history
     return model
 
 
 def can_stop(model: Annotator) -> bool:
     """Return whether a model goes through the data in epochs, as many as are best on held-out rows."""
-    return {"epochs", "patience"} <= set(model.get_params(deep=False))
+    return hasattr(model, "epochs") and hasattr(model, "patience")
 
 
 def finds_length(model: Any) -> bool:
     """Return whether a model holds tags out of images known by number, too, and gives them back (`OpenSchedule`)."""
     return getattr(model, "schedule", None) == OPEN
-
-
-@contextmanager
-def _own_holdout_off(model: Annotator) -> Iterator[None]:
-    """Keep a model from holding out rows of its own; its setting is put back."""
-    own = {name: value for name, value in model.get_params(deep=False).items() if name == "valid_share"}
-    model.set_params(**dict.fromkeys(own, 0.0))
-    try:
-        yield
-    finally:
-        model.set_params(**own)
 
 
 class EarlyStopping:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from inspect import signature
 from typing import Any
-
-import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.core.vocabulary import Vocabulary
-from visterm.data.relations import sibling_sets
-from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import registered_name
+from visterm.encoders.named import make_encoder, registered_name
+from visterm.learning.learned import Learned
 from visterm.models.abilities import GivesProbabilities
 from visterm.models.base import Annotator
 
@@ -42,56 +36,33 @@ def make_model(
     return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **params})
 
 
-def set_blocks(model: Annotator, encoder: AnyEncoder) -> None:
-    """Set which kinds of features an encoder's rows have, if a model has the setting `blocks` and it is not given."""
-    if "blocks" in (params := model.get_params(deep=False)) and params["blocks"] is None and encoder.blocks:
-        model.set_params(blocks=list(encoder.blocks))
+def unfitted_parts(
+    encoder: str | None,
+    model: str | None,
+    encoder_params: Mapping[str, Any],
+    model_params: Mapping[str, Any],
+    *,
+    seed: int,
+    n_jobs: int | None,
+) -> tuple[Learned, bool]:
+    """Make an encoder and a model that have learned nothing, and return whether the encoder may be any other.
 
-
-def name_blocks(
-    report: list[dict[str, Any]], blocks: Sequence[int] | None, encoders: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return what `auto` tried, with the name of the encoder that a block is of, where each encoder has one block."""
-    if len(encoders) != len(blocks or []):
-        return report
-    return [{**entry, "encoder": encoders[entry["block"] - 1]} if entry.get("block") else entry for entry in report]
-
-
-def has_part_of_setting(model: Annotator) -> bool:
-    """Return whether a model learns which tags are parts of which: whether it has the setting `part_of`.
-
-    Raises UserError if that setting is given already.
+    Names of None are the defaults.
     """
-    params = model.get_params(deep=False)
-    if params.get("part_of") is not None:
-        raise UserError(
-            "The part-of relations are given twice: by the tag rule part_of and by --set part_of. Leave one out."
-        )
-    return "part_of" in params
+    shared = {"random_state": seed, "n_jobs": n_jobs}
+    made = make_encoder(encoder, encoder_params, shared)
+    parts = Learned(encoder=made, model=make_model(model, model_params, shared, by_number=made.by_number))
+    return parts, encoder is None and not encoder_params
 
 
-def set_part_of(model: Annotator, pairs: NDArray[np.int64]) -> None:
-    """Set the columns of (part, whole), shape (n_pairs, 2), if the model has the setting `part_of`."""
-    if has_part_of_setting(model):
-        model.set_params(part_of=pairs.tolist())  # lists, as the settings of a run are kept as JSON
-
-
-def set_siblings(model: Annotator, kinds: Sequence[tuple[str, str]], vocabulary: Vocabulary) -> None:
-    """Set which tags share a parent, by pairs of child and parent, if the model uses the setting `siblings`."""
-    params = model.get_params(deep=False)
-    if "siblings" in params and params["listed"]:
-        pairs = np.stack(sp.triu(sibling_sets(kinds, vocabulary), k=1).nonzero(), axis=1)
-        model.set_params(siblings=pairs.tolist() or None)  # lists, as the settings of a run are kept as JSON
-
-
-def names_with(table: Registry, ability: str) -> Iterator[str]:
-    """Yield the names of the parts that have an attribute, as far as their packages are installed."""
+def names_with(table: Registry, able: Callable[[Any], bool]) -> Iterator[str]:
+    """Yield the names of the parts whose class is able to do something, as far as their packages are installed."""
     for name in table.names():
         try:
             part = table.load(name)
         except MissingExtraError:
             continue
-        if hasattr(part, ability):
+        if able(part):
             yield name
 
 
@@ -103,9 +74,10 @@ def check_combination(combine: str, model: Annotator) -> None:
     if combine not in COMBINATIONS:
         raise UserError(f"combine is {combine!r}; expected one of {', '.join(map(repr, COMBINATIONS))}.")
     if combine == "product" and not isinstance(model, GivesProbabilities):
+        able = ", ".join(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
         raise UserError(
             f"The scores of the model '{MODELS.name_of(model)}' are not probabilities, so words are not combined by "
-            f"their product. Search by the sum, or fit one of {', '.join(names_with(MODELS, 'probabilities'))}."
+            f"their product. Search by the sum, or fit one of {able}."
         )
 
 
@@ -126,7 +98,7 @@ def with_device(
     _check_kind(device)
     model, encoder = model or DEFAULT_MODEL, registered_name(encoder)
     parts = {"--set": MODELS.load(model), "--encoder-set": ENCODERS.load(encoder)}
-    has_device = {option: _has_device(part) for option, part in parts.items()}
+    has_device = {option: SETTING in signature(part).parameters for option, part in parts.items()}
     if not any(has_device.values()):
         raise UserError(
             f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch or ONNX, so there is no "
@@ -148,7 +120,7 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
 
     Raises UserError if it has none, or there is no such device here.
     """
-    parts = [part for part in (encoder, *getattr(encoder, "parts_", ())) if SETTING in part.get_params(deep=False)]
+    parts = _with_device(encoder)
     if not parts:
         raise UserError(
             f"The encoder '{ENCODERS.name_of(encoder)}' of this run has no network of torch or ONNX, and models "
@@ -161,8 +133,10 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
 
 def device_lines(encoder: AnyEncoder) -> list[str]:
     """Name the device on which each network of an encoder, or of those inside it, runs; opens them for that."""
-    parts = [part for part in (encoder, *getattr(encoder, "parts_", ())) if SETTING in part.get_params(deep=False)]
-    return [f"The network of the encoder '{ENCODERS.name_of(part)}' runs on: {part.runs_on}" for part in parts]
+    return [
+        f"The network of the encoder '{ENCODERS.name_of(part)}' runs on: {part.runs_on}"
+        for part in _with_device(encoder)
+    ]
 
 
 def check_device(device: str, part: Any) -> None:
@@ -184,12 +158,6 @@ def _check_kind(device: str) -> None:
         )
 
 
-def _has_device(part: type) -> bool:
-    return SETTING in signature(part).parameters
-
-
-def set_tree(model: Annotator, pairs: Sequence[tuple[str, str]], vocabulary: Vocabulary) -> None:
-    """Set what lies above each tag, by pairs of child and parent, if the model has the setting `tree`."""
-    if "tree" in model.get_params(deep=False):
-        words = TagTree(pairs, vocabulary.aliases)
-        model.set_params(tree=TreeColumns(words, vocabulary).pairs if words else None)
+def _with_device(encoder: AnyEncoder) -> list[Any]:
+    """List the encoder and those inside it that have a setting for the device."""
+    return [part for part in (encoder, *getattr(encoder, "parts_", ())) if hasattr(part, SETTING)]

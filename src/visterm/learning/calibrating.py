@@ -14,11 +14,12 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
+from visterm.learning.learned import Learned
 from visterm.models.abilities import HoldsOut
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import cutoff_for_precision
-from visterm.models.confidence.fit_calibration import MIN_IMAGES
+from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
 from visterm.models.stopping import visible_columns
 
 SHARE = 0.2  # Of the images, left out of the fit of a copy where the model itself holds none out
@@ -36,6 +37,19 @@ class HeldOutScores(NamedTuple):
     Y: Any  # CSR, shape (n_held_out, n_tags)
     others: Any  # CSR, shape (n_learned, n_tags)
     counts: Any = None  # shape (n_tags,): training images, those held out of them included; None: those of `others`
+
+
+def with_confidences(learned: Learned, rows: TrainingRows, progress: Progress = SILENT) -> Learned:
+    """Return what was learned from rows with confidences, and with what new images can expect among the facts.
+
+    Confidences are fitted to scores of images that were not learned from; there are none where these are too few.
+    """
+    held_out = held_out_scores(learned.model, rows, progress=progress)
+    calibration = None if held_out is None else fit_calibration(*held_out)
+    if held_out is None or calibration is None:
+        return learned
+    facts = {"calibration images": calibration.n_images, **expectations(held_out, calibration)}
+    return learned.changed(calibration=calibration, facts={**learned.facts, **facts})
 
 
 def expectations(held_out: HeldOutScores, calibration: Calibration) -> dict[str, float]:
@@ -99,7 +113,7 @@ def held_out_scores(
     if min(tagged, learned) < MIN_IMAGES:
         return None
     copy = unfitted(model)
-    copy.fit(visible_columns(copy, rows.X[others], others), rows.Y[others], monitor=progress)
+    copy.fit(visible_columns(copy, rows.X[others], others), rows.Y[others], side=model._side, monitor=progress)
     scores = search_scores(copy, visible_columns(copy, rows.X[left_out], others))
     return HeldOutScores(scores, rows.Y[left_out], rows.Y[others], counts)
 
@@ -107,12 +121,11 @@ def held_out_scores(
 def unfitted(model: Annotator) -> Any:
     """Copy a model without what it learned; what a blend has chosen of models and weights need not be chosen again."""
     copy = clone(model)
-    params = model.get_params(deep=False)
-    if "candidates" in params:
+    if hasattr(model, "candidates"):
         members = zip(model.members_, model.weights_, strict=True)
         ranking = [clone(member) for member, weight in members if weight]
         copy.set_params(candidates=ranking, budget=None, explainable=False)
-    elif "weights" in params and "members" in params:
+    elif hasattr(model, "weights") and hasattr(model, "members"):
         copy.set_params(weights=model.weights_.tolist())
     return copy
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from visterm.core.errors import DataError, MissingExtraError, UserError
+from visterm.core.errors import DataError, UserError
 from visterm.core.progress import Say
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.vocabulary import Vocabulary
@@ -18,9 +18,10 @@ from visterm.data.learned_vectors import learn_word_vectors
 from visterm.data.word_vectors import WordVectors, vectors_of_tags
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.training_rows import TrainingRows
+from visterm.learning.part_settings import names_with
+from visterm.learning.word_places import ENCODER, FILE, GIVEN, LEARNED, SENTENCES, WordPlaces, WordSource
 from visterm.models.abilities import PlacesWords
 from visterm.models.base import Annotator
-from visterm.tagging.word_places import ENCODER, FILE, GIVEN, LEARNED, SENTENCES, WordPlaces, WordSource
 
 SETTING = "word_vectors"  # The setting of models that start from vectors of the tags
 LEARNED_DIM = 100  # Numbers of vectors learned from the tags, where the model does not say how many
@@ -45,7 +46,7 @@ class StartWords(NamedTuple):
         if source.kind == LEARNED:
             return cls(source, None)
         vectors = source.read(vocabulary)
-        dim = model.get_params(deep=False).get("dim")
+        dim = getattr(model, "dim", None)
         if dim is not None and dim != vectors.width:
             raise UserError(
                 f"The word vectors ({source.name}) have {vectors.width} numbers, and dim is {dim}. Leave dim out "
@@ -82,23 +83,24 @@ class StartWords(NamedTuple):
         say(f"Left out: {count_of(len(lost), 'word')} with neither a vector nor a photo (such as {examples}).")
         return kept
 
-    def set_vectors(self, model: Annotator, rows: TrainingRows) -> WordPlaces:
-        """Set the vectors that the tags of the rows start with; zeros, where there is none, start at random."""
+    def of_tags(self, model: Annotator, rows: TrainingRows) -> tuple[NDArray[np.float32], WordPlaces]:
+        """Return the vectors that the tags of the rows start with, and where words have theirs.
+
+        Shape (n_tags, width); zeros, where there is none, start at random.
+        """
         vectors = self.vectors if self.vectors is not None else self._learn(model, rows)
         matrix, _ = vectors_of_tags(vectors, rows.vocabulary)
-        model.set_params(**{SETTING: matrix})
-        without = np.flatnonzero(~matrix.any(axis=1))
-        return WordPlaces(self.source, width=vectors.width, without=[rows.vocabulary.tags[tag] for tag in without])
+        without = [rows.vocabulary.tags[tag] for tag in np.flatnonzero(~matrix.any(axis=1))]
+        return matrix, WordPlaces(self.source, width=vectors.width, without=without)
 
     def _learn(self, model: Annotator, rows: TrainingRows) -> WordVectors:
-        params = model.get_params(deep=False)
-        seed = params.get("random_state")
+        seed = getattr(model, "random_state", None)
         given = np.split(rows.Y.indices, rows.Y.indptr[1:-1])
         values = np.split(rows.Y.data, rows.Y.indptr[1:-1])
         lists = [
             [rows.vocabulary.tags[tag] for tag in tags[there > 0]] for tags, there in zip(given, values, strict=True)
         ]
-        dim = params.get("dim") or LEARNED_DIM
+        dim = getattr(model, "dim", None) or LEARNED_DIM
         return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
 
 
@@ -108,12 +110,11 @@ def check_start_words(model: Annotator, given: Any) -> WordSource:
     Raises UserError if the model does not start from word vectors, or was given some already; DataError if there is no
     such file.
     """
-    params = model.get_params(deep=False)
     learned = isinstance(given, str) and given.partition(":")[0] == LEARNED
-    if SETTING not in params or (learned and "dim" not in params):  # such vectors are in no space of features
-        able = first_or(_names_that_start({SETTING, "dim"} if learned else {SETTING}))
+    if not _starts_from(model, learned):
+        able = first_or([*names_with(MODELS, lambda part: _starts_from(part, learned))])
         raise UserError(f"--word-vectors needs another model than {MODELS.name_of(model)}: add --model {able}.")
-    if params[SETTING] is not None:
+    if model.word_vectors is not None:
         raise UserError(f"The word vectors are given twice: by the model's setting {SETTING}, too. Leave one out.")
     return WordSource.of(given)
 
@@ -123,21 +124,18 @@ def usual_word_vectors(model: Annotator, encoder: AnyEncoder) -> str | None:
 
     A model that starts from word vectors and has no `dim` takes vectors in the space of its features.
     """
-    params = model.get_params(deep=False)
-    takes = needs_features_width(model) and params[SETTING] is None
+    takes = needs_features_width(model) and model.word_vectors is None
     return ENCODER if takes and encoder.reads_texts else None
 
 
 def needs_features_width(model: Annotator) -> bool:
     """Return whether the vectors of tags must be as wide as the rows of images."""
-    params = model.get_params(deep=False)
-    return SETTING in params and "dim" not in params
+    return SETTING in model.takes and not hasattr(model, "dim")
 
 
 def without_vectors(model: Annotator, encoder: AnyEncoder) -> str:
     """Return a line for a model that is made for text vectors, where neither people nor the encoder give any."""
-    params = model.get_params(deep=False)
-    if not needs_features_width(model) or params[SETTING] is not None or not isinstance(model, PlacesWords):
+    if not needs_features_width(model) or model.word_vectors is not None or not isinstance(model, PlacesWords):
         return ""
     return (
         f"{no_text_tower(encoder)}: {MODELS.name_of(model)} learns from photos alone and finds no other words. Take an "
@@ -169,10 +167,9 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
 
 def random_vectors_warning(model: Annotator) -> str:
     """Report that tags start at random and stay there: the model does not move them, and there are no vectors."""
-    params = model.get_params(deep=False)
-    if SETTING not in params or params[SETTING] is not None or not params.get("fixed_vectors", True):
+    if SETTING not in model.takes or model.word_vectors is not None or not getattr(model, "fixed_vectors", True):
         return ""
-    if "dim" not in params:  # it takes text vectors in the space of features, and learns from photos alone without
+    if needs_features_width(model):  # it learns from photos alone without
         return ""
     return (
         f"{MODELS.name_of(model)} does not move the vectors of tags, and none were given: they are random, whatever "
@@ -180,12 +177,17 @@ def random_vectors_warning(model: Annotator) -> str:
     )
 
 
-def _names_that_start(settings: set[str]) -> list[str]:
-    found = []
-    for name in MODELS.names():
-        try:
-            if settings <= set(signature(MODELS.load(name)).parameters):
-                found.append(name)
-        except MissingExtraError:
-            continue
-    return found
+def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: Any) -> None:
+    """Refuse --words that nothing could find, and say what is missing."""
+    if not isinstance(model, PlacesWords):
+        raise UserError("--words are found by their vectors, which this model doesn't take. Add --model text_ridge.")
+    if vectors is None:
+        why, add = f"{no_text_tower(encoder)}. Take an encoder that has one (visterm encoders), or add", "FILE"
+        if encoder.reads_texts:
+            why, add = "this model has none yet. Add", ENCODER
+        raise UserError(f"--words are found by their vectors, and {why} --word-vectors {add}.")
+
+
+def _starts_from(model: Any, learned: bool) -> bool:
+    """Return whether a model, or its class, starts from word vectors: `learned` ones are in no space of features."""
+    return SETTING in model.takes and (not learned or hasattr(model, "dim"))

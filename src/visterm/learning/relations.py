@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
@@ -27,8 +28,9 @@ from visterm.data.tag_senses import (
     read_mapping,
     write_mapping,
 )
-from visterm.data.tag_tree import TREE, TagTree
+from visterm.data.tag_tree import TREE, TagTree, TreeColumns
 from visterm.features.training_rows import LEARNED
+from visterm.models.base import SideKnowledge
 
 N_EXAMPLES = 3
 
@@ -106,6 +108,26 @@ class WordRelations(NamedTuple):
     def pairs(self, vocabulary: Vocabulary) -> NDArray[Any]:
         """Return the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
         return part_pairs(self.part_of, vocabulary)
+
+    def among(self, vocabulary: Vocabulary) -> Self:
+        """Return those that say something of other tags than were learned: none is refused for saying nothing."""
+        part_of = [pair for pair in self.part_of if pair[0] in vocabulary and pair[1] in vocabulary]
+        return self._replace(part_of=part_of, is_a=[pair for pair in self.is_a if pair[0] in vocabulary])
+
+    def side_of(
+        self, vocabulary: Vocabulary, takes: Collection[str], *, blocks: Any = None, word_vectors: Any = None
+    ) -> SideKnowledge:
+        """Return what they say of the tags, as far as a model `takes` it, with blocks of features and word vectors.
+
+        Raises DataError if none of the part-of relations is between two tags.
+        """
+        part_of = self.pairs(vocabulary) if self.part_of else None
+        siblings, above = None, None
+        if "siblings" in takes and self.is_a:
+            siblings = np.stack(sp.triu(sibling_sets(self.is_a, vocabulary), k=1).nonzero(), axis=1)
+        if "tree" in takes and self.tree:
+            above = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
+        return SideKnowledge(part_of=part_of, siblings=siblings, tree=above, blocks=blocks, word_vectors=word_vectors)
 
     def kinds(self, vocabulary: Vocabulary) -> NDArray[Any]:
         """Return the columns of tags and of other tags that they are a kind of, over any number of steps of is-a.

@@ -14,8 +14,8 @@ from visterm.data.query_files import QueryRow
 from visterm.data.tag_rules import Rules, TagRules
 from visterm.data.word_vectors import WordVectors
 from visterm.features.training_rows import Photos
-from visterm.tagging.part_settings import with_device
-from visterm.tagging.relations import RelationSources, WordRelations
+from visterm.learning.part_settings import with_device
+from visterm.learning.relations import RelationSources, WordRelations
 
 Place: TypeAlias = "str | os.PathLike[str]"
 

@@ -20,8 +20,8 @@ from visterm.core.packing import jsonable
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team
 from visterm.core.writing import writing
+from visterm.learning.validation import Parts, fit_judged
 from visterm.models.base import Annotator
-from visterm.tagging.tuning.validation import Parts, fit_judged
 
 MAX_REDRAWS = 100  # Draws in a row that bring no new setting, after which all are taken to have been drawn
 Choices: TypeAlias = "Sequence[Any] | Range"
@@ -194,9 +194,8 @@ class TrialJob(NamedTuple):
         """Return what tries one setting; its own progress is not shown."""
 
         def fitted(candidate: Candidate) -> Trial:
-            if "n_jobs" in candidate.model.get_params(deep=False):
-                candidate.model.set_params(n_jobs=team.size)
-            return try_settings(candidate.model, candidate.settings, self.parts, self.metric, SILENT)
+            model = candidate.model.set_known(n_jobs=team.size)
+            return try_settings(model, candidate.settings, self.parts, self.metric, SILENT)
 
         return fitted
 

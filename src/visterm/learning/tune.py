@@ -17,18 +17,19 @@ from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import digest_of, key_of
 from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
-from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
-from visterm.encoders.named import default_line
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.training_rows import Photos, TrainingRows, training_rows
+from visterm.learning.calibrating import with_confidences
+from visterm.learning.fit_input import Cleaning, check_encoder_of_features, read_to_learn
+from visterm.learning.fit_request import FitRequest, Place
+from visterm.learning.fitting import learned_of
+from visterm.learning.part_settings import make_model, unfitted_parts
+from visterm.learning.run import Run
+from visterm.learning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
+from visterm.learning.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.metrics import check_metrics
 from visterm.models.base import Annotator
-from visterm.tagging.fit_input import Cleaning, check_encoder_of_features, read_images
-from visterm.tagging.fit_request import FitRequest, Place
-from visterm.tagging.part_settings import make_model, set_tree
-from visterm.tagging.tagger import Tagger
-from visterm.tagging.tuning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
-from visterm.tagging.tuning.validation import Parts, all_rows, fit_on_all, part_rows
 
 FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
 DEFAULT_MODEL = "wsabie"
@@ -37,9 +38,9 @@ _UNUSED = ("queries", "split", "idf", "word_vectors", "calibrate", "relations", 
 
 
 class Tuned(NamedTuple):
-    """The tagger of the best setting, and all trials, the best first."""
+    """The run of the best setting, and all trials, the best first."""
 
-    tagger: Tagger  # Saved
+    run: Run  # Saved
     trials: list[Trial]
 
 
@@ -106,41 +107,37 @@ def tune_run(
     Returns
     -------
     Tuned
-        The saved tagger and the trials.
+        The saved run and the trials.
     """
     search = _Search(request, grid, n_random, metric, executor)
-    tagger = search.tagger
+    start = search.start
     cleaning = Cleaning.read(request)
     if request.rules.part_of or request.rules.isa:
         say("Tuning leaves out the relations of the tag rules. Fit with the best settings and the same rules for them.")
-    corpus, _, read = read_images(tagger.encoder, request, say)
-    if tagger.any_encoder and corpus.encoded is None:
-        say(default_line())
-    corpus, grown = cleaning.grow(corpus, say)
-    corpus, pruned = grown.prune(corpus, say)
-    if corpus.encoded is not None:
-        tagger.take_encoder(corpus.encoded.encoder, corpus.encoded.requested)
-    rows = training_rows(tagger.encoder, corpus, min_count=tagger.min_count, aliases=grown.aliases, progress=progress)
+    images = read_to_learn(start, request, cleaning, say, any_encoder=search.any_encoder, related=False)
+    encoder, relations = images.encoder, images.relations
+    rows = training_rows(
+        encoder, images.corpus, min_count=request.min_count, aliases=images.cleaning.aliases, progress=progress
+    )
+    rows = rows._replace(side=relations.side_of(rows.vocabulary, start.model.takes))
     parts = part_rows(rows, search.valid, np.random.default_rng(request.seed))
-    search.take_tree(grown.tree or (), rows.vocabulary)
-    results = search.run(parts, say, progress)
+    results = search.run(parts, encoder, say, progress)
     trials = [trial for trial, _ in results]
     best, chosen = results[0]
     if best.value is None:
         raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
     model = search.make(chosen)
-    set_tree(model, grown.tree or (), rows.vocabulary)
     whole = all_rows(rows, model)
-    tagger.model = fit_on_all(model, whole, best.epochs, best.history, Titled(progress, "best, all rows"))
-    tagger.relate(grown.relations(None), whole.vocabulary)
-    tagger.learned(whole)
-    tagger.find_confidences(whole, Titled(progress, "confidences"))
+    model = fit_on_all(model, whole, best.epochs, best.history, Titled(progress, "best, all rows"))
+    learned = learned_of(start.changed(encoder=encoder, model=model, relations=relations), whole)
+    learned = with_confidences(learned, whole, Titled(progress, "confidences"))
     summary = _summary(metric, rows, parts, trials)
-    tagger.facts |= {**read, **pruned, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
-    tagger.save(search.out, overwrite=request.overwrite)
-    for line in cleaning.summary(tagger.vocabulary.aliases):
+    tuning = {**images.facts, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
+    run = Run.of_parts(learned.changed(facts={**learned.facts, **tuning}))
+    run.save(search.out, overwrite=request.overwrite)
+    for line in cleaning.summary(run.vocabulary.aliases):
         say(line)
-    return Tuned(tagger, trials)
+    return Tuned(run, trials)
 
 
 class _Search:
@@ -167,11 +164,10 @@ class _Search:
                 f"{twice[0]} is both fixed and to be searched over. Leave one of the two out (--set, --grid)."
             )
         n_jobs = executor.n_jobs if request.n_jobs is None else request.n_jobs
-        self.tagger = Tagger(
-            encoder=request.encoder, model=request.model, encoder_params=encoder_params, model_params=self._fixed,
-            min_count=request.min_count, seed=request.seed, n_jobs=n_jobs,
-        )  # fmt: skip
-        self.tagger.encoder.check_settings()
+        self.start, self.any_encoder = unfitted_parts(
+            request.encoder, request.model, encoder_params, self._fixed, seed=request.seed, n_jobs=n_jobs
+        )
+        self.start.encoder.check_settings()
         self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
         self._executor = executor
         self._shared = {"random_state": request.seed, "n_jobs": n_jobs}
@@ -180,17 +176,14 @@ class _Search:
         ]
         self._log = TrialLog(trials_file(out))
 
-    def take_tree(self, pairs: Sequence[tuple[str, str]], vocabulary: Vocabulary) -> None:
-        """Tell the models to try what lies above each tag, where they have that setting."""
-        for candidate in self._candidates:
-            set_tree(candidate.model, pairs, vocabulary)
-
-    def run(self, parts: Parts, say: Say, progress: Progress) -> list[tuple[Trial, Mapping[str, Any]]]:
+    def run(
+        self, parts: Parts, encoder: AnyEncoder, say: Say, progress: Progress
+    ) -> list[tuple[Trial, Mapping[str, Any]]]:
         """Return all trials with their settings, the best first; those that were finished before are not made again."""
-        data = key_of(
-            FORMAT, digest_of(list(parts[:5])), self.tagger.encoder.fingerprint, self._model, self._metric, self._seed
-        )
-        keyed = [(_key(data, candidate.model), candidate) for candidate in self._candidates]
+        data = key_of(FORMAT, digest_of(list(parts[:5])), encoder.fingerprint, self._model, self._metric, self._seed)
+        side = {} if parts.side is None else vars(parts.side)
+        known = {name: part for name, part in side.items() if part is not None}
+        keyed = [(key_of(data, _settings(candidate.model) | known), candidate) for candidate in self._candidates]
         new = [(key, candidate) for key, candidate in keyed if self._log.get(key) is None]
         if self._executor.remote and len(new) > 1:
             self._try_elsewhere(new, parts, progress)
@@ -225,7 +218,7 @@ class _Search:
         return "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
 
     def make(self, settings: Mapping[str, Any]) -> Any:
-        by_number = self.tagger.encoder.by_number
+        by_number = self.start.encoder.by_number
         made = make_model(self._model, {**self._fixed, **settings}, self._shared, by_number=by_number)
         made.check_settings()
         return made
@@ -236,8 +229,8 @@ def trials_file(out: str | os.PathLike[str]) -> Path:
     return Path(out).with_name(f"{Path(out).name}.tune.jsonl")
 
 
-def _key(data: str, model: Annotator) -> str:
-    return key_of(data, {k: v for k, v in model.get_params(deep=False).items() if k != "n_jobs"})
+def _settings(model: Annotator) -> dict[str, Any]:
+    return {name: value for name, value in model.get_params(deep=False).items() if name != "n_jobs"}
 
 
 def _summary(metric: str, rows: TrainingRows, parts: Parts, trials: Sequence[Trial]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visterm.core.errors import DataError, EncoderMismatchError, NoTagsError, UserError
 from visterm.core.progress import Say
 from visterm.core.remote import as_path
-from visterm.core.tables import MODELS
-from visterm.core.vocabulary import clean_tag, tag_key
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
@@ -21,16 +21,18 @@ from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, likely_paths, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import read_words
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import registered_name
+from visterm.encoders.named import default_line, registered_name
 from visterm.features.contents import is_features
 from visterm.features.training_rows import as_corpus, as_images, is_tag_source, named_corpus, not_learned, read_corpus
+from visterm.learning.fit_request import FitRequest
+from visterm.learning.learned import Learned
+from visterm.learning.query_rows import check_learns_queries, query_corpus, query_lines
+from visterm.learning.relations import RelationSources, WordRelations, check_word_relations, tags_to_learn
+from visterm.models.abilities import FitsStreams
 from visterm.models.base import Annotator
-from visterm.tagging.fit_request import FitRequest
-from visterm.tagging.part_settings import has_part_of_setting
-from visterm.tagging.query_rows import query_corpus, query_lines
-from visterm.tagging.relations import RelationSources, WordRelations, check_word_relations, tags_to_learn
 
 if TYPE_CHECKING:
+    from visterm.data.text_files import Reference
     from visterm.features.streaming.memory import Plan
 
 
@@ -111,11 +113,11 @@ class Cleaning(NamedTuple):
         say(tree_summary(tree))
         return corpus, self._replace(aliases=aliases, tree=tree.pairs)
 
-    def relations(self, others: WordRelations | None) -> WordRelations | None:
+    def relations(self, others: WordRelations | None) -> WordRelations:
         """Return the relations of a run with the tree; without others, what tags lie under is also what they are."""
+        others = others or WordRelations()
         if self.tree is None:
             return others
-        others = others or WordRelations()
         return others._replace(is_a=others.is_a or self.tree, tree=self.tree)
 
     def summary(self, used: Mapping[str, str]) -> list[str]:
@@ -201,7 +203,6 @@ def plan_streaming(
         return None
     from visterm.features.streaming.memory import plan_memory
     from visterm.features.streaming.shards import Shards  # which loads pyarrow
-    from visterm.tagging.streamed_fit import check_streams
 
     shards = Shards(images)
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), memory)
@@ -215,56 +216,104 @@ def plan_streaming(
     return plan if streamed else None
 
 
-def read_images(encoder: AnyEncoder, request: FitRequest, say: Say) -> tuple[Corpus, list[QueryRow], dict[str, Any]]:
-    """Read the images with their tags, and the queries about them; say what was understood and what is passed over.
+def check_streams(model: Annotator, n_folders: int = 1) -> None:
+    """Refuse a model that cannot learn from windows of rows, as features larger than memory or of several folders do.
 
-    The dict is what to keep with the run, see `TagsRead.facts`. Raises UserError if the encoder needs a folder and
-    there is none, or the other way round; DataError as `Corpus.read` does, and where most tags look like lists.
+    Raises UserError if so; it names those that can.
     """
-    lines: list[QueryRow] = []
-    images: Any = request.images
-    tags: Any = "auto" if request.tags is None else request.tags
+    if isinstance(model, FitsStreams):
+        return
+    able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
+    why, otherwise = "do not fit in the memory that may be used", "or allow more (--memory)"
+    if n_folders > 1:
+        why, otherwise = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
+    raise UserError(
+        f"The features {why}, and the model '{MODELS.name_of(model)}' needs all at once. Choose one that streams them "
+        f"(--model {', '.join(able)}), {otherwise}."
+    )
+
+
+class ImagesToLearn(NamedTuple):
+    """Images with their tags, cleaned, and all that is known of these before an image is encoded."""
+
+    corpus: Corpus
+    encoder: Any  # The one of the run or, of features, the one that made them
+    lines: list[QueryRow]
+    relations: WordRelations  # Among them the tree
+    cleaning: Cleaning  # With the aliases that the tree of these tags brings
+    facts: dict[str, Any]  # To keep with the run
+
+
+def read_to_learn(
+    start: Learned, request: FitRequest, cleaning: Cleaning, say: Say, *, any_encoder: bool, related: bool = True
+) -> ImagesToLearn:
+    """Read the images with their tags, the queries about them, and relations; say what was understood and passed over.
+
+    `start` has the encoder and the model; features may bring another encoder if `any_encoder`. Without `related` no
+    relations but the tree are read. Raises UserError if the encoder needs a folder and there is none, or the other way
+    round; DataError as `Corpus.read` does, and where most tags look like lists.
+    """
+    sources, encoder = request.sources(), start.encoder
+    if related and not request.learns_tags and (sources.any or request.relations is not None):
+        raise UserError(
+            "Relations are between tags, and only queries are given. Add --tags, or leave the relations out."
+        )
     if request.queries is not None:
-        lines = query_lines(encoder, request.queries)
-    if not request.learns_tags:
-        corpus, lines = query_corpus(encoder, images, lines)
-    elif isinstance(images, Corpus):
-        corpus = images
-    elif isinstance(images, str | os.PathLike | None) and is_tag_source(tags):
-        corpus = _tagged_or_not(encoder, images, tags, request)
-    else:
-        corpus = named_corpus(encoder, tags) if images is None else as_corpus(images, tags, **request.rules.columns())
-    for warning in corpus.remarks:
-        say(warning)
+        check_learns_queries(start.model)
+    corpus, lines = _read_corpus(encoder, request)
+    for remark in corpus.remarks:
+        say(remark)
     if request.split is not None:
         corpus = corpus.select(request.split)
         corpus = replace(corpus, splits=[None] * len(corpus))
     for line in not_learned(corpus.splits):
         say(line)
+    facts = _check_tags(corpus, request, say) if request.learns_tags else {}
+    if any_encoder and corpus.encoded is None:
+        say(default_line())
+    corpus, grown = cleaning.grow(corpus, say)
+    corpus, pruned = grown.prune(corpus, say)
+    relations = relations_to_learn(start.model, request, sources, corpus, grown.aliases, say) if related else None
+    if (before := corpus.encoded) is not None:
+        encoder = encoder_of(encoder, before.encoder, before.requested, any_encoder=any_encoder)
+    return ImagesToLearn(corpus, encoder, lines, grown.relations(relations), grown, facts | pruned)
+
+
+def _read_corpus(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[QueryRow]]:
+    """Read a folder of images and its tags, or what stands for them; where words are given, there need be no tags."""
+    images: Any = request.images
+    tags: Any = "auto" if request.tags is None else request.tags
+    lines = [] if request.queries is None else query_lines(encoder, request.queries)
     if not request.learns_tags:
-        return corpus, lines, {}
-    found = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
-    if found.n_tags or not request.words:
-        say(found.line())
-    found.check(request.rules.separator, in_file=isinstance(tags, str | os.PathLike))
-    return corpus, lines, found.facts()
-
-
-def _tagged_or_not(encoder: AnyEncoder, images: Any, tags: Any, request: FitRequest) -> Corpus:
-    """Read a folder of images and its tags; where words are given, there need be no tags."""
+        return query_corpus(encoder, images, lines)
+    if isinstance(images, Corpus):
+        return images, lines
+    if not (isinstance(images, str | os.PathLike | None) and is_tag_source(tags)):
+        named = named_corpus(encoder, tags) if images is None else as_corpus(images, tags, **request.rules.columns())
+        return named, lines
     try:
-        return read_corpus(encoder, images, tags, **request.rules.columns())
+        return read_corpus(encoder, images, tags, **request.rules.columns()), lines
     except NoTagsError:
         if not request.words:
             raise
-    if is_features(images):
+    if images is not None and is_features(images):
         from visterm.features.stored import Features
 
         corpus = Features(images).corpus()
     else:
         names, items = as_images(images)
         corpus = Corpus.of(items, names, [[] for _ in names])
-    return replace(corpus, remarks=["No photo has a tag: the words of --words are found by their vectors alone."])
+    remark = "No photo has a tag: the words of --words are found by their vectors alone."
+    return replace(corpus, remarks=[remark]), lines
+
+
+def _check_tags(corpus: Corpus, request: FitRequest, say: Say) -> dict[str, Any]:
+    """Refuse tags that look like lists, tell which were read, and return what to keep with the run."""
+    found = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
+    if found.n_tags or not request.words:
+        say(found.line())
+    found.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))
+    return found.facts()
 
 
 def relations_to_learn(
@@ -277,23 +326,56 @@ def relations_to_learn(
 ) -> WordRelations | None:
     """Return the relations among the tags to learn, and say how many there are and whether the model uses them."""
     check_word_relations(request.relations)
-    if request.relations is not None:
-        return request.relations
-    if sources.part_of is None and model.get_params(deep=False).get("part_of", ()) is None:
+    found, takes_parts = request.relations, "part_of" in model.takes
+    if takes_parts and model.part_of is not None and (sources.part_of is not None or (found and found.part_of)):
+        raise UserError(
+            "The part-of relations are given twice: by the tag rule part_of and by --set part_of. Leave one out."
+        )
+    if found is not None:
+        return found
+    if sources.part_of is None and takes_parts and model.part_of is None:
         say(
             f"The model '{MODELS.name_of(model)}' is given no relations (the tag rule part_of): without them it trains "
             "like wsabie."
         )
     if not sources.any:
         return None
-    learns = sources.part_of is not None and has_part_of_setting(model)
     vocabulary = tags_to_learn(corpus, request.min_count, aliases)
     found = sources.read(vocabulary)
     if found is not None:
         say(f"Relations: {found.summary(vocabulary)}")
-    if sources.part_of is not None and not learns:
+    if sources.part_of is not None and not takes_parts:
         say(
             f"The model '{MODELS.name_of(model)}' learns nothing from part-of relations; they are kept for visterm "
             "search --expand."
         )
     return found
+
+
+def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_encoder: bool) -> AnyEncoder:
+    """Return the fitted encoder of features, in place of the one to fit, if that is the same or any will do.
+
+    `requested` is the fingerprint that the encoder of the features had before it was fitted. Raises
+    EncoderMismatchError if they were made by another one.
+    """
+    if not any_encoder and encoder.fingerprint not in (requested, fitted.fingerprint):
+        raise EncoderMismatchError(
+            f"The features were made by the encoder '{ENCODERS.name_of(fitted)}', but "
+            f"'{ENCODERS.name_of(encoder)}' is asked for, or other settings of it. Leave the encoder and its "
+            "settings out (--encoder, --encoder-set): the features keep their own."
+        )
+    return fitted
+
+
+def reference_of(texts: str | os.PathLike[str] | None, encoder: AnyEncoder, vocabulary: Vocabulary) -> Reference | None:
+    """Return the reference corpus that words are weighed by; None: by the training images."""
+    if texts is None:
+        return None
+    if encoder.by_number:
+        raise UserError(
+            f"Images known by number (--encoder {ENCODERS.name_of(encoder)}) are not searched by words, so "
+            "no words are weighed. Leave the reference corpus out."
+        )
+    from visterm.data.text_files import count_texts
+
+    return count_texts(texts, vocabulary)

@@ -1,0 +1,252 @@
+"""A fit from its request to a run: the one way of the command line, Python and the service."""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from visterm.core.errors import UserError
+from visterm.core.progress import SILENT, Progress, Say, silent
+from visterm.core.queries import inverse_frequencies
+from visterm.core.wording import count_of
+from visterm.data.corpus import Corpus
+from visterm.features.learned_images import LearnedImages
+from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows, training_rows
+from visterm.learning.calibrating import with_confidences
+from visterm.learning.fit_input import Cleaning, ImagesToLearn, plan_streaming, read_to_learn, reference_of
+from visterm.learning.fit_request import FitRequest
+from visterm.learning.learned import Learned
+from visterm.learning.query_rows import fit_weighed, query_rows
+from visterm.learning.relations import SENSES, tags_to_learn
+from visterm.learning.run import Run
+from visterm.learning.start_words import (
+    StartWords,
+    check_finds_words,
+    check_start_words,
+    needs_features_width,
+    random_vectors_warning,
+    usual_word_vectors,
+    vectors_summary,
+    without_vectors,
+)
+from visterm.learning.validation import learn_by_number
+from visterm.models.stopping import OnEpoch
+
+
+def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Run:
+    """Learn what a request asks for, and write the new run if it has a place: all that ``visterm fit`` does.
+
+    What cannot be used is refused before any image is read.
+
+    Parameters
+    ----------
+    run : Run
+        Its encoder and model learn anew (`Tagger.of` makes those of the request); all else of it stays behind.
+    request : FitRequest
+    say : callable
+        Takes lines for people: what was found, left out, and how the fit was done.
+    progress : Progress
+
+    Returns
+    -------
+    Run
+        What was learned.
+
+    Raises
+    ------
+    DataError
+        If no image or no tag is left to learn from, no part-of relation is between two of the tags, none of the tags
+        has a word vector, or no query has both a relevant image and a word.
+    UserError
+        If settings do not go together, or the model cannot learn what is requested.
+    EncoderMismatchError
+        If features are given that another encoder made than the requested one.
+    StorageError
+        If something that is not a run lies at `out`.
+    """
+    start, cleaning = _checked(run, request)
+    plan = plan_streaming(request.images, request.memory, say, model=start.model)
+    example = None
+    if plan is not None:
+        from visterm.learning.streamed_fit import check_streamed, fit_streamed
+
+        check_streamed(request, cleaning)
+        features: Any = request.images
+        learned, remarks = fit_streamed(
+            start, features, request.tags, plan, work=request.work_folder("streaming"), any_encoder=run.any_encoder,
+            min_count=request.min_count, seed=request.seed, valid=request.valid, split=request.split, idf=request.idf,
+            aliases=cleaning.aliases, calibration=request.calibrate, progress=progress, **request.rules.columns(),
+        )  # fmt: skip
+        for line in remarks:
+            say(line)
+    else:
+        images = read_to_learn(start, request, cleaning, say, any_encoder=run.any_encoder)
+        fit = fit_tags if request.queries is None else fit_queries
+        learned = fit(start.changed(encoder=images.encoder), request, images, say, progress)
+        learned = learned.changed(facts={**learned.facts, **images.facts})
+        for line in _how_it_went(learned, request, cleaning):
+            say(line)
+        example = _example(images.corpus, learned)
+    fitted = Run.of_parts(learned)
+    if request.out is not None:
+        fitted.save(request.out, overwrite=request.overwrite, example=example)
+        if learned.relations.senses is not None:
+            say(
+                f"How tags were matched is in {Path(request.out) / SENSES}; correct it, and name it: "
+                "the tag rule tag_synsets."
+            )
+    return fitted
+
+
+def check_request(run: Run, request: FitRequest) -> None:
+    """Read the files that a request names, and check what can be checked before photos are fetched.
+
+    Raises UserError, DataError or StorageError as `fit_run` would after that.
+    """
+    start, cleaning = _checked(run, request)
+    if cleaning.words:
+        vectors = request.word_vectors
+        vectors = usual_word_vectors(start.model, start.encoder) if vectors is None else vectors
+        check_finds_words(start.model, start.encoder, vectors)
+
+
+def fit_tags(start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress) -> Learned:
+    """Learn tags from images that have them; with word vectors, also words that no image has."""
+    model, encoder, corpus, cleaning = start.model, start.encoder, images.corpus, images.cleaning
+    words, vectors, starts = cleaning.words, request.word_vectors, None
+    if vectors is None:
+        vectors = usual_word_vectors(model, encoder)
+    if words:
+        check_finds_words(model, encoder, vectors)
+    if vectors is not None:  # before the images are encoded, which may take hours
+        tags = tags_to_learn(corpus, request.min_count, cleaning.aliases)
+        starts = StartWords.read(model, vectors, tags.with_words(words), encoder)
+        words = starts.words_to_learn(words, tags, say)
+    elif alone := without_vectors(model, encoder):
+        say(alone)
+    width = starts.vectors.width if starts and starts.vectors and needs_features_width(model) else None
+    rows = training_rows(
+        encoder, corpus, min_count=request.min_count, aliases=cleaning.aliases, words=words, text_width=width,
+        progress=progress,
+    )  # fmt: skip
+    reference = reference_of(request.idf, encoder, rows.vocabulary)
+    start = start.changed(reference=reference, relations=images.relations)
+    return learn_rows(start, rows, starts, calibrate=request.calibrate, progress=progress)
+
+
+def fit_queries(start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress) -> Learned:
+    """Learn from queries and the images that are relevant to them."""
+    queries = query_rows(
+        start.encoder, images.corpus, images.lines, of_tags=request.learns_tags, min_count=request.min_count,
+        aliases=images.cleaning.aliases, progress=progress,
+    )  # fmt: skip
+    rows = queries.rows
+    images.relations.side_of(rows.vocabulary, start.model.takes)  # refuses relations of none of the words
+    reference = reference_of(request.idf, start.encoder, rows.vocabulary)
+    idf = inverse_frequencies(rows.vocabulary.counts, rows.X.shape[0]) if reference is None else reference.idf
+    queries.fit(start.model, idf, progress)
+    learned = learned_of(start.changed(reference=reference, relations=images.relations), rows)
+    learned = learned.changed(facts={**learned.facts, **queries.facts})
+    return with_confidences(learned, rows, progress) if request.calibrate else learned
+
+
+def learn_rows(
+    start: Learned,
+    rows: TrainingRows,
+    starts: StartWords | None = None,
+    *,
+    calibrate: bool = False,
+    progress: Progress = SILENT,
+    on_epoch: OnEpoch | None = None,
+) -> Learned:
+    """Learn from rows that are encoded already: the second half of a fit, to compare models on equal rows.
+
+    `start` has the encoder and model, and the relations and the weights of words to learn with; tags begin at the
+    vectors of `starts`. `on_epoch` is that of `Annotator.fit`, where one process learns from features by all images'
+    weights of words.
+    """
+    matrix = None
+    if starts is not None:
+        matrix, words = starts.of_tags(start.model, rows)
+        start = start.changed(words=words)
+    side = start.relations.side_of(rows.vocabulary, start.model.takes, blocks=start.encoder.blocks, word_vectors=matrix)
+    rows = rows._replace(side=side)
+    model = start.model
+    if rows.by_number:
+        model = learn_by_number(model, rows, progress)
+    elif start.reference is not None:
+        fit_weighed(model, rows, start.reference.idf, progress)
+    else:
+        model.fit(rows.X, rows.Y, side=side, valid=rows.valid, monitor=progress, on_epoch=on_epoch)
+    learned = learned_of(start.changed(model=model), rows)
+    return with_confidences(learned, rows, progress) if calibrate else learned
+
+
+def learned_of(start: Learned, rows: TrainingRows) -> Learned:
+    """Return what a model learned from rows; the encoder, the model and what is known of words are those of `start`."""
+    held_out = getattr(start.model, "n_held_out_", 0) if rows.valid is None else rows.valid[0].shape[0]
+    learned = start.changed(
+        vocabulary=rows.vocabulary, skipped=rows.skipped, learned_images=LearnedImages.of(rows.names),
+        given=rows.Y if rows.by_number else None, calibration=None,
+    )  # fmt: skip
+    counts = learned.counts(*rows.X.shape, held_out=held_out, tags_given=int((rows.Y.data > 0).sum()))
+    return learned.changed(facts=counts | learned.words.facts)
+
+
+def _checked(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
+    """Refuse what cannot be used before any image is read; return an encoder and a model to fit, and how tags are read.
+
+    The model is a copy of the run's with the share of images to hold out that is requested.
+    """
+    model = run.model
+    if request.valid is not None:
+        model = copy(model).set_known(valid_share=request.valid)
+    if not run.any_encoder:  # else features may bring their own
+        run.encoder.check_settings()
+    model.check_settings()
+    if request.word_vectors is not None:
+        check_start_words(model, request.word_vectors)
+        if request.queries is not None:
+            raise UserError("Word vectors are of tags, but queries are learned. Leave --word-vectors out.")
+    if request.words and request.queries is not None:
+        raise UserError("--words are tags, but queries are learned. Leave --words out.")
+    request.sources()  # refuses those that are not there
+    return Learned(encoder=run.encoder, model=model), Cleaning.read(request)
+
+
+def _example(corpus: Corpus, learned: Learned) -> Any:
+    """Return an image that was read; None where the rows of all are on file."""
+    if corpus.encoded is not None:
+        return None
+    skipped = {photo.image for photo in learned.skipped}
+    is_read = (not isinstance(photo, str | os.PathLike) or os.fspath(photo) not in skipped for photo in corpus.images)
+    return next(compress(corpus.images, is_read), None)
+
+
+def _how_it_went(learned: Learned, request: FitRequest, cleaning: Cleaning) -> list[str]:
+    """List what a fit did without: validation images, word vectors, aliases, queries."""
+    lines, model, facts = [], learned.model, learned.facts
+    stops = hasattr(model, "epochs") and hasattr(model, "valid_share") and request.valid != 0
+    history = getattr(model, "history_", [])
+    if stops and not any(entry.get(name) is not None for entry in history for name in ("map", "mean_rank")):
+        lines.append(NONE_HELD_OUT)
+    if learned.words.source is not None:
+        lines.append(vectors_summary(learned.words, facts["tags"]))
+    elif at_random := random_vectors_warning(model):
+        lines.append(at_random)
+    lines += cleaning.summary(learned.vocabulary.aliases)
+    if request.queries is not None:
+        if unused := facts["queries left out"]:
+            lines.append(
+                f"{unused:,} {'query has' if unused == 1 else 'queries have'} no relevant image among those learned "
+                "from, or no word of the run; left out."
+            )
+        if missing := facts["images of queries not there"]:
+            lines.append(
+                f"{count_of(missing, 'image')} that the queries name {'is' if missing == 1 else 'are'} not among those "
+                "learned from."
+            )
+    return lines

@@ -1,0 +1,250 @@
+"""The files of a run: how its parts are written into a folder, and read and checked again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import scipy.sparse as sp
+
+from visterm.core import persist
+from visterm.core.errors import CorruptFileError, DataError
+from visterm.core.jsonlines import write_skipped
+from visterm.core.learned import Array, Csr, DenseOrCsr, Kind, Listed, Record, Sizes, Text, Whole
+from visterm.core.packing import csr_of_parts
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.core.types import Matrix, Skipped
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.tag_tree import TREE
+from visterm.data.text_files import Reference
+from visterm.encoders.contract import AnyEncoder
+from visterm.features.learned_images import LearnedImages
+from visterm.learning.learned import Learned
+from visterm.learning.word_places import WORDS, WordPlaces
+from visterm.models.base import Annotator
+from visterm.models.confidence.calibration import Calibration
+
+if TYPE_CHECKING:
+    from visterm.learning.relations import WordRelations
+
+T = TypeVar("T")
+
+FINGERPRINT = "fingerprint"  # The key of the manifest for what `Run.fingerprint` was when the run was saved
+GIVEN = "given.safetensors"  # In a run of images known by number: the tags that it learned from
+LEARNED_IMAGES, SKIPPED = "learned_images.safetensors", "skipped.jsonl"
+REFERENCE = "reference.json"
+CALIBRATION = "calibration.safetensors"
+
+FACTS_KIND = Record({"images": Whole(required=False)})
+REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(least=1)})
+SKIPPED_KIND = Record({"image": Text(), "reason": Text()})
+GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
+MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False)})
+
+
+class RunFiles(Learned):
+    """A run on disk: each part is read, and checked, when it is first used; no search by words needs the model.
+
+    Parameters
+    ----------
+    folder : Path
+    n_jobs : int or None
+        The threads of the model and the encoder.
+    """
+
+    def __init__(self, folder: Path, n_jobs: int | None) -> None:
+        self.folder, self.n_jobs = folder, n_jobs
+        self.saved_fingerprint = persist.read_json(folder / persist.MANIFEST).get(FINGERPRINT)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tags that it learned."""
+        return read_part(self.folder / "vocabulary.json", lambda file: Vocabulary.from_json(persist.read_json(file)))
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Counts and figures of the fit."""
+        return read_part(self.folder / "facts.json", dict, FACTS_KIND)
+
+    @cached_property
+    def saved_tag_rows(self) -> Matrix | None:
+        """V of the model, shape (n_tags, width); None where V is the identity."""
+        return read_tag_rows(self.folder, len(self.vocabulary))
+
+    @cached_property
+    def model(self) -> Annotator:
+        """The model."""
+        model: Annotator = persist.load_estimator(MODELS, self.folder, "model")
+        model.set_known(n_jobs=self.n_jobs)
+        if self.saved_tag_rows is not None:
+            model.tag_rows_ = self.saved_tag_rows  # the same numbers, held once
+        return model
+
+    @cached_property
+    def encoder(self) -> AnyEncoder:
+        """The encoder, whose rows the model takes."""
+        encoder: AnyEncoder = persist.load_estimator(ENCODERS, self.folder, "encoder")
+        with persist.refusing(self.folder / "model.json"):
+            check_encoder(encoder, self.model)
+        return encoder.set_known(n_jobs=self.n_jobs)
+
+    @cached_property
+    def skipped(self) -> list[Skipped]:
+        """Images that could not be read."""
+        return read_part(self.folder / SKIPPED, read_skips)
+
+    @cached_property
+    def learned_images(self) -> LearnedImages:
+        """The names of the images that were learned from."""
+        return read_part(self.folder / LEARNED_IMAGES, LearnedImages.load)
+
+    @cached_property
+    def relations(self) -> WordRelations:
+        """Which tags are parts of which, and kinds of what."""
+        from visterm.learning.relations import WordRelations
+
+        return read_part(self.folder, WordRelations.load)
+
+    @cached_property
+    def words(self) -> WordPlaces:
+        """What it knows of words that are no tags."""
+        if not (self.folder / WORDS).exists():
+            return WordPlaces()
+        with persist.refusing(self.folder):
+            words = WordPlaces.load(self.folder, lambda: self.encoder)
+            if words.added:
+                V = self.saved_tag_rows
+                width = len(self.vocabulary) if V is None else V.shape[1]
+                Array("float32", (len(words.added), width)).check(words.rows, Sizes())
+        return words
+
+    @cached_property
+    def given(self) -> sp.csr_array | None:
+        """The tags that images known by number were learned with."""
+        return self._optional(GIVEN, partial(read_given, n_tags=len(self.vocabulary), encoder=lambda: self.encoder))
+
+    @cached_property
+    def reference(self) -> Reference | None:
+        """How common the tags are in the texts that words were weighed by."""
+        return self._optional(REFERENCE, Reference.from_json, REFERENCE_KIND)
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What makes confidences of scores."""
+        n_tags = len(self.vocabulary)
+        return self._optional(CALIBRATION, lambda file: Calibration.of_arrays(persist.load_arrays(file), n_tags))
+
+    def _optional(self, name: str, read: Callable[[Any], T], kind: Kind | None = None) -> T | None:
+        """Read a file that not every run has, as `read_part` does."""
+        file = self.folder / name
+        return read_part(file, read, kind, len(self.vocabulary)) if file.exists() else None
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the manifest, until encoder or model were read: these may be changed."""
+        if isinstance(self.saved_fingerprint, str) and vars(self).keys().isdisjoint(("encoder", "model")):
+            return self.saved_fingerprint
+        return super().fingerprint
+
+    @property
+    def _has_tree(self) -> bool:
+        return (self.folder / TREE).exists()
+
+    @property
+    def _all_tag_rows(self) -> Matrix | None:
+        return super()._all_tag_rows if "model" in vars(self) else self.saved_tag_rows
+
+
+def read_run(path: str | os.PathLike[str], n_jobs: int | None, *, whole: bool = False) -> RunFiles:
+    """Read a run, once its checksums hold; unless it is read as a whole, some parts when they are first used."""
+    parts = RunFiles(persist.open_folder(path, "run"), n_jobs)
+    now = ("vocabulary", "facts", "saved_tag_rows")
+    more = ("model", "encoder", "skipped", "learned_images", "relations") if whole else ()
+    for name in (*now, *more, "words", "given", "reference", "calibration"):
+        getattr(parts, name)
+    return parts
+
+
+def write_run(learned: Learned, folder: Path) -> None:
+    """Write the parts of a run into a folder that is being made."""
+    persist.save_estimator(learned.encoder, ENCODERS, folder, "encoder")
+    persist.save_estimator(learned.model, MODELS, folder, "model")
+    persist.write_json(folder / "vocabulary.json", learned.vocabulary.to_json())
+    persist.write_json(folder / "facts.json", learned.facts)
+    write_skipped(folder / SKIPPED, learned.skipped)
+    learned.learned_images.save(folder / LEARNED_IMAGES)
+    learned.relations.save(folder)
+    learned.words.save(folder)
+    if learned.given is not None:
+        persist.save_csr(folder / GIVEN, learned.given)
+    if learned.reference is not None:
+        persist.write_json(folder / REFERENCE, learned.reference.to_json())
+    if learned.calibration is not None:
+        persist.save_arrays(folder / CALIBRATION, learned.calibration.arrays())
+
+
+def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
+    """Read what searches by words need of a run's model: V, shape (n_tags, width); None where that is the identity.
+
+    Raises CorruptFileError if the file is damaged, or the model knows another number of tags than the vocabulary has.
+    """
+    with persist.refusing(folder / "model.json"):
+        n_known = persist.read_json(folder / "model.json")["values"]["n_tags_"]["value"]
+        if n_known != n_tags:
+            raise CorruptFileError(
+                f"{folder}: the model knows {n_known} tags, and there are {n_tags} in vocabulary.json. "
+                f"{persist.HOW_TO_MEND}"
+            )
+    file, name = folder / "model.safetensors", "tag_rows_"
+    arrays = persist.load_arrays(file, name)
+    if not arrays:
+        return None
+    with persist.refusing(file):
+        V: Matrix = arrays[name] if name in arrays else csr_of_parts(name, arrays)
+        MODEL_KIND.check({name: V}, Sizes({"n_tags_": n_tags}))
+    return V
+
+
+def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, n_tags: int = 0) -> T:
+    """Read a file of a run, check it, and make of it what `read` makes.
+
+    With a `kind` the file is JSON, whose value is checked and given to `read`; without one `read` takes the file. The
+    word "n_tags_" in shapes stands for `n_tags`. Raises CorruptFileError if the file is damaged, or not of this run.
+    """
+    with persist.refusing(file):
+        value = file if kind is None else persist.read_json(file)
+        if kind is not None:
+            kind.check(value, Sizes({"n_tags_": n_tags}))
+        return read(value)
+
+
+def read_skips(file: Path) -> list[Skipped]:
+    """Read the list of images that were left out, and refuse lines of another form."""
+    with file.open(encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines]
+    for entry in found:
+        SKIPPED_KIND.check(entry, Sizes())
+    return [Skipped(**entry) for entry in found]
+
+
+def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:
+    """Refuse an encoder whose rows the model cannot take, or that names fewer images than the model knows by number."""
+    width, expected = encoder.width, getattr(model, "n_features_in_", None)
+    if width is not None and expected is not None and width != expected:
+        raise DataError(f"the encoder gives rows of {width} features, but the model takes {expected}")
+    n_named = len(getattr(encoder, "names_", ()))
+    if getattr(model, "by_number_", False) and expected is not None and expected > n_named:
+        raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
+
+
+def read_given(file: Path, n_tags: int, encoder: Callable[[], AnyEncoder]) -> Any:
+    """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
+    given = persist.load_csr(file)
+    GIVEN_KIND.check(given, Sizes({"n_tags_": n_tags}))
+    if (width := encoder().width) not in (None, given.shape[0]):
+        raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {width}")
+    return given

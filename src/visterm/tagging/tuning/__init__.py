@@ -1,1 +1,0 @@
-"""Trying settings on held-out rows, and fitting the best."""
