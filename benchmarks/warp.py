@@ -18,8 +18,8 @@ import scipy.sparse as sp
 
 from visterm.core.threads import Team, one_blas_thread
 from visterm.kernels.row_moves import limit_norms
-from visterm.models.ranking.image_sides import EmbeddedImages
-from visterm.models.ranking.recipe import Recipe
+from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
+from visterm.models.ranking.negatives import Objective, rank_weights
 from visterm.models.ranking.warp import PairTraining
 
 DIM = 100
@@ -58,15 +58,17 @@ def draw(n_images: int, n_features: int, stored: int | None, n_tags: int, rng: n
 def pairs_a_second(X, own, n_jobs: int) -> float:
     """Time the third epoch: the first two warm the caches up and leave the start, where every draw violates."""
     rng = np.random.default_rng(0)
-    V, W = (
+    A, V = (
         (rng.standard_normal((n, DIM), np.float32) / np.sqrt(X.shape[1])).astype(np.float32)
         for n in (X.shape[1], own.shape[1])
     )
+    limit_norms(A, 2.0)
     limit_norms(V, 2.0)
-    limit_norms(W, 2.0)
     with one_blas_thread(), Team(n_jobs) as team:
-        side = EmbeddedImages(X, V, block=256, l2=0.0, max_norm=2.0, adagrad=False, scale=1.0, n_jobs=n_jobs)
-        training = PairTraining(side, own, W, Recipe(max_norm=2.0, block=256), rng=rng, team=team)
+        steps = StepSettings(256, max_norm=2.0)
+        side = EmbeddedImages(X, A, steps, scale=1.0, n_jobs=n_jobs)
+        objective = Objective(rank_weights("harmonic", len(V)), len(V))
+        training = PairTraining(side, own, V, objective, steps, rng=rng, team=team)
         training.run_epoch(0.01)
         training.run_epoch(0.01)
         start = time.perf_counter()

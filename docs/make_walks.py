@@ -30,7 +30,7 @@ STATIONS = {
         "Visterms._encode_batch": "the encoder's own work",
         "nearest_words": "kernel: the nearest visterm of each block",
         "Annotator.annotate": "from X to ids and scores of tags",
-        "EmbeddingAnnotator._image_rows": "the model's own work: U",
+        "EmbeddingRanker._image_rows": "the model's own work: U",
         "top_k_products": "the best of U · Vᵀ without the score matrix",
         "stream_best": "kernel: keep the k best of a block",
         "Calibration.confidences": "from scores to confidences",

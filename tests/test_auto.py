@@ -18,7 +18,7 @@ from visterm.models.abilities import HoldsOut
 from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
-from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns, candidates_for
+from visterm.models.blend.candidates import EMBEDDING, GROWTHS, PAIRWISE, USUAL, ColumnSet
 from visterm.models.blend.kept import explained_by, explains, tag_vectors, vectors_from
 from visterm.models.blend.mixing import SHAPES, best_shape, gain_of, image_map, shaped
 from visterm.models.blend.trials import Budget, Trial
@@ -216,7 +216,7 @@ def test_where_no_candidate_explains_a_ridge_is_kept_and_no_answer_has_another_b
 
 
 def test_a_budget_that_is_too_small_for_a_model_that_explains_keeps_one_of_some_images(clock, planted, monkeypatch):
-    monkeypatch.setattr("visterm.models.blend.kept.SPARE_ROWS", 30)
+    monkeypatch.setattr("visterm.models.blend.trials.SPARE_ROWS", 30)
     clock.takes(Knn, 1)
     clock.takes(Ridge, 0.01)
     model = Auto(candidates=[KNN, RIDGE], budget=10).fit(planted.X_train, planted.Y_train)
@@ -365,7 +365,7 @@ def test_settings_that_cannot_be_used_are_refused(wrong, message, planted):
 
 def test_what_is_tried_by_default_is_known_with_every_setting():
     for by_number in (False, True):
-        for name, settings in candidates_for(by_number=by_number):
+        for name, settings in EMBEDDING if by_number else USUAL:
             MODELS.create(name, **settings).check_settings()
     assert GROWTHS["knn"] < PAIRWISE == 2
     assert "pamir" not in GROWTHS
@@ -383,7 +383,7 @@ def test_a_budget_counts_down_and_seconds_grow_with_the_rows():
     assert Budget(None).left() == np.inf
     assert 0 < Budget(5).left() <= 5
     for name, seconds in (("knn", 6), ("pamir", 18)):
-        assert Trial(name, Prior(), {}, 0, Columns(0, 0, 1, 0)).seconds_for(2.0, 10, 30) == pytest.approx(seconds)
+        assert Trial(name, Prior(), {}, 0, ColumnSet(0, 0, 1, 0)).seconds_for(2.0, 10, 30) == pytest.approx(seconds)
     put_off = Budget(5)
     put_off.extend(100)
     assert 100 < put_off.left() <= 105

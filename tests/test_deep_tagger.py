@@ -14,17 +14,17 @@ from scipy.special import expit
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
+
 from planted import plant_corpus
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, StorageError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.models.abilities import HoldsOut, PlacesWords
 from visterm.models.deep import base as deep_tagger
-from visterm.models.deep.dense_layers import through_layers
-from visterm.models.deep.network import DeepNetwork
+from visterm.models.deep.base import through_layers
 from visterm.models.deep.objectives import SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
-from visterm.models.deep.training import WORK_A_THREAD
+from visterm.models.deep.training import WORK_A_THREAD, DeepNetwork
 
 SMALL = {"hidden": [24], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu"}
 

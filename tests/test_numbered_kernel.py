@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.models.ranking.image_sides import EmbeddedImages
+from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 
 N_IMAGES, N_ROWS, DIM = 12, 29, 5  # With fewer rows of the map the features would be taken as an array
 NUMBERS = np.array([3, 3, 0, 8, 1, 2, 7, 7, 7, 5, 4, 6])
@@ -23,7 +23,7 @@ def with_a_stored_zero():
 
 
 def embedded(X, image_map, *, l2=0.0, adagrad=False, n_jobs=1):
-    return EmbeddedImages(X, image_map, block=30, l2=l2, max_norm=1.5, adagrad=adagrad, scale=1.0, n_jobs=n_jobs)
+    return EmbeddedImages(X, image_map, StepSettings(30, 1.5, l2, adagrad), scale=1.0, n_jobs=n_jobs)
 
 
 @pytest.mark.parametrize("n_shares", [1, 2, 5])

@@ -8,6 +8,7 @@ import pytest
 from planted import plant_corpus
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.models.parts.objects_and_parts import ObjectsAndParts
+from visterm.models.parts.pairs import ranks_of_pairs
 from visterm.models.ranking.wsabie import Wsabie
 
 SMALL = {"dim": 8, "epochs": 10, "learning_rate": 0.02, "block": 16}
@@ -108,7 +109,7 @@ def test_pairs_of_labels_are_ranked_as_all_scores_say(shared, directed):
     best = np.argsort(-scores.reshape(4, 36), axis=1, kind="stable")[:, :5]
     np.testing.assert_array_equal(found.objects * 6 + found.parts, best)
     np.testing.assert_allclose(found.scores, np.take_along_axis(scores.reshape(4, 36), best, axis=1), atol=1e-5)
-    ranks = model.ranks_of_pairs(X[:4], X[4:8], found.objects[:, 3], found.parts[:, 3])
+    ranks = ranks_of_pairs(A, B, model.pair_scores(), found.objects[:, 3], found.parts[:, 3])
     assert ranks.tolist() == [3, 3, 3, 3]
 
 

@@ -8,7 +8,7 @@ from planted import plant_corpus
 from visterm.core.errors import UserError
 from visterm.metrics import average_precisions
 from visterm.models import VseEns, Wsabie
-from visterm.models.ranking.open_schedule import DOUBLED, FINISH, MOST_HELD_TAGS
+from visterm.models.ranking.schedules import DOUBLED, FINISH, MOST_HELD_TAGS
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +108,10 @@ def test_a_further_pass_keeps_vectors_as_long_as_training_let_them_become(plante
 
 def test_with_very_many_tags_more_are_drawn_for_a_pair():
     model = Wsabie()
-    model.n_tags_ = 500
-    assert model._recipe()["max_trials"] == 100
-    model.n_tags_ = 90_000
-    assert model._recipe()["max_trials"] == 300
-    assert model.set_params(max_trials=7)._recipe()["max_trials"] == 7
-    assert model.set_params(max_trials=None, schedule="constant")._recipe()["max_trials"] is None
+    assert model._objective(500).max_trials == 100
+    assert model._objective(90_000).max_trials == 300
+    assert model.set_params(max_trials=7)._objective(500).max_trials == 7
+    assert model.set_params(max_trials=None, schedule="constant")._objective(500).max_trials == 500
 
 
 def test_other_models_refuse_it(planted):

@@ -62,19 +62,19 @@ def drawn(case, n, K, seed=0):
     return tuple(np.asarray(values, np.float32) for values in parts)
 
 
-def check(A, B, F, k, itself):
+def check(A, B, F, k):
     """Compare the k best of each row, and the places of the best, the worst and some others, with the sorted list."""
     K = len(F)
     terms = label_terms(F)
-    found = best_pairs(A, B, terms, k, n_jobs=1, itself=itself)
+    found = best_pairs(A, B, terms, k, n_jobs=1)
     for a, b, objects, parts, scores in zip(A, B, found.objects, found.parts, found.scores, strict=True):
-        order, expected = pairs_in_order(a, b, F, itself)
+        order, expected = pairs_in_order(a, b, F)
         np.testing.assert_array_equal(objects * K + parts, order[:k])
         assert scores.tobytes() == expected[:k].tobytes()
         places = np.unique(np.linspace(0, len(order) - 1, 4).astype(int)) if len(order) else np.arange(0)
         rows = [np.tile(values, (len(places), 1)) for values in (a, b)]
         numbers = order[places]
-        np.testing.assert_array_equal(ranks_of_pairs(*rows, terms, numbers // K, numbers % K, 1, itself=itself), places)
+        np.testing.assert_array_equal(ranks_of_pairs(*rows, terms, numbers // K, numbers % K, 1), places)
 
 
 def test_the_scores_of_a_pair_are_those_of_both_images_and_of_the_two_tags():
@@ -87,30 +87,27 @@ def test_the_scores_of_a_pair_are_those_of_both_images_and_of_the_two_tags():
     assert ranks_of_pairs(A * 2, B * 2, F, [0, 1], [0, 0]).tolist() == [2, 3]
 
 
-@pytest.mark.parametrize("itself", [True, False])
 @pytest.mark.parametrize(("K", "k"), [(1, 1), (2, 2), (5, 3), (5, 20), (9, 81), (30, 10)])
 @pytest.mark.parametrize("case", CASES)
-def test_the_best_pairs_are_those_of_a_stable_sort_to_the_bit(case, K, k, itself):
+def test_the_best_pairs_are_those_of_a_stable_sort_to_the_bit(case, K, k):
     A, B, F = drawn(case, 3, K, seed=K)
-    check(A, B, F, k, itself)
+    check(A, B, F, k)
 
 
-@pytest.mark.parametrize("itself", [True, False])
 @pytest.mark.parametrize("case", CASES)
-def test_more_tags_than_a_block_of_columns_change_nothing(case, itself):
+def test_more_tags_than_a_block_of_columns_change_nothing(case):
     A, B, F = drawn(case, 1, COLUMNS + 5)
-    check(A, B, F, 10, itself)
+    check(A, B, F, 10)
     A, B, F = drawn(case, 1, COLUMNS + 1, seed=1)  # the last tag's block has no other column
-    check(A, B, F, FIRST_ROWS[1] + 3, itself)
+    check(A, B, F, FIRST_ROWS[1] + 3)
 
 
-def test_a_diagonal_above_all_else_is_found_or_left_out():
+def test_a_diagonal_above_all_else_is_found():
     rng = np.random.default_rng(0)
     A, B = rng.random((2, 2, 12), np.float32)
     F = 5 * np.eye(12, dtype=np.float32)
     pairs = best_pairs(A, B, F, 12)
     np.testing.assert_array_equal(pairs.objects, pairs.parts)
-    assert (best_pairs(A, B, F, 12, itself=False).scores < 2).all()
 
 
 @pytest.mark.parametrize("K", [1, 7, COLUMNS, COLUMNS + 1])
@@ -146,10 +143,8 @@ def test_a_k_of_0_means_all_and_a_larger_one_than_there_are_gives_all():
     A, B, F = drawn(normal, 2, 3)
     for k in (0, 9, 100):
         assert best_pairs(A, B, F, k).scores.shape == (2, 9)
-        assert best_pairs(A, B, F, k, itself=False).scores.shape == (2, min(k, 6) or 6)
     assert best_pairs(A[:0], B[:0], F, 4).parts.shape == (0, 4)
     assert ranks_of_pairs(A[:0], B[:0], F, [], []).shape == (0,)
-    assert best_pairs([[1]], [[1]], [[1]], 1, itself=False).parts.shape == (1, 0)
 
 
 def test_any_layout_and_type_is_taken_and_nothing_is_changed():
@@ -203,8 +198,6 @@ def test_tags_of_pairs_that_do_not_fit_are_refused():
         ranks_of_pairs(A, B, F, [0, 1], [0, 3])
     with pytest.raises(DataError, match="objects has the tag -1"):
         ranks_of_pairs(A, B, F, [0, -1], [0, 1])
-    with pytest.raises(DataError, match="row 1 has the tag 2 as the object and as its part"):
-        ranks_of_pairs(A, B, F, [0, 2], [1, 2], itself=False)
 
 
 def test_kernels_refuse_what_is_outside():
@@ -212,12 +205,12 @@ def test_kernels_refuse_what_is_outside():
     terms = pair_terms(F)
     ids, scores, tags = np.zeros((2, 4), np.int64), np.zeros((2, 4), np.float32), np.zeros(2, np.int64)
     with pytest.raises(IndexError):
-        top_pairs(A, B, terms, True, 0, 3, ids, scores)
+        top_pairs(A, B, terms, 0, 3, ids, scores)
     with pytest.raises(IndexError):
-        top_pairs(A[:, :2].copy(), B, terms, True, 0, 2, ids, scores)
+        top_pairs(A[:, :2].copy(), B, terms, 0, 2, ids, scores)
     with pytest.raises(IndexError):
-        top_pairs(A, B, terms, False, 0, 2, np.zeros((2, 7), np.int64), np.zeros((2, 7), np.float32))
+        top_pairs(A, B, terms, 0, 2, np.zeros((2, 10), np.int64), np.zeros((2, 10), np.float32))
     with pytest.raises(IndexError):
-        pair_ranks(A, B, terms, True, tags, tags, -1, 2, tags.copy())
+        pair_ranks(A, B, terms, tags, tags, -1, 2, tags.copy())
     with pytest.raises(IndexError):
-        pair_ranks(A, B, terms, True, tags, tags + 3, 0, 2, tags.copy())
+        pair_ranks(A, B, terms, tags, tags + 3, 0, 2, tags.copy())

@@ -12,8 +12,7 @@ from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.data.tag_queries import queries_of_tags
 from visterm.metrics.retrieval import rank_queries
 from visterm.models.abilities import LearnsQueries
-from visterm.models.pamir.intercepts import set_intercepts
-from visterm.models.pamir.pamir import Pamir
+from visterm.models.pamir.pamir import Pamir, set_intercepts
 
 
 @pytest.fixture(scope="module")

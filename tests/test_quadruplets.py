@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.models.parts.quadruplets import Quadruplets
+from visterm.models.parts.relations import Quadruplets
 
 # Tags: 0 wheel, 1 car, 2 window, 3 house, 4 door. Images 0-2 are of cars, 3-4 of wheels, 5 of a window, 6-7 of houses.
 SINGLE = np.eye(5)[[1, 1, 1, 0, 0, 2, 3, 3]]

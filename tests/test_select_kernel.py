@@ -12,7 +12,7 @@ from reference.select import top_products
 from visterm.core import products
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.products import top_k_products
-from visterm.kernels.select import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
+from visterm.kernels.topk import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
 
 
 def drawn(n, m, width, seed=0):

@@ -96,7 +96,7 @@ def test_each_class_that_a_model_s_page_refers_to_for_its_settings_has_a_page():
         for cls in [*models, *page.shared_bases()]
         for name in re.findall(r"(?:As in|those of|described in) `([A-Z]\w+)`", cls.__doc__)
     }
-    assert {"EmbeddingRanker", "VotingAnnotator", "DeepSettings", "LinearAnnotator"} <= referred
+    assert {"EmbeddingRanker", "VotingAnnotator", "DeepTagger", "LinearAnnotator"} <= referred
     assert [name for name in sorted(referred) if name not in links or f"   {links[name]}\n" not in text] == []
 
 

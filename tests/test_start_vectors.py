@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visterm.models.deep.start_vectors import start_vectors
+from visterm.models.deep.word_table import start_vectors
 
 STATUS = Path("/proc/self/status")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from visterm.core.errors import ShapeError, TooLargeError, UserError
-from visterm.models.parts import suggested
+from visterm.models.parts import relations
 from visterm.models.parts.objects_and_parts import ObjectsAndParts
-from visterm.models.parts.suggested import listed_and_suggested
+from visterm.models.parts.relations import listed_and_suggested
 
 CAR, BUS, TRAIN, WHEEL, DOOR, FUNNEL = range(6)
 LISTED = np.array([(WHEEL, CAR), (DOOR, CAR), (WHEEL, BUS), (FUNNEL, TRAIN)])
@@ -46,7 +46,7 @@ def test_without_a_weight_only_listed_relations_are_believed_in():
 
 
 def test_pairs_of_wholes_that_would_not_fit_into_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(suggested, "MAX_BYTES", 16)
+    monkeypatch.setattr(relations, "MAX_BYTES", 16)
     with pytest.raises(TooLargeError, match=r"up to 2 with the same.*set listed to 0"):
         listed_and_suggested(LISTED, NONE, 6, 1.0)
 

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 
 from reference import tag_costs as reference
 from visterm.models.deep import objectives
-from visterm.models.deep.drawn_rows import DrawnProducts, RowADraw, RowAWord
+from visterm.models.deep.objectives import DrawnProducts, RowADraw, RowAWord
 
 N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
 
@@ -18,8 +18,6 @@ N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
 @pytest.fixture
 def numbers():
     rng = np.random.default_rng(0)
-    given = rng.random((N_IMAGES, N_TAGS)) < 0.4
-    given[0], given[1] = False, True  # an image without tags, and one with all
     has = np.ones((N_IMAGES, P))
     has[0] = 0
     counts = (rng.random((N_IMAGES, N)) < 0.7).astype(float)
@@ -28,37 +26,28 @@ def numbers():
         "f": rng.standard_normal((N_IMAGES, DIM)),
         "v_p": rng.standard_normal((N_IMAGES, P, DIM)),
         "v_n": rng.standard_normal((N_IMAGES, N, DIM)),
-        "V": rng.standard_normal((N_TAGS, DIM)),
         "has": has,
         "counts": counts,
         "pairs": (rng.random((N_IMAGES, P, P)) < 0.6).astype(float),
         "apart": (rng.random((N_IMAGES, P, N)) < 0.6).astype(float),
-        "given": given,
     }
 
 
 SAMPLED = ("f", "v_p", "v_n", "has", "counts")
 RELATED = ("v_p", "v_n", "pairs", "apart")
-FULL = ("f", "V", "given")
 
 COSTS = [
     ("sampled_cross_entropy", SAMPLED, {}),
     ("related_tags", RELATED, {"alpha": 0.3, "printed": False}),
     ("related_tags", RELATED, {"alpha": 0.3, "printed": True}),
-    ("full_cross_entropy", FULL, {}),
-    ("sampled_rank_cost", SAMPLED, {}),
-    ("full_rank_cost", FULL, {}),
 ]
 costs = pytest.mark.parametrize(("name", "takes", "params"), COSTS, ids=lambda value: str(value))
 
 
 def by_ours(numbers, name, takes, params):
     """The cost as ours computes it, and the tensors that learn, by name."""
-    tensors = {key: torch.from_numpy(numbers[key]) for key in takes if key != "given"}
-    learning = {key: tensors[key].requires_grad_() for key in ("f", "v_p", "v_n", "V") if key in takes}
-    if takes == FULL:
-        pairs = [torch.from_numpy(places) for places in np.nonzero(numbers["given"])]
-        return getattr(objectives, name)(tensors["f"], tensors["V"], *pairs, **params), learning
+    tensors = {key: torch.from_numpy(numbers[key]) for key in takes}
+    learning = {key: tensors[key].requires_grad_() for key in ("f", "v_p", "v_n") if key in takes}
     f = tensors.get("f", torch.zeros((N_IMAGES, DIM), dtype=torch.float64))
     rows = torch.cat([tensors["v_p"], tensors["v_n"]], dim=1)
     scores, products = DrawnProducts.apply(f, rows, P)
@@ -92,18 +81,9 @@ def test_a_gradient_is_that_of_the_sum_by_finite_differences(numbers, name, take
             np.testing.assert_allclose(gradient[place], (values[0] - values[1]) / (2 * step), rtol=1e-5, atol=1e-8)
 
 
-def test_the_squared_distance_is_half_the_mean_over_images():
-    f = torch.tensor([[1.0, 2.0], [0.0, 0.0]], requires_grad=True)
-    cost = objectives.squared_distance(f, torch.tensor([[0.0, 0.0], [0.0, 3.0]]))
-    assert cost.item() == (1 + 4 + 9) / 2 / 2
-    cost.backward()
-    assert f.grad.tolist() == [[0.5, 1.0], [0.0, -1.5]]
-
-
 def test_very_unlikely_tags_cost_what_they_cost_and_are_not_infinite():
     score, one = torch.tensor([[-1000.0]]), torch.ones((1, 1))
     assert objectives.sampled_cross_entropy(score, -score, one, one).item() == 2000
-    assert objectives.sampled_rank_cost(score, -score, one, one).item() == 2000
 
 
 def test_the_products_of_drawn_rows_and_all_their_gradients_together_are_those_of_torch():

@@ -17,8 +17,8 @@ from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.learning.tune import tune
 from visterm.metrics import measure
-from visterm.models.ranking.base import pass_over_children, positive_tags
-from visterm.models.ranking.wsabie import Wsabie
+from visterm.models.ranking.sources import positive_tags
+from visterm.models.ranking.wsabie import Wsabie, pass_over_children
 from visterm.store.filters import Filter
 
 pytestmark = pytest.mark.usefixtures("plugin")

@@ -8,14 +8,22 @@ import scipy.sparse as sp
 
 from reference import warp as reference
 from visterm.kernels.dot import dot
-from visterm.kernels.geometric_draws import draw_geometric
-from visterm.kernels.pair_batch import Draws, Loss, PairBatch, Pool, PositiveTags, RankLoss
+from visterm.kernels.draws import draw_geometric
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, limit_norms, make_rule, mix_rows, move_rows
 from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
-from visterm.kernels.violator_marks import draw_marked, mark_violators, score_own_tags
-from visterm.kernels.warp import add_tag_steps, draw_violators, weigh_pairs
-from visterm.models.ranking.recipe import rank_weights
+from visterm.kernels.warp import (
+    Draws,
+    PairBatch,
+    Pool,
+    PositiveTags,
+    RankLoss,
+    add_tag_steps,
+    draw_violators,
+    weigh_pairs,
+)
+from visterm.models.ranking.negatives import Objective, rank_weights
+from visterm.models.ranking.warp import plain_block
 
 BOTH = pytest.mark.parametrize("at_once", [True, False], ids=["all scores at once", "scores when drawn"])
 
@@ -67,7 +75,7 @@ def _draw(own, U, W, at_once, *, max_trials=N_TAGS, epoch=EPOCH):
     else:
         pool = Pool(np.empty(0, np.int64), np.empty((n, 0), np.float32))
         draw_violators(pairs, 0, n, positives, dense_rows(U), W, tuple(pool), draws)
-    rank_loss = RankLoss(int(Loss.HINGE), rank_weights("harmonic", len(W)), 0)
+    rank_loss = RankLoss(rank_weights("harmonic", len(W)), 0)
     loss, _, _ = weigh_pairs(pairs, 0, n, positives, tuple(rank_loss), RATE, W, steps)
     return PairBatch(*pairs), steps, loss
 
@@ -103,43 +111,22 @@ def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, at_
     np.testing.assert_allclose(W, expected_W, atol=1e-6)
 
 
-@pytest.mark.parametrize("margin", [1.0, 0.0])
-@pytest.mark.parametrize("max_trials", [1, 3, 40])
-def test_draws_by_marks_are_those_that_score_each_tag_when_it_is_drawn(max_trials, margin):
-    rng = np.random.default_rng(2)
-    n_tags = 37  # more than are marked together, and no multiple of that
-    X = sp.random_array((30, 50), density=0.2, rng=rng, dtype=np.float32, format="csr")
-    W = rng.normal(0, 1, (n_tags, 50)).astype(np.float32)
-    own = [sorted(rng.permutation(n_tags)[: n_tags if i == 7 else 1 + i % 4].tolist()) for i in range(30)]
-    W[1::2] = W[:-1:2]  # equal scores, and no margin: the order of the sums decides
-    W[own[0][0]] = 9.0  # far ahead for image 0: none violates, and all draws are in vain
-    X = sp.csr_array(sp.vstack([X, rng.random((30, 50), np.float32) + 1]))  # rows without gaps have another order
-    own = own * 2
-    pairs, positives = _block_of(own)
-    drawn, marked = (
-        tuple(pairs._replace(at=pairs.images, **{name: getattr(pairs, name).copy() for name in FOUND})) for _ in "ab"
-    )
-    rows, draws, n = (
-        sparse_rows(X.data, X.indices, X.indptr),
-        tuple(Draws(margin, max_trials, SEED, EPOCH)),
-        len(pairs.at),
-    )
-    pool = Pool(np.empty(0, np.int64), np.empty((n, 0), np.float32))
-    draw_violators(drawn, 0, n, tuple(positives), rows, W, tuple(pool), draws)
-
-    marks = np.ones((n, n_tags), bool)
-    score_own_tags(marked, rows, W)
-    for first, last in [(0, 5), (5, 5), (5, n_tags)]:
-        mark_violators(marked, margin, rows, first, last, W, marks)
-    for first, last in [(0, 9), (9, n)]:
-        draw_marked(marked, first, last, tuple(positives), rows, W, marks, draws)
-
-    drawn, marked = PairBatch(*drawn), PairBatch(*marked)
-    np.testing.assert_array_equal(marked.violators, drawn.violators)
-    np.testing.assert_array_equal(marked.trials, drawn.trials)
-    found = drawn.violators >= 0
-    assert 0 < found.sum() < n
-    np.testing.assert_array_equal(marked.gaps[found], drawn.gaps[found])
+@pytest.mark.parametrize("max_trials", [1, 3, N_TAGS])
+def test_the_kernels_take_the_steps_of_the_plain_algorithm_to_the_same_bytes(block, max_trials):
+    X, own, A, V = block
+    plain_V, tuned_V = V.copy(), V.copy()
+    rule, draws = make_rule(RATE, 0.0, MAX_NORM), Draws(1.0, max_trials, SEED, EPOCH)
+    plain, positives = _block_of(own)
+    U = X[plain.images] @ A
+    objective = Objective(rank_weights("harmonic", N_TAGS), max_trials)
+    steps = plain_block(plain, positives, U, plain_V, objective, draws, rule)
+    tuned, tuned_steps, _ = _draw(own, U, tuned_V, False, max_trials=max_trials)
+    add_tag_steps(tuple(tuned), dense_rows(U), rule, NO_SQUARES, 0, N_TAGS, tuned_V)
+    for name in ("violators", "trials", "gains"):
+        assert getattr(tuned, name).tobytes() == getattr(plain, name).tobytes()
+    assert (tuned_steps.tobytes(), tuned_V.tobytes()) == (steps.tobytes(), plain_V.tobytes())
+    assert (plain.violators >= 0).any()
+    assert not np.array_equal(plain_V, V)
 
 
 @BOTH

@@ -27,7 +27,7 @@ def test_only_drawn_rows_move_each_once_by_the_sum_of_its_gradients():
     expected[1] -= np.float32(0.1) * np.array([0, 2]) / np.sqrt(2)
     np.testing.assert_allclose(table.rows, expected, rtol=1e-6)
     assert table.sums.tolist() == [0, 2, 0, 0, 18, 0]
-    assert table.lent() == []
+    assert table.taken == []
 
 
 def test_steps_grow_shorter_with_the_squares_that_a_row_has_seen():

@@ -11,8 +11,7 @@ from reference import warp as reference
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team
 from visterm.models.ranking import negatives, warp
-from visterm.models.ranking.image_sides import EmbeddedImages
-from visterm.models.ranking.recipe import Recipe
+from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 from visterm.models.ranking.warp import PairTraining
 from visterm.models.ranking.wsabie import Wsabie
 
@@ -83,11 +82,9 @@ def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_floats
     V *= np.float32(scale)
     settings = {"rate": 0.05, "max_norm": 0.7, "max_trials": 9}
     with Team(n_jobs) as team:
-        side = EmbeddedImages(
-            FORMS[form](corpus.X_train), V, block=10, l2=0, max_norm=0.7, adagrad=False, scale=scale, n_jobs=n_jobs
-        )
-        recipe = Recipe(max_norm=0.7, max_trials=9, block=10)
-        training = PairTraining(side, own, W, recipe, rng=np.random.default_rng(4), team=team)
+        steps, objective = StepSettings(10, 0.7), negatives.Objective(negatives.rank_weights("harmonic", 9), 9)
+        side = EmbeddedImages(FORMS[form](corpus.X_train), V, steps, scale=scale, n_jobs=n_jobs)
+        training = PairTraining(side, own, W, objective, steps, rng=np.random.default_rng(4), team=team)
         sums = [training.run_epoch(0.05) for _ in range(2)]
 
     same_rng = np.random.default_rng(4)

@@ -91,8 +91,8 @@ def shared_bases() -> list[type]:
 
 def abilities_of_models() -> list[type]:
     """Return the protocols of what some models can do."""
-    own = (cls for cls in vars(abilities).values() if inspect.isclass(cls) and cls.__module__ == abilities.__name__)
-    return sorted(own, key=lambda cls: cls.__name__)
+    defined = (cls for cls in vars(abilities).values() if getattr(cls, "__module__", "") == abilities.__name__)
+    return sorted((cls for cls in defined if getattr(cls, "_is_protocol", False)), key=lambda cls: cls.__name__)
 
 
 def further_methods() -> list[str]:

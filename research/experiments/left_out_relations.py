@@ -34,8 +34,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_senses import WordNet
 from visterm.metrics import paired_bootstrap
 from visterm.models.parts.pairs import ranks_of_pairs
-from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets
-from visterm.models.parts.suggested import listed_and_suggested
+from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, listed_and_suggested
 from visterm_research.comparison.feature_sets import OUR_VISTERMS, FeatureSet
 from visterm_research.comparison.sources import Source
 from visterm_research.parts.images import Labelled, corel_images, drawn_images

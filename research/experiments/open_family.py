@@ -20,7 +20,7 @@ from harness.data_sets import Problem
 from harness.runs import machine, options, say, spread, write
 
 from visterm.core.tables import MODELS
-from visterm.models.ranking.open_schedule import OpenSchedule
+from visterm.models.ranking import OPEN_LIMITS
 
 MODELS_TRIED = ("vse_ens", "auc_embedding", "opt_auc", "warp_linear", "owpc_sgd")
 
@@ -56,7 +56,7 @@ AS_IT_WAS: dict[str, dict[str, Any]] = {
 def sides(model: str) -> dict[str, tuple[type, dict[str, Any]]]:
     """Return the two kinds of a model, with their settings."""
     base = MODELS.load(model)
-    kind = base if issubclass(base, OpenSchedule) else type(f"Open{base.__name__}", (OpenSchedule, base), {})
+    kind = type(f"Open{base.__name__}", (base,), {"limits": OPEN_LIMITS})
     return {"as it was": (base, AS_IT_WAS.get(model, {})), "open": (kind, open_settings(model))}
 
 

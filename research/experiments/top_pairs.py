@@ -7,7 +7,7 @@ images' scores sorted, and the rank of a pair drawn among all. All sides run on 
 taken turn by turn. The cases, from scores that tell pairs apart to the worst that there are:
 
 * images of norm 4 times tag rows of norm up to 1, alpha 0.1; images of norm 1;
-* flat images: all scores 1, but for 0.001; the same without pairs of a tag with itself;
+* flat images: all scores 1, but for 0.001;
 * even: both images and F all drawn normally, so that each of the three may decide;
 * opposed: F undoes what the images say, so that all pairs score alike but for a millionth and nothing can be left out.
 
@@ -42,7 +42,6 @@ class Case(NamedTuple):
     A: np.ndarray
     B: np.ndarray
     F: np.ndarray
-    itself: bool = True
 
 
 def cases(n_tags: int, rng: np.random.Generator) -> dict[str, Case]:
@@ -64,7 +63,6 @@ def cases(n_tags: int, rng: np.random.Generator) -> dict[str, Case]:
         "images of norm 4": Case(rows(EXAMPLES, 4) @ W.T, rows(EXAMPLES, 4) @ W.T, F),
         "images of norm 1": Case(rows(EXAMPLES, 1) @ W.T, rows(EXAMPLES, 1) @ W.T, F),
         "flat": Case(*flat, F),
-        "flat, no tag with itself": Case(*flat, F, itself=False),
         "even": Case(normal(EXAMPLES, n_tags), normal(EXAMPLES, n_tags), normal(n_tags, n_tags)),
         "opposed": Case(np.tile(a, (EXAMPLES, 1)), np.tile(b, (EXAMPLES, 1)), opposed),
     }
@@ -81,8 +79,6 @@ def by_numpy(case: Case, by_rows: bool) -> Callable[[], np.ndarray]:
         for e in range(EXAMPLES):
             np.add(case.A[e][:, None], case.B[e], out=scores)
             np.add(scores, case.F, out=scores)
-            if not case.itself:
-                flat[:: n_tags + 1] = -np.inf
             among = flat
             if by_rows:
                 rows = np.argpartition(scores.max(axis=1), n_tags - K)[-K:]
@@ -123,18 +119,16 @@ def measure(name: str, case: Case, runs: int, rng: np.random.Generator) -> dict[
     terms = label_terms(case.F)
     pairs = rng.permutation(n_tags * n_tags)[:EXAMPLES]
     numbers = pairs // n_tags, pairs % n_tags
-    if not case.itself:
-        numbers = numbers[0], np.where(numbers[0] == numbers[1], (numbers[1] + 1) % n_tags, numbers[1])
 
     def ours(rows: slice = slice(None)) -> Any:
-        return best_pairs(case.A[rows], case.B[rows], terms, K, 1, itself=case.itself)
+        return best_pairs(case.A[rows], case.B[rows], terms, K, 1)
 
     calls: dict[str, Callable[[], Any]] = {
         "visterm": ours,
         ALL: by_numpy(case, by_rows=False),
         ROWS: by_numpy(case, by_rows=True),
         "visterm, one example a call": lambda: [ours(slice(e, e + 1)) for e in range(EXAMPLES)],
-        "visterm, rank of a pair": lambda: ranks_of_pairs(case.A, case.B, terms, *numbers, 1, itself=case.itself),
+        "visterm, rank of a pair": lambda: ranks_of_pairs(case.A, case.B, terms, *numbers, 1),
         LISTS: sorted_lists(case),
     }
     found = ours()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from visterm.models.linear import normal_equations as least_squares
+from visterm_research.models.linear import least_squares
 from visterm_research.models.linear.least_squares import LeastSquares
 
 SHAPES = {"more images": (60, 25), "more features": (30, 70)}

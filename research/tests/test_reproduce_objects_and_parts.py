@@ -19,7 +19,7 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_senses import WordNet
-from visterm.models.parts.quadruplets import QuadrupletBlock
+from visterm.models.parts.relations import QuadrupletBlock
 from visterm_research.comparison.methods import Method
 from visterm_research.comparison.problem import Rows
 from visterm_research.comparison.run import Comparison, Options, Outcome

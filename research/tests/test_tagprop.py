@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from planted import plant_corpus
 from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
-from visterm.models.confidence.tag_sigmoids import Costs, fit_sigmoids
+from visterm_research.models.neighbours.tag_sigmoids import Costs, fit_sigmoids
 from visterm_research.models.neighbours.tagprop import ROOM, TagProp, interleaved
 
 

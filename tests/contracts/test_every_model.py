@@ -22,8 +22,8 @@ from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, FitsStreams, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.epochs import OPEN
-from visterm.models.ranking.open_schedule import FINISH
-from visterm.models.ranking.streamed_fit import Checkpoint
+from visterm.models.ranking.schedules import FINISH
+from visterm.models.ranking.sources import Checkpoint
 
 BRIEF = {"epochs": 3}
 """Settings where only bytes are compared, and nothing must be learned well."""

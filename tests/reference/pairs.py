@@ -3,12 +3,10 @@
 import numpy as np
 
 
-def pairs_in_order(a, b, F, itself=True):
+def pairs_in_order(a, b, F):
     """Return the numbers ``i * K + j`` and the scores of all pairs of one example, best first, ties by the number."""
     K = len(a)
     scores = ((a[:, None] + b[None, :]) + F).ravel()
     numbers = np.arange(K * K)
-    if not itself:
-        numbers = numbers[numbers // K != numbers % K]
     order = numbers[np.argsort(-scores[numbers], kind="stable")]
     return order, scores[order]

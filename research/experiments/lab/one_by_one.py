@@ -14,8 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from visterm.kernels.dot import add_at, dot_at
-from visterm.kernels.prefetch import AHEAD, prefetch_row
+from visterm.kernels.dot import AHEAD, add_at, dot_at, prefetch_row
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm
 

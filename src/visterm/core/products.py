@@ -14,7 +14,7 @@ from visterm.core.checks import check_k
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.threads import one_blas_thread, resolve_jobs, standing_team
 from visterm.core.types import Ranking
-from visterm.kernels.select import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
+from visterm.kernels.topk import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
 
 Floats: TypeAlias = NDArray[np.float32]
 

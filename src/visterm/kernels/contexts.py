@@ -26,10 +26,10 @@ def draw_contexts(examples, tags, first_partner, partners, seed, epoch, contexts
 
 
 @njit(cache=True, nogil=True)
-def add_contexts(contexts, tag_at, context_at, dim, alpha, W, U):
+def add_contexts(contexts, tag_at, context_at, dim, alpha, V, U):
     """Add to each example's row what its context contributes to the scores of all tags.
 
-    Rows of tags, `W`, float32 (n_tags, width), hold vectors of `dim` numbers one behind the other, for the tag as a
+    Rows of tags, `V`, float32 (n_tags, width), hold vectors of `dim` numbers one behind the other, for the tag as a
     label of an image (at 0), as a whole and as a part; where two begin at the same column they are one and the same. Of
     int64 (n,), `contexts` are tags, or -1; `tag_at` are the columns where the vectors begin by which the examples' tags
     take part in the relations, and `context_at` those of the contexts. `alpha` is the weight of the score of two tags.
@@ -41,7 +41,7 @@ def add_contexts(contexts, tag_at, context_at, dim, alpha, W, U):
         for c in range(dim, row.shape[0]):
             row[c] = 0.0
         if contexts[p] >= 0:
-            source = W[contexts[p]]
+            source = V[contexts[p]]
             place, other = tag_at[p], context_at[p]
             for c in range(dim):
                 row[place + c] += weight * source[other + c]
@@ -49,7 +49,7 @@ def add_contexts(contexts, tag_at, context_at, dim, alpha, W, U):
 
 @njit(cache=True, nogil=True)
 def move_contexts(
-    contexts, tag_at, context_at, tags, violators, gains, steps, dim, factor, alpha_rate, spare, max_norm, W
+    contexts, tag_at, context_at, tags, violators, gains, steps, dim, factor, alpha_rate, spare, max_norm, V
 ):
     """Take the steps of a block on the contexts' side, then bring the vectors that moved back under the norm limit.
 
@@ -58,15 +58,15 @@ def move_contexts(
 
     `contexts`, `tag_at`, `context_at` and `dim` are as for `add_contexts`. Of (n,), `tags` are the true tags,
     `violators` those that outranked them, or -1, and `gains` float32. `steps`, float32 (n, width), are those of the
-    image's side, ``rate · gain · (W_y - W_ȳ)``; `factor` is alpha times the learning rate of tags over that of the
+    image's side, ``rate · gain · (V_y - V_ȳ)``; `factor` is alpha times the learning rate of tags over that of the
     image's side, and `alpha_rate` alpha times the former. `spare`, 0 to 1, is the share of the push that is taken back,
-    and `max_norm` limits each vector of `dim` numbers. Of `W`, float32 (n_tags, width), the rows of contexts are
+    and `max_norm` limits each vector of `dim` numbers. Of `V`, float32 (n_tags, width), the rows of contexts are
     changed, and those of `tags` and `violators` as far as they are too long.
     """
     scale = np.float32(factor)
     for p in range(contexts.shape[0]):
         if violators[p] >= 0 and contexts[p] >= 0:
-            target, step, wrong = W[contexts[p]], steps[p], W[violators[p]]
+            target, step, wrong = V[contexts[p]], steps[p], V[violators[p]]
             place, other = tag_at[p], context_at[p]
             back = np.float32(spare * alpha_rate) * gains[p]
             for c in range(dim):
@@ -77,6 +77,6 @@ def move_contexts(
         if violators[p] >= 0:
             for tag in (tags[p], violators[p], contexts[p]):
                 if tag >= 0:
-                    row = W[tag]
+                    row = V[tag]
                     for at in range(0, row.shape[0], dim):
                         limit_norm(row[at : at + dim], max_norm)

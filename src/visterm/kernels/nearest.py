@@ -51,7 +51,11 @@ def nearest_words(points, prepared, n_nearest=1):
             product = scratch[: len(part) * columns.shape[1]].reshape(len(part), -1)
             np.matmul(tile[: len(part)], columns, out=product)
             if n_nearest == 1:
-                _keep_nearest(product, first, words[start : start + TILE, 0], scores[start : start + TILE, 0])
+                best = product.argmax(axis=1)
+                reached = product[np.arange(len(part)), best]
+                better = np.flatnonzero(reached > scores[start : start + TILE, 0])
+                words[start + better, 0] = first + best[better]
+                scores[start + better, 0] = reached[better]
                 continue
             lanes = product.reshape(len(part), -1, LANES).max(axis=1)
             _keep_best(product, lanes, first, words[start : start + TILE], scores[start : start + TILE])
@@ -67,15 +71,6 @@ def add_by_word(points, words, sums, counts):
             counts[word] += 1
             for j in range(points.shape[1]):
                 sums[word, j] += points[i, j]
-
-
-def _keep_nearest(product, first, words, scores):
-    """Merge a tile of scores, of the words from `first` on, into the best word of each point and its score so far."""
-    best = product.argmax(axis=1)
-    found = product[np.arange(len(product)), best]
-    better = found > scores
-    words[better] = first + best[better]
-    scores[better] = found[better]
 
 
 @njit(cache=True, nogil=True)

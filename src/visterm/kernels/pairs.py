@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from visterm.kernels.topk import _select_rows, _sift_down
+from visterm.kernels.topk import _select_rows, heapify, replace_worst, sort_heap
 
 ROWS = 64  # Rows of F that stay in the second cache while the examples of a group pass
 EXAMPLES = 8  # Examples of a group
@@ -93,18 +93,18 @@ def _float(key):
 
 
 @njit(cache=True, nogil=True)
-def top_pairs(A, B, terms, twins, first, last, ids, scores):
+def top_pairs(A, B, terms, first, last, ids, scores):
     """Fill `ids` and `scores` with the k best pairs of the examples `first` .. `last` - 1, ties by the smaller number.
 
     `A` and `B`, float32 (n, K), score each tag for the object's image and for the part's; they are finite, as are all
-    sums with F. With `twins`, a tag with itself is a pair too. `ids`, int64 (n, k), get numbers of pairs, ``i * K +
+    sums with F. A tag with itself is a pair, too. `ids`, int64 (n, k), get numbers of pairs, ``i * K +
     j``; k is at least 1 and at most the number of pairs.
     """
     n = terms.F.shape[0]
     k = ids.shape[1]
     if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):
         raise IndexError("the examples are outside A and B, or these are not as wide as F")
-    if k < 1 or k > (n * n if twins else n * (n - 1)):
+    if k < 1 or k > n * n:
         raise IndexError("k is below 1, or more than there are pairs")
     n_first = min(n, max(FIRST_ROWS[0], min(FIRST_ROWS[1], k)))
     bounds = np.empty((EXAMPLES, n), np.float32)
@@ -118,7 +118,7 @@ def top_pairs(A, B, terms, twins, first, last, ids, scores):
     for start in range(first, last, EXAMPLES):
         size = min(EXAMPLES, last - start)
         for e in range(size):
-            _fill_row_bounds(A[start + e], B[start + e], terms, twins, bounds[e], self_scores[e], block_b[e], unused)
+            _fill_row_bounds(A[start + e], B[start + e], terms, bounds[e], self_scores[e], block_b[e], unused)
         _select_rows(bounds[:size], first_rows, first_bounds)
         for e in range(size):
             a, b, heap_ids, heap_scores = A[start + e], B[start + e], ids[start + e], scores[start + e]
@@ -128,7 +128,7 @@ def top_pairs(A, B, terms, twins, first, last, ids, scores):
                 if bounds[e, i] < floor:
                     break
                 count, floor = _take_row(
-                    i, a[i], b, terms, block_b[e], self_scores[e, i], twins, heap_ids, heap_scores, count, floor
+                    i, a[i], b, terms, block_b[e], self_scores[e, i], heap_ids, heap_scores, count, floor
                 )
             floors[e] = heap_scores[0] if count == k else -np.inf
             found[e] = 0
@@ -142,18 +142,18 @@ def top_pairs(A, B, terms, twins, first, last, ids, scores):
                 for i in range(top, bottom):
                     if bounds[e, i] >= floor:
                         count, floor = _take_row(
-                            i, a[i], b, terms, block_b[e], self_scores[e, i], twins, heap_ids, heap_scores, count, floor
+                            i, a[i], b, terms, block_b[e], self_scores[e, i], heap_ids, heap_scores, count, floor
                         )
                 found[e], floors[e] = count, floor
         for e in range(size):
-            _sort_heap(ids[start + e], scores[start + e])
+            sort_heap(ids[start + e], scores[start + e])
 
 
 @njit(cache=True, nogil=True)
-def pair_ranks(A, B, terms, twins, objects, parts, first, last, ranks):
+def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
     """Fill `ranks`, int64 (n,), with how many pairs stand before one, in the order of `top_pairs`; 0 is best.
 
-    The pair of each example is `objects` and `parts`, int64 (n,): two tags, if `twins` is false.
+    The pair of each example is `objects` and `parts`, int64 (n,).
     """
     n = terms.F.shape[0]
     if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):
@@ -181,35 +181,36 @@ def pair_ranks(A, B, terms, twins, objects, parts, first, last, ranks):
                 limit = limits[e, np.int64(i > objects[x])]  # of equal scores the smaller number stands before
                 self_score = (a_i + B[x, i]) + terms.diagonal[i]
                 if i == objects[x]:
-                    ranks[x] += _count_its_row(i, a_i, B[x], terms.F[i], twins, self_score, parts[x], limits[e])
+                    part = parts[x]
+                    ranks[x] += _count_from(a_i, B[x, :part], terms.F[i, :part], limits[e, 0])
+                    ranks[x] += _count_from(a_i, B[x, part:], terms.F[i, part:], limits[e, 1])
                 elif (a_i + b_most[e]) + terms.row_most[i] < limit:
-                    ranks[x] += twins and self_score >= limit
+                    ranks[x] += self_score >= limit
                 elif (a_i + b_least[e]) + terms.row_least[i] >= limit:
-                    ranks[x] += n - 1 + (twins and self_score >= limit)
+                    ranks[x] += n - 1 + (self_score >= limit)
                 else:
-                    ranks[x] += _count_row(i, a_i, B[x], terms, highest[e], lowest[e], twins, self_score, limit)
+                    ranks[x] += _count_row(i, a_i, B[x], terms, highest[e], lowest[e], self_score, limit)
 
 
 @njit(cache=True, nogil=True)
-def _fill_row_bounds(a, b, terms, twins, bounds, self_scores, block_b, unused):
+def _fill_row_bounds(a, b, terms, bounds, self_scores, block_b, unused):
     """Fill, for one example, the bound of each row, the scores on the diagonal, and the largest b of each block."""
     block_extremes(b, block_b, unused)
     b_most = block_b.max()
     for i in range(a.shape[0]):
         bounds[i] = (a[i] + b_most) + terms.row_most[i]
         self_scores[i] = (a[i] + b[i]) + terms.diagonal[i]
-    if twins:
-        for i in range(a.shape[0]):
-            bounds[i] = self_scores[i] if self_scores[i] > bounds[i] else bounds[i]
+    for i in range(a.shape[0]):
+        bounds[i] = self_scores[i] if self_scores[i] > bounds[i] else bounds[i]
 
 
 @njit(cache=True, nogil=True)
-def _take_row(i, a_i, b, terms, block_b, self_score, twins, ids, scores, found, floor):
+def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, found, floor):
     """Bring the pairs of a row that reach the floor into the heap; give the pairs in it and the floor from then on."""
     n = b.shape[0]
     k = ids.shape[0]
     most = terms.most[i]
-    self_counts = twins and self_score >= floor
+    self_counts = self_score >= floor
     if not self_counts and _count_from(a_i, block_b, most, floor) == 0:
         return found, floor
     for block in range(block_b.shape[0]):
@@ -221,30 +222,18 @@ def _take_row(i, a_i, b, terms, block_b, self_score, twins, ids, scores, found, 
             continue
         for j in range(start, stop):
             score = (a_i + b[j]) + terms.F[i, j]
-            if score >= floor and (twins or j != i):
+            if score >= floor:
                 if found < k:
                     ids[found] = i * n + j
                     scores[found] = score
                     found += 1
                     if found == k:
-                        for place in range(k // 2 - 1, -1, -1):
-                            _sift_down(ids, scores, place, k)
+                        heapify(ids, scores)
                         floor = np.nextafter(scores[0], np.float32(np.inf))
                 elif score > scores[0]:
-                    ids[0] = i * n + j
-                    scores[0] = score
-                    _sift_down(ids, scores, 0, k)
+                    replace_worst(ids, scores, i * n + j, score)
                     floor = np.nextafter(scores[0], np.float32(np.inf))
     return found, floor
-
-
-@njit(cache=True, nogil=True)
-def _sort_heap(ids, scores):
-    """Sort a heap whose worst lies at the root, best first."""
-    for end in range(ids.shape[0] - 1, 0, -1):
-        ids[0], ids[end] = ids[end], ids[0]
-        scores[0], scores[end] = scores[end], scores[0]
-        _sift_down(ids, scores, 0, end)
 
 
 @njit(cache=True, nogil=True)
@@ -257,19 +246,10 @@ def _any_from(values, floor):
 
 
 @njit(cache=True, nogil=True)
-def _count_its_row(i, a_i, b, row, twins, self_score, part, limits):
-    """Count the pairs in the row of the pair itself that stand before it."""
-    count = _count_from(a_i, b[:part], row[:part], limits[0]) + _count_from(a_i, b[part:], row[part:], limits[1])
-    if not twins and self_score >= limits[np.int64(i >= part)]:
-        count -= 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _count_row(i, a_i, b, terms, highest, lowest, twins, self_score, limit):
+def _count_row(i, a_i, b, terms, highest, lowest, self_score, limit):
     """Count the pairs of another row that score `limit` or more."""
     n = b.shape[0]
-    count = np.int64(twins and self_score >= limit)
+    count = np.int64(self_score >= limit)
     for block in range(highest.shape[0]):
         if (a_i + highest[block]) + terms.most[i, block] < limit:
             continue

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from visterm.kernels.dot import add_at, dot, dot_at
-from visterm.kernels.prefetch import AHEAD, prefetch_row
+from visterm.kernels.dot import AHEAD, add_at, dot, dot_at, prefetch_row
 from visterm.kernels.row_moves import limit_norm, mean_square, scale_row
+from visterm.kernels.sorted_lists import lower_bound
 
 
 class Rows(NamedTuple):
@@ -137,7 +137,7 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, 
             i = chosen[p]
             length = mean_square(steps[p], rule.rate)
             shift = rows.shift[i]
-            e = _lower_bound(rows.cols, rows.start[i] - shift, rows.start[i + 1] - shift, first)
+            e = lower_bound(rows.cols, rows.start[i] - shift, rows.start[i + 1] - shift, first)
             end = rows.start[i + 1] - shift
             while e < end and rows.cols[e] < last:
                 j = rows.cols[e]
@@ -153,7 +153,7 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, 
         i = chosen[p]
         step = steps[p]
         shift = rows.shift[i]
-        e = _lower_bound(rows.cols, rows.start[i] - shift, rows.start[i + 1] - shift, first)
+        e = lower_bound(rows.cols, rows.start[i] - shift, rows.start[i + 1] - shift, first)
         end = rows.start[i + 1] - shift
         while e < end and rows.cols[e] < last:
             j = rows.cols[e]
@@ -215,15 +215,3 @@ def add_steps(chosen, active, steps, first, last, rule, squares, weights):
             continue
         if math.sqrt(dot_at(weights, j * width, weights, j * width, width)) > rule.max_norm:
             limit_norm(weights[j], rule.max_norm)
-
-
-@njit(cache=True, nogil=True)
-def _lower_bound(values, low, high, wanted):
-    """Find the first position in low .. high (sorted) whose value is `wanted` or more."""
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -28,16 +28,22 @@ def nth_absent(numbers, first, last, r):
 
 
 @njit(cache=True, nogil=True)
-def contains(numbers, first, last, number):
-    """Return whether a number is in the sorted ``numbers[first:last]``."""
-    low, high = first, last
+def lower_bound(numbers, low, high, least):
+    """Find the first position in low .. high of sorted numbers whose number is `least` or more."""
     while low < high:
         middle = (low + high) // 2
-        if numbers[middle] < number:
+        if numbers[middle] < least:
             low = middle + 1
         else:
             high = middle
-    return low < last and numbers[low] == number
+    return low
+
+
+@njit(cache=True, nogil=True)
+def contains(numbers, first, last, number):
+    """Return whether a number is in the sorted ``numbers[first:last]``."""
+    place = lower_bound(numbers, first, last, number)
+    return place < last and numbers[place] == number
 
 
 @njit(cache=True, nogil=True)

@@ -1,49 +1,97 @@
 """Algorithm 1 of WSABIE for a block of pairs: draw tags until one violates, weigh the step by the rank, move the tags.
 
 `visterm.models.ranking.warp` calls these loops in this order. The step of the image's side is left in `steps`.
+
+In hot loops pass NamedTuples as plain tuples, ``tuple(pairs)``: Numba finds the type of one in a microsecond, and that
+of a NamedTuple of eight arrays in ten.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from visterm.kernels.dot import add_at, dot_at
-from visterm.kernels.pair_batch import Loss
-from visterm.kernels.prefetch import AHEAD, prefetch_row
+from visterm.kernels.dot import AHEAD, add_at, dot_at, prefetch_row
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, scale_row
 from visterm.kernels.rows import add_row, row_dot, row_square
 from visterm.kernels.sorted_lists import contains, nth_absent
 
 
+class PairBatch(NamedTuple):
+    """Pairs (image x, true tag y) that see the same weights, and what was found for each; arrays of shape (n,)."""
+
+    examples: np.ndarray  # int64: numbers of the pairs: they key the draws
+    # The image, as a row of `PositiveTags`, and the true tag y
+    images: np.ndarray  # int64
+    tags: np.ndarray  # int64
+    at: np.ndarray  # int64: which of the image rows is that of each pair
+    violators: np.ndarray  # int64: the other tag ȳ, or -1 where the pair makes no step
+    trials: np.ndarray  # int64: N, the number of draws
+    gaps: np.ndarray  # float32: f_y - f_ȳ, where there is a violator
+    gains: np.ndarray  # float32: weight of the rank, or of the loss's slope: the size of the step on the tags' side
+
+
+class PositiveTags(NamedTuple):
+    """The tags that images have: ``tags[start[i]:start[i + 1]]`` are those of image i, sorted (int32 or int64)."""
+
+    start: np.ndarray
+    tags: np.ndarray
+
+
+class Pool(NamedTuple):
+    """Tags drawn uniformly for many pairs, shape (m,), maybe none, and their scores, float32, shape (n, m)."""
+
+    tags: np.ndarray
+    scores: np.ndarray
+
+
+class Draws(NamedTuple):
+    """How other tags are drawn."""
+
+    margin: float  # 1 for the hinge; infinite takes the first draw, whatever its score
+    max_trials: int  # Draws for a pair, at most (and at most as many as there are candidates)
+    # Key of the draws, together with the number of the pair
+    seed: int
+    epoch: int
+
+
+class RankLoss(NamedTuple):
+    """What a violation costs: the hinge ``|1 - f_y + f_ȳ|₊``, times the weight of the rank that the draws tell."""
+
+    weights: np.ndarray
+    """float32, shape (n_tags + 1,). L(k) of each rank; longer where `most_trials` is more than n_tags."""
+    most_trials: int  # γ, where the rank is estimated as floor(γ / N); 0: as floor(candidates / N)
+
+
 @njit(cache=True, nogil=True)
-def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
+def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
     """Draw tags ȳ that the image does not have until f_ȳ(x) > f_y(x) - margin, for pairs first .. last-1.
 
     The draws are uniform, with replacement. They may begin with those of a pool, whose scores are one matrix product:
     each pair reads it from a place of its own and passes over the tags that its image has, so that it sees independent
     uniform draws, as without a pool. Only pairs that share a pool are not independent of each other.
 
-    Fills in `violators`, `trials` and `gaps`; `W` is (n_tags, width), and `rows` are `Rows` of that width.
+    Fills in `violators`, `trials` and `gaps`; `V` is (n_tags, width), and `rows` are `Rows` of that width.
     """
     examples, images, tags, rows_at, violators, trials, gaps, _ = pairs
     tags_start, positive_tags = positives
     margin, max_trials, seed, epoch = draws
     pool_tags, pool_scores = pool
-    n_tags, width, m = W.shape[0], W.shape[1], pool_tags.shape[0]
+    n_tags, width, m = V.shape[0], V.shape[1], pool_tags.shape[0]
     for p in range(first, last):  # the lists of tags are in the cache from here on: no branch waits for memory
         trials[p] = positive_tags[tags_start[images[p]]]
     for later in range(first, last + AHEAD):
         if later < last:
-            prefetch_row(W, tags[later])
+            prefetch_row(V, tags[later])
             begin, end = tags_start[images[later]], tags_start[images[later] + 1]
             if m == 0 and end - begin < n_tags:
                 drawn = draw_below(stream_of(seed, epoch, examples[later]), 0, n_tags - (end - begin))
                 violators[later] = nth_absent(positive_tags, begin, end, drawn)
-                prefetch_row(W, violators[later])
+                prefetch_row(V, violators[later])
         p = later - AHEAD
         if p < first:
             continue
@@ -53,7 +101,7 @@ def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
         y, at = tags[p], rows_at[p]
         start = rows.start[at]
         whole = rows.start[at + 1] - start == width
-        true_score = dot_at(rows.vals, start, W, y * width, width) if whole else row_dot(rows, at, W[y])
+        true_score = dot_at(rows.vals, start, V, y * width, width) if whole else row_dot(rows, at, V[y])
         least = true_score - np.float32(margin)
         stream = stream_of(seed, epoch, examples[p])
         violator = np.int64(-1)
@@ -76,7 +124,7 @@ def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
             drawn = violators[p]  # the first
             if n > 0 or m > 0:
                 drawn = nth_absent(positive_tags, begin, end, draw_below(stream, n, candidates))
-            score = dot_at(rows.vals, start, W, drawn * width, width) if whole else row_dot(rows, at, W[drawn])
+            score = dot_at(rows.vals, start, V, drawn * width, width) if whole else row_dot(rows, at, V[drawn])
             n += 1
             if score > least:
                 violator = drawn
@@ -86,30 +134,18 @@ def draw_violators(pairs, first, last, positives, rows, W, pool, draws):
 
 
 @njit(cache=True, nogil=True)
-def loss_and_slope(loss, gap):
-    """Return the loss of a gap f_y - f_ȳ, and how fast it falls as the gap grows."""
-    if loss == Loss.HINGE:
-        return max(0.0, 1.0 - gap), 1.0 if gap < 1.0 else 0.0
-    if gap > 0:
-        rest = math.exp(-gap)
-        return math.log1p(rest), rest / (1.0 + rest)
-    rest = math.exp(gap)
-    return math.log1p(rest) - gap, 1.0 / (1.0 + rest)
-
-
-@njit(cache=True, nogil=True)
-def weigh_pairs(pairs, first, last, positives, rank_loss, rate, W, steps):
+def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
     """Turn the violations of pairs first .. last-1 into gains, and into the steps of the image's side.
 
     After N draws the rank of y is about floor(candidates / N), which costs L(rank) times the loss. The gain is L(rank)
-    times the slope of the loss, the image's step ``rate · gain · (W_y - W_ȳ)``. Where the loss is flat, `violators` is
-    set to -1. `steps`, (n, width) or (n, 0) where the image's side does not move, is overwritten.
+    where there is a loss, the image's step ``rate · gain · (V_y - V_ȳ)``. Where there is none, `violators` is set to
+    -1. `steps`, (n, width) or (n, 0) where the image's side does not move, is overwritten.
 
     Returns the sum of the costs, of the draws, and how many pairs have a gain.
     """
     _, images, tags, _, violators, trials, gaps, gains = pairs
     tags_start, _ = positives
-    loss, rank_weights, most_trials = rank_loss
+    rank_weights, most_trials = rank_loss
     total = 0.0
     n_trials = n_steps = 0
     for p in range(first, last):
@@ -117,11 +153,11 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, W, steps):
         gain = np.float32(0.0)
         if violators[p] >= 0:
             image = images[p]
-            candidates = W.shape[0] - (tags_start[image + 1] - tags_start[image])
-            weight = rank_weights[(most_trials or candidates) // max(1, trials[p])]
-            value, slope = loss_and_slope(loss, np.float64(gaps[p]))
-            total += weight * value
-            gain = weight * np.float32(slope)
+            candidates = V.shape[0] - (tags_start[image + 1] - tags_start[image])
+            loss = 1.0 - np.float64(gaps[p])
+            if loss > 0:
+                gain = rank_weights[(most_trials or candidates) // max(1, trials[p])]
+                total += gain * loss
         gains[p] = gain
         step = steps[p]  # a row of its own: loops over steps[p, c] stay out of vector registers
         if gain == 0.0:
@@ -130,34 +166,24 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, W, steps):
             continue
         n_steps += 1
         factor = np.float32(rate) * gain
-        better, worse = W[tags[p]], W[violators[p]]
+        better, worse = V[tags[p]], V[violators[p]]
         for c in range(step.shape[0]):
             step[c] = factor * (better[c] - worse[c])
     return total, n_trials, n_steps
 
 
 @njit(cache=True, nogil=True)
-def add_tag_steps(pairs, rows, rule, squares, first, last, W):
-    """Move tags first .. last-1 by ``W_y += rate · gain · u`` and ``W_ȳ -= rate · gain · u``, then limit their norms.
+def add_tag_steps(pairs, rows, rule, squares, first, last, V):
+    """Move tags first .. last-1 by ``V_y += rate · gain · u`` and ``V_ȳ -= rate · gain · u``, then limit their norms.
 
     The order is that of the pairs. With AdaGrad each step is divided by the root of the tag's `squares`, (n_tags,): one
     plus the mean squares of its gradients so far, this block's included; they are empty for SGD. With L2 the row first
     shrinks once for each step. Threads with ranges of tags that do not meet change different rows.
     """
     _, _, tags, rows_at, violators, _, _, gains = pairs
-    adaptive = squares.shape[0] > 0
-    width = W.shape[1]
+    adaptive, width = squares.shape[0] > 0, V.shape[1]
     if adaptive or rule.keep < 1.0:
-        for p in range(tags.shape[0]):
-            if violators[p] < 0:
-                continue
-            square = gains[p] * gains[p] * row_square(rows, rows_at[p]) / np.float32(width)
-            for y in (tags[p], violators[p]):
-                if first <= y < last:
-                    if adaptive:
-                        squares[y] += square
-                    if rule.keep < 1.0:
-                        scale_row(W[y], rule.keep)
+        _add_squares_and_shrink(pairs, rows, rule, squares, first, last, V)
     entries, n = np.empty(2 * tags.shape[0], np.int64), 0
     for p in range(tags.shape[0]):  # without branches, which no processor would foresee
         entries[n] = 2 * p
@@ -169,7 +195,7 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, W):
     for e in range(n):
         if e + AHEAD < n:
             p = entries[e + AHEAD] >> 1
-            prefetch_row(W, violators[p] if entries[e + AHEAD] & 1 else tags[p])
+            prefetch_row(V, violators[p] if entries[e + AHEAD] & 1 else tags[p])
         p = entries[e] >> 1
         at = rows_at[p]
         share = np.float32(rule.rate) * gains[p]
@@ -182,12 +208,28 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, W):
         if adaptive:
             share /= np.float32(math.sqrt(squares[y]))
         if rows.start[at + 1] - rows.start[at] == width:
-            add_at(W, y * width, rows.vals, rows.start[at], width, share)
+            add_at(V, y * width, rows.vals, rows.start[at], width, share)
         else:
-            add_row(rows, at, share, W[y])
+            add_row(rows, at, share, V[y])
     for e in range(n_moved):
         if e + AHEAD < n_moved:
-            prefetch_row(W, moved[e + AHEAD])
+            prefetch_row(V, moved[e + AHEAD])
         start = moved[e] * width
-        if math.sqrt(dot_at(W, start, W, start, width)) > rule.max_norm:
-            limit_norm(W[moved[e]], rule.max_norm)
+        if math.sqrt(dot_at(V, start, V, start, width)) > rule.max_norm:
+            limit_norm(V[moved[e]], rule.max_norm)
+
+
+@njit(cache=True, nogil=True)
+def _add_squares_and_shrink(pairs, rows, rule, squares, first, last, V):
+    """Do what comes before the steps of a block: with AdaGrad the squares grow, and with L2 the rows shrink."""
+    _, _, tags, rows_at, violators, _, _, gains = pairs
+    for p in range(tags.shape[0]):
+        if violators[p] < 0:
+            continue
+        square = gains[p] * gains[p] * row_square(rows, rows_at[p]) / np.float32(V.shape[1])
+        for y in (tags[p], violators[p]):
+            if first <= y < last:
+                if squares.shape[0] > 0:
+                    squares[y] += square
+                if rule.keep < 1.0:
+                    scale_row(V[y], rule.keep)

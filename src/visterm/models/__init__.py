@@ -10,10 +10,18 @@ from visterm.core.tables import MODELS
 if TYPE_CHECKING:
     from visterm.models.abilities import PlacesWords
     from visterm.models.base import MAX_FEATURE, Annotator, Limit, SideKnowledge
-    from visterm.models.confidence.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
+    from visterm.models.confidence.tag_sigmoids import Cases, likeliest_curves
     from visterm.models.epochs import EpochSums, Floats, Weights
     from visterm.models.linear.base import LinearAnnotator, check_weight_size
-    from visterm.models.linear.normal_equations import LinearFit, fit_ridge, mean_square_norm
+    from visterm.models.linear.normal_equations import (
+        DIRECT_SIZE,
+        LinearFit,
+        centred_kernel,
+        conjugate_gradients,
+        fit_ridge,
+        mean_square_norm,
+        with_intercept,
+    )
     from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
     from visterm.models.neighbours.distances import check_blocks, read_blocks, row_squares, squared_distances
     from visterm.models.neighbours.knn import (
@@ -27,22 +35,23 @@ if TYPE_CHECKING:
     )
     from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
     from visterm.models.parts.pairs import ranks_of_pairs
-    from visterm.models.parts.quadruplets import QuadrupletBlock, Quadruplets, check_relations
+    from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, check_relations
     from visterm.models.stopping import OnEpoch, hold_out
 
 _NAMES = {
     "abilities": "PlacesWords",
     "base": "Annotator Limit MAX_FEATURE SideKnowledge",
-    "confidence.tag_sigmoids": "Costs Sigmoids fit_sigmoids",
+    "confidence.tag_sigmoids": "Cases likeliest_curves",
     "epochs": "EpochSums Floats Weights",
     "linear.base": "LinearAnnotator check_weight_size",
-    "linear.normal_equations": "LinearFit fit_ridge mean_square_norm",
+    "linear.normal_equations": "DIRECT_SIZE LinearFit centred_kernel conjugate_gradients fit_ridge mean_square_norm "
+    "with_intercept",
     "linear.ridge": "ALPHAS PenaltyChoice choose_penalty",
     "neighbours.distances": "check_blocks read_blocks row_squares squared_distances",
     "neighbours.knn": "BLOCK_BYTES Cosines Ids TAGS_OF_IMAGES VotingAnnotator unit_rows weighted_votes",
     "pamir.kernel_rows": "KEPT_KERNELS KernelAnnotator",
     "parts.pairs": "ranks_of_pairs",
-    "parts.quadruplets": "QuadrupletBlock Quadruplets check_relations",
+    "parts.relations": "QuadrupletBlock Quadruplets check_relations",
     "stopping": "OnEpoch hold_out",
 }
 """What plug-ins may use, by module: docs/add_a_model.md."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.errors import ShapeError, UserError
+from visterm.core.estimator import check_fitted
 from visterm.core.progress import Progress
 from visterm.core.types import PairRanking
 from visterm.models.stopping import HeldOutFit, OnEpoch
@@ -35,12 +38,22 @@ class RelearnsTags(Protocol):
     fixed_image_rows: ClassVar[bool]
 
 
+class FeatureShares(NamedTuple):
+    """A score taken apart: ``Σ shares + constant + elsewhere``."""
+
+    shares: NDArray[np.float64]  # shape (n_features,): the image's features times `weights`
+    weights: NDArray[np.float64]  # shape (n_features,): what the tag's score gains with each feature
+    constant: float  # What the tag scores on an image without any feature: its bias
+    elsewhere: float = 0.0
+    """From members of a blend whose scores are no sums over features, because they compare whole images."""
+
+
 @runtime_checkable
 class Explains(Protocol):
     """Explains a score by features, because its scores are linear in them."""
 
-    def explain(self, x: Any, tag: int) -> Any:
-        """Return the `FeatureShares` of one image and tag: what sums to the score."""
+    def explain(self, x: Any, tag: int) -> FeatureShares:
+        """Return what each feature of one image adds to the score of a tag."""
 
 
 @runtime_checkable
@@ -99,7 +112,7 @@ class FitsStreams(Protocol):
         monitor: Any = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Learn from `Windows` (see `visterm.models.ranking.streamed_fit`) as `fit` does from all rows at once."""
+        """Learn from `Windows` (see `visterm.models.ranking.sources`) as `fit` does from all rows at once."""
 
 
 @runtime_checkable
@@ -127,6 +140,28 @@ class HoldsOut(Protocol):
 
     def take_held_out(self) -> HeldOutFit | None:
         """Return the scores of the images that the last `fit` held out, once; None if it held out none."""
+
+
+def explain_linear(model: Any, x: Any, tag: int) -> FeatureShares:
+    """Return what each feature of an image `x`, (1, n_features), contributes to the score of a tag (a column).
+
+    The shares sum to the score of `decision_function`, up to its rounding to float32. Raises ShapeError if `x` is not
+    one image; UserError if there is no such tag, or the score is not linear after all: that of an `Ensemble` with
+    another model in it.
+
+    A model whose scores are ``x · w_tag + b_tag`` takes it as its method, ``explain = explain_linear``, and writes
+    ``_scorer(x, tag)``: the weights of the features, float64 of shape (n_features,), and the bias of a tag, as they are
+    for checked features of one image.
+    """
+    check_fitted(model)
+    x = model._check_features(x)
+    if x.shape[0] != 1:
+        raise ShapeError(f"x has {x.shape[0]} rows; expected one image, shape (1, {model.n_features_in_}).")
+    if not 0 <= tag < model.n_tags_:
+        raise UserError(f"tag is {tag}; expected a column of Y, from 0 to {model.n_tags_ - 1}.")
+    weights, constant = model._scorer(x, int(tag))
+    row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]
+    return FeatureShares(row * weights, weights, constant)
 
 
 def places_words(model: Any) -> bool:

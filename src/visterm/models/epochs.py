@@ -6,7 +6,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_choice, check_count, check_number
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Whole
-from visterm.core.progress import SILENT, Progress, reported
+from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
@@ -28,7 +28,7 @@ Weights: TypeAlias = tuple[Floats, ...]
 Measure: TypeAlias = Callable[[], float]
 
 SCHEDULES = ("constant", "inverse", "cosine")
-OPEN = "open"  # The schedule of `OpenSchedule`
+OPEN = "open"  # The schedule of `visterm.models.ranking.schedules.OpenSchedule`
 
 HISTORY = Listed(
     Record(
@@ -51,16 +51,11 @@ class EpochSums(NamedTuple):
     violated: float  # Share of the examples that made a step
 
 
-class Course:
-    """How far a training has come.
+class TrainingState:
+    """How far a training has come: `epoch` is the next one, from 1; `history` has the records of those before."""
 
-    `epoch` is the next one, from 1; `history` has the records of those before; `slowing` is the factor of the steps in
-    an epoch.
-    """
-
-    def __init__(self, patience: int, slowing: Callable[[int], float] = lambda epoch: 1.0) -> None:
+    def __init__(self, patience: int) -> None:
         self.epoch = 1
-        self.slowing = slowing
         self.history: list[dict[str, Any]] = []
         self.best = BestWeights(patience)
 
@@ -70,27 +65,15 @@ class Course:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class EpochSettings:
-    """The settings of all models that learn in epochs; `EmbeddingRanker` and `DeepSettings` describe them.
-
-    Settings are fields of dataclasses, so that a model writes down only its own and those that differ: scikit-learn
-    finds all of them in the signature of the constructor that is made. A setting that a model does not have is a
-    ``ClassVar`` there.
-    """
-
-    epochs: int = 100
-    patience: int = 10
-    valid_share: float = 0.1
-    schedule: str = "constant"
-    n_jobs: int | None = None
-    random_state: RandomState = 0
-
-
-class EpochAnnotator(EpochSettings, Annotator):
+class EpochAnnotator(Annotator):
     """Goes over its images in epochs and stops by validation images: `_run_epochs`, the same for all such models.
 
     In memory an epoch is one window that holds everything, streamed features come in several, and a network takes
     batches: each kind of training has its own `run_epoch`.
+
+    Settings are fields of dataclasses, so that a model writes down only its own and those that differ: scikit-learn
+    finds all of them in the signature of the constructor that is made. A setting that a model does not have is a
+    ``ClassVar`` there. `EmbeddingRanker` and `DeepTagger` describe those of all models that learn in epochs.
 
     Attributes
     ----------
@@ -104,10 +87,17 @@ class EpochAnnotator(EpochSettings, Annotator):
         For each epoch: ``epoch``, ``loss``, ``map`` (over the validation images, None without) and ``seconds``.
     """
 
-    tag_rows_: Floats
-    n_epochs_: int
-    n_held_out_: int
-    history_: list[dict[str, Any]]
+    epochs: int = 100
+    patience: int = 10
+    valid_share: float = 0.1
+    schedule: str = "constant"
+    n_jobs: int | None = None
+    random_state: RandomState = 0
+
+    tag_rows_: Floats = field(init=False)
+    n_epochs_: int = field(init=False)
+    n_held_out_: int = field(init=False)
+    history_: list[dict[str, Any]] = field(init=False)
 
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "width")),
@@ -123,7 +113,7 @@ class EpochAnnotator(EpochSettings, Annotator):
         "schedule": partial(check_choice, choices=SCHEDULES),
     }
 
-    _held_out: HeldOutFit | None = None
+    _held_out: HeldOutFit | None = field(init=False, default=None)
 
     def take_held_out(self) -> HeldOutFit | None:
         """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
@@ -142,12 +132,9 @@ class EpochAnnotator(EpochSettings, Annotator):
         """Return the size of the steps before any schedule."""
         return 1.0
 
-    def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
-        self._fit_monitored(X, Y, rng, None, SILENT, None)
-
     def _run_epochs(
         self,
-        course: Course,
+        state: TrainingState,
         epochs: int,
         run_epoch: Callable[[float], NamedTuple],
         publish: Callable[[], Weights],
@@ -161,36 +148,36 @@ class EpochAnnotator(EpochSettings, Annotator):
     ) -> None:
         """Run epochs until the measure stops rising or the callback says "stop"; publish the best weights.
 
-        `course` says where to go on from. `run_epoch` goes over all examples once, with steps of the given size, and
+        `state` says where to go on from. `run_epoch` goes over all examples once, with steps of the given size, and
         returns ``loss`` and what else the history keeps. `publish` sets the learned attributes from the weights as they
         are, which it returns, and refuses what is not finite. `measure` measures the published weights: more is better.
         The monitor shows the `task`, and takes `steps` an epoch, or with 0 those of `run_epoch`, as many as they are.
         `keep` is called after each epoch.
         """
-        self.history_ = course.history
-        best = course.best
+        self.history_ = state.history
+        best = state.best
         with reported(monitor, task, epochs * steps or None):
-            if steps and course.history:
-                monitor.advance(steps * len(course.history))
-            while course.epoch <= epochs and not best.exhausted:
+            if steps and state.history:
+                monitor.advance(steps * len(state.history))
+            while state.epoch <= epochs and not best.exhausted:
                 start = time.perf_counter()
-                rate = self._rate() * rate_factor(self.schedule, course.epoch, self.epochs)
-                sums = run_epoch(rate * course.slowing(course.epoch))._asdict()
+                rate = self._rate() * rate_factor(self.schedule, state.epoch, self.epochs)
+                sums = run_epoch(rate)._asdict()
                 weights = publish()
                 found = None if measure is None else measure()
-                record = epoch_record(course.epoch, sums, self._measured(found), start)
-                course.history.append(record)
+                record = epoch_record(state.epoch, sums, self._measured(found), start)
+                state.history.append(record)
                 note = f"loss {record['loss']:.3f}"
                 if found is not None:
                     best.offer(found, *weights)
                     note = self._in_words(found, best.value, best.epoch)
-                course.end_epoch()
+                state.end_epoch()
                 monitor.advance(steps, note)
                 if keep is not None:
                     keep()
                 if says_stop(on_epoch, record):
                     break
-        self.n_epochs_ = best.epoch or len(course.history)
+        self.n_epochs_ = best.epoch or len(state.history)
         if best.weights:
             self._publish(*best.weights)
 
@@ -240,3 +227,9 @@ def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
     if schedule == "inverse":
         return 1 / (1 + 10 * done)
     return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def mean_length(X: Matrix) -> float:
+    """Return the root of the mean squared length of rows, as float32, so that dense and sparse rows have the same."""
+    values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
+    return float(np.float32(math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])))

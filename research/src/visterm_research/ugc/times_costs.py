@@ -121,6 +121,7 @@ def _layer_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
     import torch
 
     from visterm.models.deep import SampledObjective, TagDraws, WordTable
+    from visterm_research.models.deep.objectives import sampled_rank_cost
 
     rng = np.random.default_rng(0)
     n_images = 10 * grid.batch
@@ -138,14 +139,15 @@ def _layer_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
     return {
         CROSS_ENTROPY: partial(step, SampledObjective(draws), WordTable(rows.copy(), moving=True, device=cpu)),
         RELATED: partial(step, SampledObjective(draws, alpha=0.01), WordTable(rows.copy(), moving=True, device=cpu)),
-        RANKS: partial(step, SampledObjective(draws, rank=True), WordTable(rows, moving=True, device=cpu)),
+        RANKS: partial(step, SampledObjective(draws, cost=sampled_rank_cost), WordTable(rows, moving=True, device=cpu)),
     }
 
 
 def _cost_steps(grid: Grid, p: int, n: int) -> dict[str, Callable[[], None]]:
     import torch
 
-    from visterm.models.deep import related_tags, sampled_cross_entropy, sampled_rank_cost
+    from visterm.models.deep import related_tags, sampled_cross_entropy
+    from visterm_research.models.deep.objectives import sampled_rank_cost
 
     s_p, s_n = (torch.zeros(grid.batch, size).requires_grad_() for size in (p, n))
     has, counts = torch.ones(grid.batch, p), torch.ones(grid.batch, n)

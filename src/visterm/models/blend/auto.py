@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,10 +17,19 @@ from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whol
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
-from visterm.models.abilities import Explains, RelearnsTags
-from visterm.models.blend.candidates import Columns, candidates_for, column_sets
-from visterm.models.blend.kept import KEPT, explaining, explains, kept_beside, what_to_do
-from visterm.models.blend.members import any_from_kernel, chosen_settings, listed, make_member, own_settings
+from visterm.models.abilities import FeatureShares, RelearnsTags
+from visterm.models.blend.candidates import (
+    EMBEDDING,
+    USUAL,
+    ColumnSet,
+    any_from_kernel,
+    chosen_settings,
+    column_sets,
+    listed,
+    make_member,
+    own_settings,
+)
+from visterm.models.blend.kept import explaining, what_to_do
 from visterm.models.blend.mixing import (
     best_mix,
     best_shape,
@@ -34,16 +43,48 @@ from visterm.models.blend.mixing import (
     word_map,
 )
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import Budget, Rows, Trial, attempt, in_turn, shortlist, try_all
-from visterm.models.explaining import FeatureShares
+from visterm.models.blend.trials import KEPT, Budget, TaggedRows, Trial, kept_beside, shortlist, try_candidates
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
+ALONE = "alone: there are no images to judge by"
 REASONS = {(True, True): "in the blend", (False, True): KEPT, (False, False): "adds nothing to the others"}
 """By whether a model has weight, and whether it is kept."""
+
+
+class Weights(NamedTuple):
+    """How trials are blended."""
+
+    used: list[Trial]
+    shares: NDArray[np.float64]  # shape (n_used,): λ
+    lift: float
+    tag_factors: NDArray[np.float64]  # shape (n_tags,): d
+    tag_offsets: NDArray[np.float64]  # shape (n_tags,): b
+    scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags): of the judged images; None without any
+
+
+def blend(trials: Sequence[Trial], judged: TaggedRows, lift: float | None) -> Weights:
+    """Find the weights of trials that were judged, and how far rare tags are lifted (None: as is best).
+
+    Without images to judge by, the first trial has all the weight.
+    """
+    n_tags = judged.Y.shape[1]
+    if not judged.X.shape[0]:
+        trials[0].reason = ALONE
+        return Weights([trials[0]], np.ones(1), 0.0, np.ones(n_tags), np.zeros(n_tags))
+    weighed = shortlist([trial for trial in trials if trial.scores is not None])
+    scores = [trial.scores for trial in weighed if trial.scores is not None]
+    shares = without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
+    blended = mixed(shares, scores)
+    lift, centre = best_shape(blended, judged.Y) if lift is None else (float(lift), 0.0)
+    factors = rare_tag_boost(blended, lift)
+    offsets = tag_offsets(blended, factors, centre)
+    blended = factors.astype(np.float32) * blended + offsets.astype(np.float32)
+    used = np.flatnonzero(shares > 0)
+    return Weights([weighed[m] for m in used], shares[used], lift, factors, offsets, blended)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -166,7 +207,7 @@ class Auto(Blend):
     explainable: bool = True
 
     def explain(self, x: Any, tag: int) -> FeatureShares:
-        """Return what each feature contributes to a tag's score, see `LinearScores.explain`.
+        """Return what each feature contributes to a tag's score, see `explain_linear`.
 
         The share of members that compare whole images is in `elsewhere`. If no member with weight scores by features,
         the shares are those of one without, and `elsewhere` is what the blend's score has beyond its score. Raises
@@ -227,50 +268,43 @@ class Auto(Blend):
         on_epoch: OnEpoch | None,
     ) -> None:
         self.check_settings()
-        budget = Budget(self.budget)
-        trials = self._trials(X, rng)
-        learned, judged, held = self._part(Rows(X, Y), valid, len(trials), rng)
+        budget, trials = Budget(self.budget), self._candidates(X, rng)
+        learned, judged, held = self._split(TaggedRows(X, Y), valid, len(trials), rng)
         self.n_held_out_ = X.shape[0] - learned.X.shape[0] if valid is None else valid[0].shape[0]
-        if judged.X.shape[0]:
-            trials = try_all(in_turn(trials), learned, judged, X.shape[0], budget, monitor, rng)
-            fitted = [trial for trial in trials if trial.scores is not None]
-            if not fitted and trials[0].error is not None:
-                raise trials[0].error
-            used = self._weigh(fitted, judged, held)
-        else:
-            fitted = self._fit_first(trials, learned, judged, monitor)
-            used = fitted[:1]
-        if self.explainable:
-            used += kept_beside(used, fitted, trials, learned, judged, self.n_jobs, monitor)
-            self.weights_: NDArray[np.float64] = np.pad(self.weights_, (0, len(used) - self.weights_.size))
-        self._fit_again(used, Rows(X, Y), budget, monitor)
-        self._keep(trials, used)
+        trials = try_candidates(trials, learned, judged, X.shape[0], budget, monitor, rng)
+        weights = blend(trials, judged, self.lift)
+        kept = kept_beside(weights.used, trials, learned, judged, self.n_jobs, monitor) if self.explainable else []
+        self.weights_ = np.pad(weights.shares, (0, len(kept)))
+        used = [*weights.used, *kept]
+        self._fit_again(used, TaggedRows(X, Y), budget, monitor)
+        self._keep(used, weights, judged, held)
+        self.report_ = self._report(trials, used)
 
     def _image_rows(self, X: Matrix) -> Matrix:
         members, read = self._ranking()
         return stacked_image_rows(members, [columns.of(X) for columns in read])
 
-    def _ranking(self) -> tuple[list[Any], list[Columns]]:
+    def _ranking(self) -> tuple[list[Any], list[ColumnSet]]:
         """Return the members that have weight, and what they read."""
         used = np.flatnonzero(self.weights_ > 0)
         columns = self._columns()
         return [self.members_[m] for m in used], [columns[m] for m in used]
 
-    def _columns(self) -> list[Columns]:
-        return [Columns(*row) for row in self.columns_.tolist()]
+    def _columns(self) -> list[ColumnSet]:
+        return [ColumnSet(*row) for row in self.columns_.tolist()]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = any_from_kernel(self.candidates, "candidates", "auto")
         return tags
 
-    def _trials(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
+    def _candidates(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
         """List the candidates on each set of columns."""
         by_number = getattr(self, "by_number_", False)
         blocks, word_vectors, tree = (self.known(name) for name in self.takes)
-        found = []
+        candidates = []
         for columns in column_sets(X, None if by_number else blocks):
-            given: Sequence[Any] = candidates_for(by_number=by_number)
+            given: Sequence[Any] = EMBEDDING if by_number else USUAL
             if self.candidates is not None:
                 given = listed(self.candidates, "candidates")
             elif word_vectors is not None and columns.block == 0 and not by_number:
@@ -290,71 +324,34 @@ class Auto(Blend):
                     params.get("blocks") is None and isinstance(params.get("distances", ""), str)
                 ):
                     continue  # it has settings of its own for each block, so that it needs all
-                found.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
+                candidates.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
                 if word_vectors is not None and isinstance(model, RelearnsTags):
                     model.set_params(word_vectors=word_vectors)
                 if tree is not None and "tree" in params:
                     model.set_params(tree=tree)
-        return found
+        return candidates
 
-    def _part(
-        self, rows: Rows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
-    ) -> tuple[Rows, Rows, NDArray[np.int64]]:
+    def _split(
+        self, rows: TaggedRows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
+    ) -> tuple[TaggedRows, TaggedRows, NDArray[np.int64]]:
         """Return the rows to learn from, those to judge by (none if too few, or none has a tag) and their places."""
         n, nobody = rows.X.shape[0], np.empty(0, np.int64)
-        alone = rows, Rows(rows.X[:0], rows.Y[:0]), nobody
+        alone = rows, TaggedRows(rows.X[:0], rows.Y[:0]), nobody
         if getattr(self, "by_number_", False) or (valid is None and self.share_to_hold_out == 0):
             return alone
         if valid is None:
             kept, held = hold_out(n, max(self.share_to_hold_out, min(MIN_HELD_OUT / n, 0.5)), rng)
-            learned = Rows(visible_columns(self, rows.X[kept], kept), rows.Y[kept])
-            judged = Rows(visible_columns(self, rows.X[held], kept), rows.Y[held])
+            learned = TaggedRows(visible_columns(self, rows.X[kept], kept), rows.Y[kept])
+            judged = TaggedRows(visible_columns(self, rows.X[held], kept), rows.Y[held])
         else:
-            learned, judged, held = rows, Rows(*valid), nobody
+            learned, judged, held = rows, TaggedRows(*valid), nobody
         tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
         if tagged.size == 0:
             return alone
         some = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
-        return learned, Rows(judged.X[some], judged.Y[some]), held[some] if held.size else nobody
+        return learned, TaggedRows(judged.X[some], judged.Y[some]), held[some] if held.size else nobody
 
-    def _fit_first(self, trials: list[Trial], rows: Rows, nobody: Rows, monitor: Progress) -> list[Trial]:
-        """Fit the first candidate, with which no other can be compared, and one that explains if it does not."""
-        first = trials[0]
-        attempt(first, rows, nobody, monitor)
-        if first.error is not None:
-            raise first.error
-        self.weights_, self.lift_ = np.ones(1), 0.0
-        self.tag_factors_, self.tag_offsets_ = np.ones(rows.Y.shape[1]), np.zeros(rows.Y.shape[1])
-        self.valid_map_: float | None = None
-        self.valid_word_map_: float | None = None
-        self._held_out = None
-        first.reason = "alone: there are no images to judge by"
-        able = [trial for trial in trials[1:] if isinstance(trial.model, Explains)][:1]
-        for trial in able if self.explainable and not explains(first.model) else ():
-            attempt(trial, rows, nobody, monitor)
-            trial.reason = trial.reason or KEPT
-        for trial in trials[1:]:
-            trial.reason = trial.reason or "left out: there are no images to judge by"
-        return [trial for trial in trials if trial.n_rows]
-
-    def _weigh(self, fitted: list[Trial], judged: Rows, held: NDArray[np.int64]) -> list[Trial]:
-        """Find weights and lift, and return the candidates that have weight."""
-        fitted = shortlist(fitted)
-        scores = [trial.scores for trial in fitted if trial.scores is not None]
-        weights = without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
-        blend = mixed(weights, scores)
-        self.lift_, centre = best_shape(blend, judged.Y) if self.lift is None else (float(self.lift), 0.0)
-        self.tag_factors_ = rare_tag_boost(blend, self.lift_)
-        self.tag_offsets_ = tag_offsets(blend, self.tag_factors_, centre)
-        blend = self.tag_factors_.astype(np.float32) * blend + self.tag_offsets_.astype(np.float32)
-        self.valid_map_, self.valid_word_map_ = image_map(blend, judged.Y), word_map(blend, judged.Y)
-        everyone = sp.eye_array(blend.shape[1], format="csr", dtype=np.float32)
-        self._held_out = HeldOutFit(held, blend, everyone) if held.size else None
-        used = np.flatnonzero(weights > 0)
-        self.weights_ = weights[used]
-        return [fitted[m] for m in used]
-
-    def _fit_again(self, used: list[Trial], rows: Rows, budget: Budget, monitor: Progress) -> None:
+    def _fit_again(self, used: list[Trial], rows: TaggedRows, budget: Budget, monitor: Progress) -> None:
         """Fit the models that have not seen all images on all of them, the weightiest first, as far as there is time.
 
         Settings that a model chose stay: with others its scores would spread differently from those that the lift and
@@ -373,8 +370,17 @@ class Auto(Blend):
             trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
             trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
 
-    def _keep(self, trials: list[Trial], used: list[Trial]) -> None:
-        """Stack the models that are used, and report on all that were tried."""
+    def _keep(self, used: list[Trial], weights: Weights, judged: TaggedRows, held: NDArray[np.int64]) -> None:
+        """Stack the models that are used, and keep what their blend reached on the judged images."""
+        self.lift_, self.tag_factors_, self.tag_offsets_ = weights.lift, weights.tag_factors, weights.tag_offsets
+        self.valid_map_: float | None = None
+        self.valid_word_map_: float | None = None
+        self._held_out = None
+        if weights.scores is not None:
+            self.valid_map_ = image_map(weights.scores, judged.Y)
+            self.valid_word_map_ = word_map(weights.scores, judged.Y)
+            everyone = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
+            self._held_out = HeldOutFit(held, weights.scores, everyone) if held.size else None
         self.members_ = [trial.model for trial in used]
         self.columns_ = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])
@@ -384,8 +390,11 @@ class Auto(Blend):
         V: Any = stacked_tag_rows(self._ranking()[0], shares[self.weights_ > 0], constants)
         factors = self.tag_factors_.astype(np.float32)
         self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
+
+    def _report(self, trials: list[Trial], used: list[Trial]) -> list[dict[str, Any]]:
+        """Return an entry for each trial."""
         weights = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
-        self.report_ = [
+        return [
             {
                 "model": trial.name,
                 "settings": trial.settings,

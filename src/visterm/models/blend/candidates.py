@@ -1,19 +1,31 @@
-"""What `auto` tries: models that did best for their seconds, the cheapest first, on all features or on one block."""
+"""Members of a blend of models, made of what users list; and what `auto` tries by itself, on which columns.
+
+By itself it tries models that did best for their seconds, the cheapest first, on all features or on one block.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.core.errors import UserError
+from visterm.core.estimator import clone
+from visterm.core.packing import json_params
+from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
+from visterm.models.base import Annotator
 from visterm.models.neighbours.distances import read_blocks
+from visterm.models.stopping import learns_from_kernel
 
 Listed = tuple[tuple[str, dict[str, Any]], ...]
 
-QUICK: Listed = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}))
+EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 EMBEDDING: Listed = (("wsabie", {}),)
+USUAL: Listed = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}), *EMBEDDING)
+"""Of images known only by number none can be held out, so there is one candidate, the last."""
 
 GROWTHS = {
     "knn": 1,
@@ -38,15 +50,7 @@ MOST_BYTES = 2**30
 of visterms and a network took 25 times as long."""
 
 
-def candidates_for(*, by_number: bool) -> Listed:
-    """List the names and settings of models to try.
-
-    Of images known only by number none can be held out, so there is one candidate.
-    """
-    return EMBEDDING if by_number else (*QUICK, *EMBEDDING)
-
-
-class Columns(NamedTuple):
+class ColumnSet(NamedTuple):
     """Which columns, and in which form."""
 
     block: int  # 1 for the first block; 0 for all columns
@@ -65,7 +69,7 @@ class Columns(NamedTuple):
         return sp.csr_array(part)
 
 
-def column_sets(X: Matrix, blocks: Any) -> list[Columns]:
+def column_sets(X: Matrix, blocks: Any) -> list[ColumnSet]:
     """List all columns and, if there are several blocks (as `read_blocks` takes them), each block.
 
     All columns are taken as an array too if one of the blocks is; they are left out if that would be too large.
@@ -74,11 +78,62 @@ def column_sets(X: Matrix, blocks: Any) -> list[Columns]:
     n, width = X.shape
     slices = read_blocks(blocks, width)
     if len(slices) == 1:
-        return [Columns(0, 0, width, 0)]
+        return [ColumnSet(0, 0, width, 0)]
     parts = []
     for number, part in enumerate(slices, start=1):
         values: Any = X[:, part]
         filled = (values.nnz if sp.issparse(values) else np.count_nonzero(values)) / max(1, np.prod(values.shape))
-        parts.append(Columns(number, int(part.start), int(part.stop), int(filled >= FILLED)))
+        parts.append(ColumnSet(number, int(part.start), int(part.stop), int(filled >= FILLED)))
     dense = int(sp.issparse(X) and any(part.dense for part in parts))
-    return parts if dense and 4 * n * width > MOST_BYTES else [Columns(0, 0, width, dense), *parts]
+    return parts if dense and 4 * n * width > MOST_BYTES else [ColumnSet(0, 0, width, dense), *parts]
+
+
+def listed(given: Any, what: str) -> list[Any]:
+    """Return the entries of a list of members, the parameter `what`; raise `UserError` if it is none, or empty."""
+    if isinstance(given, str) or not isinstance(given, Iterable) or not (members := list(given)):
+        raise UserError(f"{what} is {given!r}; expected a list such as {EXAMPLE}.")
+    return members
+
+
+def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Generator) -> Annotator:
+    """Make an unfitted model from an entry of a list: a pair of name and settings, or a model, which is cloned.
+
+    Its settings may leave open the threads, which are then `n_jobs`, and the seed, which `rng` then draws. `whose` says
+    in messages what it is a member of ("the ensemble"). Anything else is a `UserError`.
+    """
+    seed = int(rng.integers(2**31))
+    if isinstance(member, Annotator):
+        return clone(member)
+    pair = isinstance(member, list | tuple) and len(member) == 2
+    if not (pair and isinstance(member[0], str) and isinstance(member[1], dict)):
+        raise UserError(f'A member of {whose} is {member!r}; expected a pair such as ("wsabie", {{"dim": 100}}).')
+    name, settings = member
+    model: Annotator = MODELS.create(name, **settings)
+    shared = {"n_jobs": n_jobs, "random_state": seed}
+    known = model.get_params(deep=False)
+    model.set_params(**{key: value for key, value in shared.items() if key in known and key not in settings})
+    return model
+
+
+def any_from_kernel(given: Any, what: str, whose: str) -> bool:
+    """Return whether a list of members, or None, has one whose features are kernel values with the training images."""
+    rng = np.random.default_rng(0)  # of seeds, which do not matter here
+    members = [] if given is None else listed(given, what)
+    return any(learns_from_kernel(make_member(member, whose, None, rng)) for member in members)
+
+
+def own_settings(model: Annotator) -> dict[str, Any]:
+    """Return the settings of a model that are not its defaults, as JSON holds them; seed and threads aside."""
+    defaults = json_params(type(model)(), MODELS)
+    settings = json_params(model, MODELS)
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in ("random_state", "n_jobs") and value != defaults[key]
+    }
+
+
+def chosen_settings(model: Annotator) -> dict[str, Any]:
+    """Return the settings that were None and that a fitted model has chosen: numbers above 0 of the name and a "_"."""
+    found = {name: getattr(model, f"{name}_", None) for name, v in model.get_params(deep=False).items() if v is None}
+    return {name: value for name, value in found.items() if isinstance(value, int | float) and value > 0}

@@ -17,12 +17,11 @@ from visterm.core.learned import Array, Kind, Number
 from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
-from visterm.models.abilities import Explains
+from visterm.models.abilities import Explains, explain_linear
 from visterm.models.base import Annotator
-from visterm.models.blend.members import any_from_kernel, listed, make_member
+from visterm.models.blend.candidates import any_from_kernel, listed, make_member
 from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.explaining import LinearScores
 from visterm.models.stopping import OnEpoch, hold_out, visible_columns
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Ensemble(Blend, LinearScores):
+class Ensemble(Blend):
     """Scores a tag by the weighted sum of what other models say: ``Σ_m λ_m (s_m - μ_m) / σ_m``.
 
     ``s_m`` is the score of member m, ``μ_m`` and ``σ_m`` the mean and the standard deviation of its scores of all tags
@@ -93,6 +92,8 @@ class Ensemble(Blend, LinearScores):
     members: Sequence[Any] | None = None
     weights: Sequence[float] | None = None
     valid_share: float = 0.1
+
+    explain = explain_linear
 
     def _fit_monitored(
         self,

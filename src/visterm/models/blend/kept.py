@@ -1,4 +1,4 @@
-"""Which models of a blend explain its scores and compare its tags, and those that are kept for that alone."""
+"""Which models of a blend explain its scores and compare its tags."""
 
 from __future__ import annotations
 
@@ -8,24 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.packing import learned_parts
-from visterm.core.progress import Progress
 from visterm.core.tables import MODELS
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import Columns
-from visterm.models.blend.members import make_member, own_settings
-from visterm.models.blend.trials import Rows, Trial, attempt
-from visterm.models.explaining import LinearScores
 from visterm.models.linear.base import LinearAnnotator
-
-KEPT = "ranks nothing: kept to explain scores and compare tags"
-SPARE = "no candidate: kept to explain scores and compare tags"
-
-NEARLY = 0.8  # Share of the best sum of MAPs from which on a model that is stored smaller is kept in its place
-SPARE_ROWS = 1_000
-"""Images of the first fit of a model that is no candidate: it is soon over, whatever the budget. Where there is time,
-it is fitted on all images after that."""
 
 
 def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
@@ -47,18 +33,12 @@ def vectors_from(model: Annotator) -> list[str]:
     return [] if _own_vectors(model) is None else [MODELS.name_of(model)]
 
 
-def has_vectors(model: Annotator) -> bool:
-    """Return whether a fitted model has vectors of tags, of more than a number each."""
-    V = tag_vectors(model)
-    return V is not None and V.shape[1] > 1
-
-
 def explains(model: Annotator) -> bool:
     """Return whether a fitted model can take its scores apart by features, itself or by one of its members."""
     members = getattr(model, "members_", None)
     if members is None or not isinstance(model, Explains):
         return isinstance(model, Explains)
-    return (all if isinstance(model, LinearScores) else any)(explains(member) for member in members)
+    return (all if hasattr(model, "_scorer") else any)(explains(member) for member in members)
 
 
 def explaining(blend: Any) -> list[int]:
@@ -90,52 +70,6 @@ def what_to_do(model: Annotator) -> str:
         if "left out" in entry["reason"] and issubclass(MODELS.load(entry["model"]), Explains):
             return f"{entry['model']}: {entry['reason'].rstrip('.')}. Fit a model that can: --model wsabie."
     return "Fit it again: auto now keeps a model that explains scores and compares tags in every run."
-
-
-def kept_beside(
-    used: list[Trial],
-    fitted: list[Trial],
-    trials: list[Trial],
-    learned: Rows,
-    judged: Rows,
-    n_jobs: int | None,
-    monitor: Progress,
-) -> list[Trial]:
-    """Return the trials to keep beside those that rank, so that one explains and one has vectors of tags.
-
-    Of those fitted that can, it is the smallest that ranks nearly as well as the best. Where none can, the cheapest
-    model that does both is fitted on some of the images and joins the `trials`: `ridge` with a fixed penalty, as
-    choosing one takes longer than the fit. If it can't be fitted, as its weights are too many, its reason says so, and
-    nothing is kept.
-    """
-    ranked = sorted(fitted, key=lambda trial: trial.promise, reverse=True)
-    kept: list[Trial] = []
-    for able in (explains, has_vectors):
-        if any(able(trial.model) for trial in [*used, *kept]):
-            continue
-        found = [trial for trial in ranked if able(trial.model)]
-        found = [trial for trial in found if trial.promise >= NEARLY * found[0].promise]
-        found = sorted(found, key=lambda trial: _bytes_of(trial.model))[:1]
-        if not found and not trials[-1].reason.startswith(SPARE):
-            trials.append(_fitted_spare(trials[0].columns, learned, judged, n_jobs, monitor))
-            found = [trial for trial in trials[-1:] if trial.n_rows]
-        kept += found
-    return kept
-
-
-def _bytes_of(model: Annotator) -> int:
-    """Return the bytes of what a model has learned: what a run with it takes more."""
-    return sum(part.nbytes for _, part in learned_parts(model, ""))
-
-
-def _fitted_spare(columns: Columns, learned: Rows, judged: Rows, n_jobs: int | None, monitor: Progress) -> Trial:
-    model = make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
-    trial = Trial(MODELS.name_of(model), model, own_settings(model), -1, columns)
-    n = learned.X.shape[0]
-    rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
-    attempt(trial, Rows(learned.X[rows], learned.Y[rows]), judged, monitor)
-    trial.reason = f"{SPARE}, but {trial.reason}" if trial.reason else SPARE
-    return trial
 
 
 def _own_vectors(model: Any) -> NDArray[np.float32] | None:

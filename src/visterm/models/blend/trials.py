@@ -1,9 +1,9 @@
-"""Candidates of a blend, each fitted on a part of the images and judged on others, within a time budget."""
+"""Candidates of a blend: each fitted on a part of the images and judged on others, within a time budget."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter as now
@@ -15,10 +15,14 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DivergedError, TooLargeError
 from visterm.core.estimator import clone
+from visterm.core.packing import learned_parts
 from visterm.core.progress import Progress, Titled
+from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
+from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import GROWTHS, PAIRWISE, Columns
+from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, make_member, own_settings
+from visterm.models.blend.kept import explains, tag_vectors
 from visterm.models.blend.mixing import gain_of, image_map, word_map
 from visterm.models.stopping import visible_columns
 
@@ -28,6 +32,14 @@ FEWEST_PROBED = 50
 WARM_ROWS = 50  # Rows of the fit that only has kernels compiled
 MOST_SETS = 3  # Sets of columns on which all candidates are tried; on the others only the first is
 MOST_WEIGHED = 6  # Finding weights takes seconds as the square of the models
+
+KEPT = "ranks nothing: kept to explain scores and compare tags"
+SPARE = "no candidate: kept to explain scores and compare tags"
+
+NEARLY = 0.8  # Share of the best sum of MAPs from which on a model that is stored smaller is kept in its place
+SPARE_ROWS = 1_000
+"""Images of the first fit of a model that is no candidate: it is soon over, whatever the budget. Where there is time,
+it is fitted on all images after that."""
 
 
 class Budget:
@@ -50,7 +62,7 @@ class Budget:
         return self._end - now()
 
 
-class Rows(NamedTuple):
+class TaggedRows(NamedTuple):
     """Images to learn from, or to judge by, and their tags."""
 
     X: Matrix
@@ -65,7 +77,7 @@ class Trial:
     model: Annotator  # Fitted on the part that is learned from, where `scores` is there
     settings: dict[str, Any]  # Those that are not its defaults
     kind: int  # Its place among the candidates
-    columns: Columns  # What it reads of the features
+    columns: ColumnSet  # What it reads of the features
     scores: NDArray[np.float32] | None = None
     """shape (n_judged, n_tags): of the judged images, with mean 0 and variance 1; None where it was not fitted."""
     # Mean and standard deviation of the scores before
@@ -98,16 +110,16 @@ class Trial:
         return float(seconds * (n_all / n_some) ** GROWTHS.get(self.name, PAIRWISE))
 
 
-def try_all(
-    trials: Iterable[Trial],
-    learned: Rows,
-    judged: Rows,
+def try_candidates(
+    trials: Sequence[Trial],
+    learned: TaggedRows,
+    judged: TaggedRows,
     n_all: int,
     budget: Budget,
     monitor: Progress,
     rng: np.random.Generator,
 ) -> list[Trial]:
-    """Fit each candidate and judge it, or say in its `reason` why not.
+    """Fit each candidate and judge it, or say in its `reason` why not; return them in the order of trial.
 
     With a budget, the seconds of a fit are estimated from one of an eighth of the rows, which `rng` draws; what it
     then adds to the best so far, fitted on these rows too, is said of one that is left out. A candidate
@@ -115,12 +127,15 @@ def try_all(
     from if there is none) of it and all those before. The first one is always fitted, and no fit is cut short. Kernels
     are compiled first, in a tiny fit that counts neither for estimates nor for the budget.
 
-    Trials are changed in place; each is judged before the next one is taken. One that has a reason is passed by.
+    Trials are changed in place. Without images to judge by, only the first one is fitted. Raises what the first one was
+    not fitted for if none could be.
     """
     done: list[Trial] = []
-    again = 0.0
-    for trial in trials:
-        if budget.limited and not trial.reason:
+    again, can_judge = 0.0, judged.X.shape[0] > 0
+    for trial in () if can_judge else trials[1:]:
+        trial.reason = "left out: there are no images to judge by"
+    for trial in in_turn(trials) if can_judge else trials:
+        if budget.limited and can_judge and not trial.reason:
             if not done or budget.left() > again:
                 _warm_up(trial, learned, budget, rng)
             if done:
@@ -129,10 +144,12 @@ def try_all(
             attempt(trial, learned, judged, monitor)
             again += trial.seconds_again(n_all)
         done.append(trial)
+    if done[0].error is not None and not any(trial.n_rows for trial in done):
+        raise done[0].error
     return done
 
 
-def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generator) -> None:
+def _warm_up(trial: Trial, learned: TaggedRows, budget: Budget, rng: np.random.Generator) -> None:
     """Fit a few rows so that kernels are compiled, and put the end of the budget off by the time of it."""
     rows = np.sort(rng.permutation(learned.X.shape[0])[:WARM_ROWS])
     X = visible_columns(trial.model, trial.columns.of(learned.X[rows]), rows)
@@ -143,7 +160,13 @@ def _warm_up(trial: Trial, learned: Rows, budget: Budget, rng: np.random.Generat
 
 
 def _too_long(
-    trial: Trial, done: list[Trial], learned: Rows, judged: Rows, n_all: int, left: float, rng: np.random.Generator
+    trial: Trial,
+    done: list[Trial],
+    learned: TaggedRows,
+    judged: TaggedRows,
+    n_all: int,
+    left: float,
+    rng: np.random.Generator,
 ) -> str:
     """Explain why a candidate cannot be fitted in the seconds that are left; nothing if it can."""
     if left <= 0:
@@ -171,14 +194,14 @@ def _too_long(
     return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
 
 
-def _probe(trial: Trial, learned: Rows, judged: Rows, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def _probe(trial: Trial, learned: TaggedRows, judged: TaggedRows, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return scaled scores of the judged images by a fit of some rows."""
     model = clone(trial.model)
     some, others = (visible_columns(model, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
     return _scaled(model.fit(some, learned.Y[rows]).decision_function(others))[0]
 
 
-def attempt(trial: Trial, learned: Rows, judged: Rows, monitor: Progress) -> None:
+def attempt(trial: Trial, learned: TaggedRows, judged: TaggedRows, monitor: Progress) -> None:
     """Fit a candidate and measure it on the judged images, if there are any; if it can't be, `reason` says why."""
     began = now()
     try:
@@ -233,3 +256,56 @@ def shortlist(fitted: Sequence[Trial]) -> list[Trial]:
     rest = [trial for trial in ranked if trial not in leaders]
     chosen = [*leaders, *rest][:MOST_WEIGHED]
     return [trial for trial in fitted if trial in chosen]
+
+
+def kept_beside(
+    used: list[Trial],
+    trials: list[Trial],
+    learned: TaggedRows,
+    judged: TaggedRows,
+    n_jobs: int | None,
+    monitor: Progress,
+) -> list[Trial]:
+    """Return the trials to keep beside those that rank, so that one explains and one has vectors of tags.
+
+    Of those fitted that can, it is the smallest that ranks nearly as well as the best; without images to judge by, the
+    first candidate that explains is fitted. Where none can, the cheapest model that does both is fitted on some of the
+    images and joins the `trials`: `ridge` with a fixed penalty, as choosing one takes longer than the fit. If it can't
+    be fitted, as its weights are too many, its reason says so, and nothing is kept.
+    """
+    if not judged.X.shape[0] and not explains(used[0].model):
+        for trial in [trial for trial in trials[1:] if isinstance(trial.model, Explains)][:1]:
+            trial.reason = ""
+            attempt(trial, learned, judged, monitor)
+            trial.reason = trial.reason or KEPT
+    ranked = sorted((trial for trial in trials if trial.n_rows), key=lambda trial: trial.promise, reverse=True)
+    kept: list[Trial] = []
+    for able in (explains, has_vectors):
+        if any(able(trial.model) for trial in [*used, *kept]):
+            continue
+        can = [trial for trial in ranked if able(trial.model)]
+        can = [trial for trial in can if trial.promise >= NEARLY * can[0].promise]
+        can = sorted(can, key=lambda trial: sum(part.nbytes for _, part in learned_parts(trial.model, "")))[:1]
+        if not can and not trials[-1].reason.startswith(SPARE):
+            trials.append(_fitted_spare(trials[0].columns, learned, judged, n_jobs, monitor))
+            can = [trial for trial in trials[-1:] if trial.n_rows]
+        kept += can
+    return kept
+
+
+def has_vectors(model: Annotator) -> bool:
+    """Return whether a fitted model has vectors of tags, of more than a number each."""
+    V = tag_vectors(model)
+    return V is not None and V.shape[1] > 1
+
+
+def _fitted_spare(
+    columns: ColumnSet, learned: TaggedRows, judged: TaggedRows, n_jobs: int | None, monitor: Progress
+) -> Trial:
+    model = make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
+    trial = Trial(MODELS.name_of(model), model, own_settings(model), -1, columns)
+    n = learned.X.shape[0]
+    rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
+    attempt(trial, TaggedRows(learned.X[rows], learned.Y[rows]), judged, monitor)
+    trial.reason = f"{SPARE}, but {trial.reason}" if trial.reason else SPARE
+    return trial

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,14 +23,16 @@ from visterm.core.packing import json_params
 from visterm.core.progress import Progress
 from visterm.core.types import Matrix
 from visterm.models.base import Limit
-from visterm.models.deep.checkpoint import TrainingCheckpoint, matrix_fingerprint
-from visterm.models.deep.dense_layers import Layer, through_layers
 from visterm.models.deep.moved_words import move_words
-from visterm.models.deep.settings import DeepSettings
-from visterm.models.deep.start_vectors import check_vectors
-from visterm.models.epochs import EpochAnnotator, Floats, Validation
-from visterm.models.ranking.embedding_ranking import mean_length
+from visterm.models.epochs import EpochAnnotator, Floats, Validation, mean_length
 from visterm.models.stopping import OnEpoch
+
+Layer: TypeAlias = tuple[Floats, Floats]
+"""Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)."""
+
+HIDDEN = (4096, 8192, 2048)  # Hidden layers of the paper (section 2)
+BLOCK_ROWS = 1024
+"""Images that go through the layers together, so that the hidden numbers of all of them are never held."""
 
 PENALTY = 1.0  # Of words that follow the tags (`move_words`)
 MAX_LAYERS = 1000
@@ -37,13 +42,62 @@ NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "
 """Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
 
 
-class DeepTagger(DeepSettings, EpochAnnotator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeepTagger(EpochAnnotator):
     """Scores a tag by ``h(x) · v_t``: a network's output for the image, and the vector of a word.
 
     The network is trained by Adam and the vectors by row-wise Adagrad, both for the cost of a model; a new model writes
     `_objective`. Training needs the extra ``torch``; a trained model scores by NumPy alone.
 
-    Its settings are described in `DeepSettings`.
+    Parameters
+    ----------
+    hidden : sequence of int
+        Sizes of the layers between the features and the words' space. Smaller ones train faster.
+    dim : int, optional
+        Size of the words' space. None: that of `word_vectors`, and without any 300.
+    word_vectors : array-like, shape (n_tags, dim), optional
+        Vectors that the tags start with (a memory map will do); a row of zeros is a tag that has none, and starts at
+        random, as all do without. They are taken times one factor that brings them to length 1 (in the mean square).
+        They are not saved as a setting: what was made of them is.
+    dropout : float
+        Chance of a hidden number to be left out in a step of training. More helps where there are few images.
+    batch_norm : bool
+        Whether hidden numbers are brought to mean 0 and deviation 1 over each batch.
+    epochs : int
+        Rounds over all images with tags, at most.
+    batch_size : int
+        Images a step.
+    learning_rate : float
+        Size of the network's steps.
+    tag_learning_rate : float
+        Size of the steps of the vectors.
+    l2 : float
+        Factor of half the network's squared weights in the cost.
+    max_gradient : float
+        A gradient longer than this, of the network and the drawn vectors together, is scaled down to it. A tag that is
+        drawn several times counts once, with the sum of its draws, where few tags are drawn often (on a processor).
+    schedule : str
+        How the learning rates change over the epochs: "constant", "inverse" or "cosine".
+    patience : int
+        Epochs without a better MAP over the validation images after which training stops; the best weights are kept.
+    valid_share : float
+        Without validation rows, `fit` holds out this share of the images to find the best number of epochs, then trains
+        on all images for that number. With 0, or if fewer than 50 images would be held out, it runs all `epochs`.
+    half : bool
+        Mixed precision: the network computes in bfloat16, weights and costs stay float32. Faster on a GPU, slower on a
+        processor.
+    checkpoint : path-like, optional
+        A folder to keep the state of the training in. A `fit` of the same data and settings goes on from there, to the
+        same bytes on the processor; when it ends, the folder is removed.
+    checkpoint_batches : int
+        Batches from one checkpoint to the next.
+    device : str
+        Of the network: "auto" (a GPU if there is one), "cpu", "cuda". The vectors stay in the processor's memory.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores. The same bytes for the same number; for small networks, which use one
+        thread, for any.
+    random_state : int, RandomState, Generator or None
+        Start values, order of the images, draws, and held-out images.
 
     Attributes
     ----------
@@ -59,7 +113,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
     word_vectors_ : ndarray of float32, shape (n_tags, dim)
         `word_vectors`, where the tags moved away from them; not there otherwise.
     n_epochs_, n_held_out_ : int
-        As in `RankingAnnotator`.
+        As in `PairRanker`.
     history_ : list of dict
         For each epoch: ``epoch``, ``loss`` (mean over the batches), ``map`` (over the validation images, None without)
         and ``seconds``.
@@ -69,10 +123,26 @@ class DeepTagger(DeepSettings, EpochAnnotator):
     Ni et al.: Sampled image tagging and retrieval methods on user generated content; sections 2 and 3.
     """
 
-    n_layers_: int
-    scale_: float
-    vector_scale_: float | None
-    word_vectors_: Floats
+    hidden: Sequence[int] = HIDDEN
+    dim: int | None = None
+    word_vectors: Any = None
+    dropout: float = 0.5
+    batch_norm: bool = False
+    epochs: int = 40
+    batch_size: int = 256
+    learning_rate: float = 0.0003
+    tag_learning_rate: float = 0.1
+    l2: float = 0.0
+    max_gradient: float = 10.0
+    schedule: str = "cosine"
+    patience: int = 5
+    half: bool = False
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_batches: int = 1000
+    device: str = "auto"
+
+    n_layers_: int = field(init=False)
+    vector_scale_: float | None = field(init=False)
 
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "dim")),
@@ -131,7 +201,7 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         placed = np.flatnonzero(self.word_vectors_.any(axis=1))
         old_tags = self.word_vectors_[placed] * factor
         new_tags = self.tag_rows_[placed]
-        return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY, random_state=0)
+        return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY)
 
     # -- what a model writes ------------------------------------------------------------------------------------------
 
@@ -158,14 +228,14 @@ class DeepTagger(DeepSettings, EpochAnnotator):
 
     def write_steps(self, steps: Any, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says."""
-        first, *others = self._layers()
-        hidden = steps.affine(x, first.weights * np.float32(self.scale_), first.offsets)
-        for layer in others:
-            hidden = steps.affine(steps.add("Relu", hidden), layer.weights, layer.offsets)
+        (weights, offsets), *others = self._layers()
+        hidden = steps.affine(x, weights * np.float32(self.scale_), offsets)
+        for weights, offsets in others:
+            hidden = steps.affine(steps.add("Relu", hidden), weights, offsets)
         return str(steps.affine(hidden, self.tag_rows_.T))
 
     def _layers(self) -> list[Layer]:
-        return [Layer(getattr(self, f"weights_{i}_"), getattr(self, f"offsets_{i}_")) for i in range(self.n_layers_)]
+        return [(getattr(self, f"weights_{i}_"), getattr(self, f"offsets_{i}_")) for i in range(self.n_layers_)]
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -174,10 +244,10 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         if found != names:
             raise DataError(f"There are {sorted(found)}; expected weights and offsets of {self.n_layers_} layers")
         width = self.n_features_in_
-        for i, layer in enumerate(self._layers()):
-            if layer.weights.shape != (width, len(layer.offsets)):
-                raise DataError(f"weights_{i}_ are {layer.weights.shape}; expected {(width, len(layer.offsets))}")
-            width = len(layer.offsets)
+        for i, (weights, offsets) in enumerate(self._layers()):
+            if weights.shape != (width, len(offsets)):
+                raise DataError(f"weights_{i}_ are {weights.shape}; expected {(width, len(offsets))}")
+            width = len(offsets)
         if width != self.tag_rows_.shape[1]:
             raise DataError(f"The last layer has {width} numbers, and tag_rows_ {self.tag_rows_.shape[1]}")
 
@@ -193,6 +263,9 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         self.check_settings()
         if not (Y.data > 0).any():
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
+        from visterm.models.deep.fitting import DeepFit, TrainingCheckpoint  # torch
+        from visterm.models.deep.word_table import check_vectors
+
         vectors = self.known("word_vectors")
         if vectors is not None:
             check_vectors(vectors, Y.shape[1], self.dim)
@@ -201,10 +274,6 @@ class DeepTagger(DeepSettings, EpochAnnotator):
         layers = " → ".join(f"{size:,}" for size in sizes)
         what = f"A network of {layers} numbers and {Y.shape[1]:,} vectors"
         check_size(n_bytes, MAX_TRAINED_BYTES, what, "Take smaller layers (hidden, dim).")
-        if hasattr(self, "word_vectors_"):  # of an earlier fit
-            del self.word_vectors_
-        from visterm.models.deep.course import DeepFit  # torch
-
         self._held_out = None
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
@@ -236,6 +305,8 @@ class DeepTagger(DeepSettings, EpochAnnotator):
 
     def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
         """Return what a checkpoint must agree in."""
+        from visterm.models.deep.fitting import matrix_fingerprint  # torch
+
         params = {key: value for key, value in json_params(self).items() if key not in NOT_OF_THE_TRAINING}
         matrices = {"X": X, "Y": Y}
         if valid is not None:
@@ -268,3 +339,19 @@ class DeepTagger(DeepSettings, EpochAnnotator):
             from visterm.encoders.torch_loading import torch_device
 
             torch_device(self.device)
+
+
+def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
+    """Return what comes out of the last layer, with ReLU between layers, shape (n_images, n_outputs).
+
+    `X` is (n_images, n_features), and multiplied by `scale`.
+    """
+    (weights, offsets), *others = layers
+    out: Floats = np.empty((X.shape[0], len(layers[-1][1])), np.float32)
+    for start in range(0, X.shape[0], BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        hidden = np.asarray(X[rows] @ weights, np.float32) * np.float32(scale) + offsets
+        for next_weights, next_offsets in others:
+            hidden = np.maximum(hidden, 0, out=hidden) @ next_weights + next_offsets
+        out[rows] = hidden
+    return out

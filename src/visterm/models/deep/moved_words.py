@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from visterm.core.checks import as_generator, check_count, check_number
+from visterm.core.checks import check_number
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import RandomState
 
 BLOCK_FLOATS = 2**21  # Relations that are held at a time: 8 MB of each of the few matrices that they are made from
 RIDGE = 1e-6
 """Of the mean square of the partners' coordinates, added to all: directions in which no partner lies stay unmoved."""
 
 HALVINGS = 20
+MAX_PARTNERS = 4096  # Tags, and words, that relations are kept to
+MAX_SWEEPS = 100  # Over the words, in each of the steps
+TOLERANCE = 1e-5  # A step ends when the sum gains less than this share of what it has gained in all
 
 
 class Partners(NamedTuple):
@@ -30,16 +32,7 @@ class Partners(NamedTuple):
 
 
 def move_words(
-    old_words: Any,
-    old_tags: Any,
-    new_tags: Any,
-    *,
-    about_means: bool = False,
-    penalty: float = 0.0,
-    max_partners: int = 4096,
-    max_iter: int = 100,
-    tol: float = 1e-5,
-    random_state: RandomState = 0,
+    old_words: Any, old_tags: Any, new_tags: Any, *, about_means: bool = False, penalty: float = 0.0
 ) -> NDArray[np.float32]:
     """Move the vectors of words never seen as tags to where they are to tags and words as they were to both before.
 
@@ -55,7 +48,7 @@ def move_words(
     is maximised by steps of Newton's method with the bound σ' ≤ 1/4 in place of σ' (Böhning, Lindsay 1988), which need
     no learning rate. Words are first moved for their relations to tags alone, which has one best place for each; in the
     old places the relations among the words hold already, and would hold them there. Then relations among words count
-    too. Where tags and words are more than `max_partners`, as many of both are drawn, each standing for several: the
+    too. Where tags and words are more than `MAX_PARTNERS`, as many of both are drawn, each standing for several: the
     drawn words are moved together, the others each by itself for its relations to the drawn. Raises ShapeError if the
     matrices do not fit together; DataError if a number is not finite.
 
@@ -76,36 +69,25 @@ def move_words(
         Where tags are few for the numbers of a vector, relations can be kept exactly by going far in directions in
         which tags hardly differ, and images do. Moved by the sum alone, vectors of a sentence network ranked the images
         of held-out words worse than those that had not moved; with penalty 1 about the means they ranked them better.
-    max_partners : int
-        How many tags, and how many words, relations are kept to.
-    max_iter : int
-        Sweeps over the words, at most, in each of the steps.
-    tol : float
-        A step ends when the sum gains less than this share of what it has gained in all.
-    random_state : int, RandomState, Generator or None
-        Draws the partners, where not all are taken.
 
     Returns
     -------
     ndarray of float32, shape (n_words, width)
     """
     old_words, old_tags, new_tags = _checked(old_words, old_tags, new_tags)
-    for name, count in (("max_partners", max_partners), ("max_iter", max_iter)):
-        check_count(count, name)
-    check_number(tol, "tol", least=0)
     check_number(penalty, "penalty", least=0)
     if about_means:
         mean = old_tags.mean(axis=0)
         old_words, old_tags, new_tags = old_words - mean, old_tags - mean, new_tags - new_tags.mean(axis=0)
-    rng = as_generator(random_state)
-    tags, tag_weight = _drawn(len(old_tags), max_partners, rng)
-    words, word_weight = _drawn(len(old_words), max_partners, rng)
+    rng = np.random.default_rng(0)
+    tags, tag_weight = _drawn(len(old_tags), MAX_PARTNERS, rng)
+    words, word_weight = _drawn(len(old_words), MAX_PARTNERS, rng)
     seen = Partners(old_tags[tags], new_tags[tags], np.full(len(tags), tag_weight, np.float32))
     moved = np.zeros((len(old_words), new_tags.shape[1]), np.float32)
     with one_blas_thread():
         of_seen = _curvature(seen)  # of thousands of tags it takes longer than all else
-        held = penalty * float(np.trace(of_seen)) / new_tags.shape[1]
-        climb = partial(_climb, moved, old_words, held=held, max_iter=max_iter, tol=tol)
+        damping = penalty * float(np.trace(of_seen)) / new_tags.shape[1]
+        climb = partial(_climb, moved, old_words, damping)
         climb(seen, of_seen, np.arange(len(moved)), None)
         if len(words):
             climb(seen, of_seen, words, word_weight)
@@ -119,14 +101,11 @@ def move_words(
 def _climb(
     moved: NDArray[np.float32],
     old: NDArray[np.float32],
+    damping: float,
     seen: Partners,
     of_seen: NDArray[np.float64],
     chosen: NDArray[np.int64],
     word_weight: float | None,
-    *,
-    held: float,
-    max_iter: int,
-    tol: float,
 ) -> None:
     """Move the chosen words, in place, until the sum of their relations stops growing.
 
@@ -140,13 +119,13 @@ def _climb(
     moving = slice(len(seen.old), None)
     kept = moved[chosen]
     step = np.zeros_like(kept)
-    for sweep in range(max_iter + 1):
+    for sweep in range(MAX_SWEEPS + 1):
         if word_weight is not None:
             partners.new[moving] = moved[chosen]
         total, gradients = _sum_and_gradients(moved[chosen], old[chosen], partners, moving)
-        if held:
-            total -= held / 2 * float(np.sum(np.square(moved[chosen]), dtype=np.float64))
-            gradients -= np.float32(held) * moved[chosen]
+        if damping:
+            total -= damping / 2 * float(np.sum(np.square(moved[chosen]), dtype=np.float64))
+            gradients -= np.float32(damping) * moved[chosen]
         if total < before:  # possible only where words move together: the bound holds for each alone
             share /= 2
             if share < 2.0**-HALVINGS:
@@ -155,11 +134,11 @@ def _climb(
             moved[chosen] = kept + np.float32(share) * step
             continue
         first = total if sweep == 0 else first
-        if sweep == max_iter or (sweep > 0 and total - before <= tol * (total - first)):
+        if sweep == MAX_SWEEPS or (sweep > 0 and total - before <= TOLERANCE * (total - first)):
             return
         before, kept = total, moved[chosen]
         of_moving = Partners(*(matrix[moving] for matrix in partners))
-        step = _newton(gradients, of_seen + 4 * _curvature(of_moving), held)
+        step = _newton(gradients, of_seen + 4 * _curvature(of_moving), damping)
         moved[chosen] = kept + np.float32(share) * step
 
 
@@ -186,13 +165,13 @@ def _sum_and_gradients(
     return total, gradients
 
 
-def _newton(gradients: NDArray[np.float32], curvature: NDArray[np.float64], held: float) -> NDArray[np.float32]:
+def _newton(gradients: NDArray[np.float32], curvature: NDArray[np.float64], damping: float) -> NDArray[np.float32]:
     """Divide gradients by a bound of the curvature, one matrix for all words.
 
     In the bound, (a + b)² ≤ 2a² + 2b² doubles a relation of two words that both move, and it is in the sum twice.
     """
-    damping = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
-    curvature[np.diag_indices_from(curvature)] += damping + held
+    ridge = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
+    curvature[np.diag_indices_from(curvature)] += ridge + damping
     return np.linalg.solve(curvature, gradients.T.astype(np.float64)).T.astype(np.float32)
 
 

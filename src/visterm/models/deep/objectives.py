@@ -1,40 +1,47 @@
-"""What a batch of a deep tagger is trained for: costs of drawn tags, of all tags, or of one target an image."""
+"""What a batch of a deep tagger is trained for: a cost of the tags drawn for each image.
+
+Scores and products of the words drawn for a batch are made by a row a draw, or by a row a word where many are the same.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from visterm.models.deep.drawn_rows import drawn_rows
-from visterm.models.deep.tag_draws import Draws, Ints, TagDraws
+from visterm.models.deep.tag_draws import DrawnTags, Ints, TagDraws
 from visterm.models.deep.word_table import WordTable
 
+MOST_DISTINCT = 12
+"""Distinct words, for each word drawn for an image, up to which one product of all of them is quicker than one of each
+image's own: many more multiplications, and far fewer bytes (measured by
+research/experiments/sampled.py, at 300 numbers a word)."""
 
-class Objective(ABC):
-    """What a batch is trained for."""
-
-    def start_epoch(self, rng: np.random.Generator) -> None:  # noqa: B027
-        """Draw what is drawn once an epoch: nothing, unless an objective says otherwise."""
-
-    @abstractmethod
-    def loss(self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> Tensor:
-        """Return the mean cost of the images of a batch: vectors (n, dim), beside rows that it takes from the table."""
+MOST_TAGS = 8
+"""Tags, for each draw of a batch, above which few are drawn twice, and going over all of them is not worth its time."""
 
 
-class SampledObjective(Objective):
-    """A cost of the tags drawn for each image: equation (5) over drawn pairs with `rank`, else (1).
+class SampledObjective:
+    """A cost of the tags drawn for each image: equation (1), or another `cost` in place of its first two sums.
 
     `alpha` is the weight of the last two sums of (1), `printed` takes them as printed (`related_tags`). Neither has an
-    effect with `rank`, or where words do not move.
+    effect where words do not move.
     """
 
-    def __init__(self, draws: TagDraws, *, rank: bool = False, alpha: float = 0.0, printed: bool = False) -> None:
-        self._draws, self._rank, self._alpha, self._printed = draws, rank, alpha, printed
+    def __init__(
+        self,
+        draws: TagDraws,
+        *,
+        alpha: float = 0.0,
+        printed: bool = False,
+        cost: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None,
+    ) -> None:
+        self._draws, self._alpha, self._printed = draws, alpha, printed
+        self._cost = cost or sampled_cross_entropy
 
     def start_epoch(self, rng: np.random.Generator) -> None:
         """Draw the epoch's subset, if there is one."""
@@ -46,52 +53,17 @@ class SampledObjective(Objective):
         n_positives = drawn.positives.shape[1]
         rows = drawn_rows(f, np.hstack([drawn.positives, drawn.negatives]), table)
         has, counts = (torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts))
-        cost = sampled_rank_cost if self._rank else sampled_cross_entropy
-        if self._rank or not table.moving or not (self._alpha or self._printed):
+        if not table.moving or not (self._alpha or self._printed):
             scores = rows.scores()
-            return cost(scores[:, :n_positives], scores[:, n_positives:], has, counts)
+            return self._cost(scores[:, :n_positives], scores[:, n_positives:], has, counts)
         scores, products = rows.scores_and_products(n_positives)
         pairs, apart = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
         alike, unlike = products[:, :, :n_positives], products[:, :, n_positives:]
         related = related_tags(alike, unlike, pairs, apart, alpha=self._alpha, printed=self._printed)
-        return cost(scores[:, :n_positives], scores[:, n_positives:], has, counts) + related
+        return self._cost(scores[:, :n_positives], scores[:, n_positives:], has, counts) + related
 
 
-class FullObjective(Objective):
-    """A cost of all tags for each image: time and memory grow with the dictionary.
-
-    It is equation (5) over all pairs with `rank`, else the cross-entropy. Denied tags of `Y` count as unknown ones do:
-    as not given.
-    """
-
-    def __init__(self, Y: sp.csr_array, *, rank: bool = False) -> None:
-        self._given = sp.csr_array(Y > 0)
-        self._cost = full_rank_cost if rank else full_cross_entropy
-
-    def loss(self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> Tensor:
-        """Take all rows, and return the cost of a batch."""
-        given = self._given[images]
-        owners = np.repeat(np.arange(images.size), np.diff(given.indptr))
-        pairs = (torch.from_numpy(array.astype(np.int64)).to(f.device) for array in (owners, given.indices))
-        return self._cost(f, table.take_all(), *pairs)
-
-
-class TargetObjective(Objective):
-    """The squared distance from the sum of an image's word vectors, by weights (n_images, n_tags); words don't move."""
-
-    def __init__(self, weights: sp.csr_array) -> None:
-        self._weights = weights
-
-    def loss(self, f: Tensor, images: Ints, table: WordTable, rng: np.random.Generator) -> Tensor:
-        """Make the targets of a batch, and return the cost."""
-        weights = self._weights[images]
-        tags, places = np.unique(weights.indices, return_inverse=True)
-        few = sp.csr_array((weights.data, places, weights.indptr), shape=(images.size, tags.size))
-        targets = np.asarray(few @ table.rows[tags], np.float32)
-        return squared_distance(f, torch.from_numpy(targets).to(f.device))
-
-
-def _pairs(drawn: Draws) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(drawn: DrawnTags) -> tuple[np.ndarray, np.ndarray]:
     """Return which pairs of draws are of two tags that the image has, and which of one that it has and one not."""
     p, has = drawn.positives, drawn.has
     two = (p[:, :, None] != p[:, None, :]) & has[:, :, None]
@@ -122,42 +94,92 @@ def related_tags(alike: Tensor, unlike: Tensor, pairs: Tensor, apart: Tensor, *,
     return -gained / len(alike)
 
 
-def full_cross_entropy(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
-    """Return the cross-entropy over all tags, as the mean over images: ``Σ_t log(1 + exp(f · v_t)) - Σ_p f · v_p``.
+def drawn_rows(f: Tensor, tags: Ints, table: WordTable) -> RowADraw | RowAWord:
+    """Take the rows of the tags drawn for a batch (n_images, n_drawn) from the table, in the quicker of two ways.
 
-    That is (1) with all tags of an image as positives and all others as negatives. `f` is (n_images, dim), `V` (n_tags,
-    dim); `images` and `tags` are the given tags, as pairs.
+    Both give the same scores and gradients but for rounding. On a GPU each draw has its own row: adding up the
+    gradients of a word there depends on the order, so that no two trainings would be the same.
     """
-    S = f @ V.T
-    return (softplus(S).sum() - S[images, tags].sum()) / len(f)
+    n_tags = len(table.rows)
+    if f.device.type == "cpu" and n_tags <= MOST_TAGS * tags.size:
+        drawn = np.zeros(n_tags, np.bool_)
+        drawn[tags] = True
+        distinct = np.flatnonzero(drawn)
+        if len(distinct) <= MOST_DISTINCT * tags.shape[1]:
+            places = (np.cumsum(drawn) - 1)[tags]
+            return RowAWord(f, table.take(distinct), torch.from_numpy(places))
+    return RowADraw(f, table.take(tags).view(len(f), -1, f.shape[1]))
 
 
-def sampled_rank_cost(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
-    """Return ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over drawn tags; β is one over the number of pairs.
+class RowADraw:
+    """Vectors of images `f` (n_images, dim), and of the words drawn for each (n_images, n_drawn, dim)."""
 
-    Parameters are those of `sampled_cross_entropy`.
+    def __init__(self, f: Tensor, rows: Tensor) -> None:
+        self._f, self._rows = f, rows
+
+    def scores(self) -> Tensor:
+        """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
+        return drawn_scores(self._f, self._rows)
+
+    def scores_and_products(self, n_positives: int) -> tuple[Tensor, Tensor]:
+        """Return scores, and products of the first P drawn words with all of an image: (n_images, P, n_drawn)."""
+        scores, products = DrawnProducts.apply(self._f, self._rows, n_positives)
+        return scores, products
+
+
+class RowAWord:
+    """Vectors of images `f` (n_images, dim) and of words (n_words, dim), and which of these were drawn for each image.
+
+    `places` are int64 (n_images, n_drawn).
     """
-    pairs = has[:, :, None] * counts[:, None, :]
-    n_pairs = pairs.sum((1, 2)).clamp(min=1)
-    costs = softplus(s_n[:, None, :] - s_p[:, :, None])
-    return ((costs * pairs).sum((1, 2)) / n_pairs).mean()
+
+    def __init__(self, f: Tensor, rows: Tensor, places: Tensor) -> None:
+        self._f, self._rows, self._places = f, rows, places
+
+    def scores(self) -> Tensor:
+        """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
+        return (self._f @ self._rows.T).gather(1, self._places)
+
+    def scores_and_products(self, n_positives: int) -> tuple[Tensor, Tensor]:
+        """Return scores, and products of the first P drawn words with all of an image: (n_images, P, n_drawn)."""
+        places, n_words = self._places, len(self._rows)
+        positives, where = places[:, :n_positives].unique(return_inverse=True)
+        products = self._rows[positives] @ self._rows.T
+        pairs = where[:, :, None] * n_words + places[:, None, :]
+        return self.scores(), products.view(-1).index_select(0, pairs.view(-1)).view(pairs.shape)
 
 
-def full_rank_cost(f: Tensor, V: Tensor, images: Tensor, tags: Tensor) -> Tensor:
-    """Return ``- β Σ_p Σ_n log σ(f · (v_p - v_n))``, equation (5) over all pairs of a tag that is given and one not.
+class DrawnProducts(torch.autograd.Function):  # type: ignore[misc]
+    """Scores of drawn words, and the products of the first P of them with all.
 
-    Parameters are those of `full_cross_entropy`.
+    The same as ``rows @ f`` and ``rows[:, :P] @ rows.mT``; torch's own gradient of these copies the rows a dozen times,
+    which takes three times as long as the products.
     """
-    S = f @ V.T
-    absent = torch.ones_like(S)
-    absent[images, tags] = 0
-    n_absent = absent.sum(1)
-    n_pairs = (S.shape[1] - n_absent) * n_absent
-    above = S[images, tags][:, None] - S[images]
-    costs = (softplus(-above) * absent[images]).sum(1)
-    return (costs / n_pairs[images].clamp(min=1)).sum() / len(f)
+
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, rows: Tensor, n_positives: int) -> tuple[Tensor, Tensor]:
+        """Return scores (n_images, n_drawn) and products (n_images, P, n_drawn).
+
+        `f` is (n_images, dim), `rows` (n_images, n_drawn, dim), and `n_positives` P.
+        """
+        ctx.save_for_backward(f, rows)
+        ctx.n_positives = n_positives
+        return drawn_scores(f, rows), torch.bmm(rows[:, :n_positives], rows.mT)
+
+    @staticmethod
+    def backward(ctx: Any, of_scores: Tensor, of_products: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Return the gradients of f and the rows."""
+        f, rows = ctx.saved_tensors
+        of_f = torch.bmm(of_scores[:, None], rows)[:, 0]
+        n_images, n_drawn, _ = rows.shape
+        of_pairs = rows.new_zeros(n_images, n_drawn, n_drawn)  # a word's gradient, in terms of the other words
+        of_pairs[:, : ctx.n_positives] = of_products
+        of_pairs[:, :, : ctx.n_positives] += of_products.mT
+        of_rows = torch.bmm(of_pairs, rows)
+        of_rows.baddbmm_(of_scores[:, :, None], f[:, None])
+        return of_f, of_rows, None
 
 
-def squared_distance(f: Tensor, targets: Tensor) -> Tensor:
-    """Return ``½ |f - target|²``, as the mean over images."""
-    return 0.5 * (f - targets).square().sum() / len(f)
+def drawn_scores(f: Tensor, rows: Tensor) -> Tensor:
+    """Return the scores of each image's own drawn words, shape (n_images, n_drawn)."""
+    return torch.bmm(f[:, None], rows.mT)[:, 0]

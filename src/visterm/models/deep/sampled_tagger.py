@@ -51,7 +51,7 @@ class SampledTagger(DeepTagger):
         0 the first steps push all tags down alike, and Adagrad makes each later step of a tag smaller by how long its
         first ones were: the more negatives, the less the vectors learn what tells tags apart.
     others
-        As in `DeepSettings`.
+        As in `DeepTagger`.
 
     References
     ----------

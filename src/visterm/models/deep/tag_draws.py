@@ -32,7 +32,7 @@ FEW_TAGS: Final = 8
 than the draws."""
 
 
-class Draws(NamedTuple):
+class DrawnTags(NamedTuple):
     """What was drawn for a batch of images."""
 
     positives: Ints  # shape (n_images, P): tags that the image has
@@ -74,7 +74,7 @@ class TagDraws:
         if self._background == "subset":
             self._subset = self._from_distribution(rng.random(self._subset_size))
 
-    def draw(self, images: Ints, rng: np.random.Generator) -> Draws:
+    def draw(self, images: Ints, rng: np.random.Generator) -> DrawnTags:
         """Draw for these images, in this order."""
         positives, has = _draw_stored(self._given, images, self._P, rng)
         if self._background == "adjacent":
@@ -91,7 +91,7 @@ class TagDraws:
             denied, are = _draw_stored(self._denied, images, half, rng)
             negatives[:, :half] = np.where(are, denied, negatives[:, :half])
             there[:, :half] |= are
-        return Draws(positives, has, negatives, there & ~_has_tags(self._given, images, negatives))
+        return DrawnTags(positives, has, negatives, there & ~_has_tags(self._given, images, negatives))
 
     def _from_distribution(self, chances: NDArray[np.float64]) -> Ints:
         total = self._cumulated[-1]

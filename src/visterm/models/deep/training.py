@@ -1,9 +1,11 @@
-"""One training of a network and a table of words: its batches, their steps, and its state to the last bit."""
+"""A network from image features to the words' space, and its training beside a table of words, to the last bit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from threading import RLock
 from typing import Any
 
@@ -11,11 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from visterm.core.types import Matrix
-from visterm.models.deep.network import DeepNetwork
-from visterm.models.deep.objectives import Objective
-from visterm.models.deep.settings import DeepSettings
 from visterm.models.deep.word_table import WordTable
 
 Ints = NDArray[np.int64]
@@ -27,20 +27,74 @@ WORK_A_THREAD = 2**25
 _TURN = RLock()
 
 
+class DeepNetwork(nn.Module):  # type: ignore[misc]
+    """Fully connected layers with ReLU between them, and nothing after the last.
+
+    `sizes` go from the features to the words' space. `dropout` is the chance of a hidden number to be left out in a
+    step of training; `batch_norm` brings hidden numbers to mean 0 and deviation 1 over each batch, before the ReLU.
+    Features are multiplied by `scale`. Start values are normal, with a variance of 2 over the inputs of a layer (He et
+    al. 2015); in the last so that the vectors of images have length 1 in the mean square.
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], *, dropout: float, batch_norm: bool, scale: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__()
+        self._dropout, self._scale = dropout, scale
+        steps = list(pairwise(sizes))
+        gains = [2.0] * (len(steps) - 1) + [1.0 / sizes[-1]]
+        starts = [
+            rng.standard_normal(step, np.float32) * np.float32(math.sqrt(gain / step[0]))
+            for step, gain in zip(steps, gains, strict=True)
+        ]
+        self.weights = nn.ParameterList([torch.from_numpy(start) for start in starts])
+        self.offsets = nn.ParameterList([torch.zeros(size) for size in sizes[1:]])
+        self.norms = nn.ModuleList([nn.BatchNorm1d(size) for size in sizes[1:-1]] if batch_norm else [])
+
+    def forward(self, x: Tensor, drops: torch.Generator) -> Tensor:
+        """Return the vectors of a batch of images, in training: features (n, n_features) to (n, dim), float32."""
+        x = x * self._scale
+        for place, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
+            x = torch.addmm(offsets, x, weights)
+            if place == len(self.weights) - 1:
+                break
+            if len(self.norms):
+                x = self.norms[place].train(len(x) > 1)(x)  # one image has no deviation
+            x = torch.relu(x)
+            if self._dropout:
+                kept = torch.rand(x.shape, generator=drops, device=x.device) >= self._dropout
+                x = x * kept / (1 - self._dropout)
+        return x.float()
+
+    def layers(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Return weights and offsets as NumPy computes with them, norms and scale within; on the CPU mostly views."""
+        found = []
+        for place, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
+            W, b = _array(weights), _array(offsets)
+            if place < len(self.norms):
+                norm = self.norms[place]
+                factor = _array(norm.weight) / np.sqrt(_array(norm.running_var) + np.float32(norm.eps))
+                W, b = W * factor, (b - _array(norm.running_mean)) * factor + _array(norm.bias)
+            found.append((W, b))
+        return found
+
+
 class DeepTraining:
     """A training under way, which can be entered before any batch: all draws are keyed by seed, epoch and batch.
 
-    It learns from the rows `images` of `X`.
+    It learns from the rows `images` of `X` what an objective says, as `SampledObjective` does: ``start_epoch(rng)``
+    draws what is drawn once an epoch, and ``loss(f, images, table, rng)`` returns the mean cost of the images of a
+    batch, whose vectors are `f` (n, dim), beside rows that it takes from the table.
     """
 
     def __init__(
         self,
         network: DeepNetwork,
         table: WordTable,
-        objective: Objective,
+        objective: Any,
         X: Matrix,
         images: Ints,
-        settings: DeepSettings,
+        settings: Any,
         *,
         seed: list[int],
         device: torch.device,
@@ -106,7 +160,7 @@ class DeepTraining:
         loss = self._objective.loss(f, images, self.table, rng)
         self._adam.zero_grad()
         loss.backward()
-        moved = [*self.network.parameters(), *self.table.lent()]
+        moved = [*self.network.parameters(), *(leaf for _, leaf in self.table.taken)]
         torch.nn.utils.clip_grad_norm_(moved, self._settings.max_gradient)
         self._adam.step()
         self.table.step(self._settings.tag_learning_rate * rate)
@@ -132,6 +186,6 @@ def torch_settings(n_jobs: int, work: int, *, half: bool) -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
-def _array(value: torch.Tensor) -> NDArray[Any]:
+def _array(value: Tensor) -> NDArray[Any]:
     array: NDArray[Any] = value.detach().cpu().numpy()
     return array

@@ -13,12 +13,13 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind
 from visterm.core.products import product
 from visterm.core.types import Matrix
-from visterm.models.explaining import LinearScores
+from visterm.models.abilities import explain_linear
+from visterm.models.base import Annotator
 
 MAX_WEIGHT_BYTES = 2**33
 
 
-class LinearAnnotator(LinearScores):
+class LinearAnnotator(Annotator):
     """Scores a tag by ``x · w + b``; a new model writes `_fit`, which calls `_keep`.
 
     Fitted on sparse features, or on no more features than tags, the space is that of the features: ``u = [x, 1]``,
@@ -41,6 +42,8 @@ class LinearAnnotator(LinearScores):
         "intercept_": Array("float32", ("n_tags_",), required=False),
     }
 
+    explain = explain_linear
+
     def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
         """Keep what was learned from `X`: weights (n_features, n_tags) and intercept (n_tags,)."""
         if sp.issparse(X) or weights.shape[0] < weights.shape[1]:
@@ -51,8 +54,7 @@ class LinearAnnotator(LinearScores):
 
     def _image_rows(self, X: Matrix) -> Matrix:
         if hasattr(self, "tag_rows_"):
-            ones = np.ones((X.shape[0], 1), np.float32)
-            return sp.csr_array(sp.hstack([X, ones], format="csr")) if sp.issparse(X) else np.hstack([X, ones])
+            return with_ones(X)
         return np.asarray(product(X, self.weights_) + self.intercept_, np.float32)
 
     def write_steps(self, steps: Any, x: str) -> str:
@@ -72,6 +74,12 @@ class LinearAnnotator(LinearScores):
             row = self.tag_rows_[tag].astype(np.float64)
             return row[:-1], float(row[-1])
         return self.weights_[:, tag].astype(np.float64), float(self.intercept_[tag])
+
+
+def with_ones(X: Matrix) -> Matrix:
+    """Return rows with a 1 at the end of each, for the bias."""
+    ones = np.ones((X.shape[0], 1), np.float32)
+    return sp.csr_array(sp.hstack([X, ones], format="csr")) if sp.issparse(X) else np.hstack([X, ones])
 
 
 def check_weight_size(n_features: int, n_tags: int, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Least squares of many targets at once, penalised or not: factorised, by conjugate gradients, exact leave-one-out."""
+"""Penalised least squares of many targets at once: factorised, by conjugate gradients, exact leave-one-out."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ CG_TOLERANCE = 1e-5
 CG_ITERATIONS = 500
 CG_COLUMNS = 256  # Targets solved together by conjugate gradients, to bound the memory
 ROUNDING = 1e-6  # Differences of this share of a float32 number are rounding
-RANK_SHARE = 1e-10
-"""Directions in which the features vary by less than this share of the most (in squares) count as none."""
-
-CENTRING_SHARE = 1e-13  # What is left of the squares by centring features that never vary
 SMALLEST_SHARE = 1e-12  # Guards the division where a row alone decides its own prediction
 
 
@@ -41,23 +37,20 @@ def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
 
     `X` is (n, n_features), `T` are targets, (n, n_targets). The smaller of the two square systems (features, or images)
     is solved by Cholesky factorisation; if even that is larger than `DIRECT_SIZE`, conjugate gradients solve it without
-    forming it. Sparse features stay sparse: centring is done by what it does to the products. With an alpha of 0, of
-    all weights that fit best the shortest are returned.
+    forming it. Sparse features stay sparse: centring is done by what it does to the products.
     """
-    if alpha == 0:
-        return _fit_shortest(X, T)
     n, d = X.shape
     mean_x, mean_t = column_means(X), column_means(T)
     if min(n, d) > DIRECT_SIZE:
-        weights = _conjugate_gradients(X, T, mean_x, mean_t, alpha)
+        weights = conjugate_gradients(X, T, mean_x, mean_t, alpha)
     elif d <= n:
         gram = _dense(X.T @ X).astype(np.float64) - n * np.outer(mean_x, mean_x)
         moment = _dense(X.T @ T) - n * np.outer(mean_x, mean_t)
         weights = cho_solve(_factor(gram, alpha), moment, overwrite_b=True)
     else:
-        dual = cho_solve(_factor(_centred_kernel(X), alpha), _dense(T) - mean_t, overwrite_b=True)
+        dual = cho_solve(_factor(centred_kernel(X), alpha), _dense(T) - mean_t, overwrite_b=True)
         weights = X.T @ dual - np.outer(mean_x, dual.sum(axis=0))
-    return _with_intercept(weights, mean_x, mean_t)
+    return with_intercept(weights, mean_x, mean_t)
 
 
 def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float) -> Iterator[tuple[float, Doubles]]:
@@ -80,7 +73,7 @@ def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float
             left_over = np.maximum(1 - 1 / n - squares @ shrunk, SMALLEST_SHARE)
             yield alpha, targets - (centred - rows @ (shrunk[:, None] * moments)) / left_over[:, None]
         return
-    kernel = _centred_kernel(X)
+    kernel = centred_kernel(X)
     for alpha in alphas:
         penalty = alpha * scale
         factor, lower = _factor(kernel.copy(), penalty)
@@ -101,40 +94,13 @@ def mean_square_norm(X: Matrix) -> float:
     return max(mean_square - float(mean @ mean), ROUNDING * mean_square) or 1.0
 
 
-def _fit_shortest(X: Matrix, T: Matrix) -> LinearFit:
-    """Fit without a penalty, by the eigenvectors of the smaller square system; too large ones by conjugate gradients.
-
-    Nothing would hold back roundings of float32 here, so that the squares are summed in float64.
-    """
-    n, d = X.shape
-    mean_x, mean_t = column_means(X), column_means(T)
-    if min(n, d) > DIRECT_SIZE:
-        return _with_intercept(_conjugate_gradients(X, T, mean_x, mean_t, 0.0), mean_x, mean_t)
-    exact: Any = X.astype(np.float64)
-    least = CENTRING_SHARE * float(exact.power(2).sum() if sp.issparse(exact) else np.einsum("ij,ij->", exact, exact))
-    if d <= n:
-        gram = _dense(exact.T @ exact) - n * np.outer(mean_x, mean_x)
-        weights = _pseudo_solve(gram, _dense(exact.T @ T) - n * np.outer(mean_x, mean_t), least)
-    else:
-        dual = _pseudo_solve(_centred_kernel(exact), _dense(T) - mean_t, least)
-        weights = exact.T @ dual - np.outer(mean_x, dual.sum(axis=0))
-    return _with_intercept(weights, mean_x, mean_t)
-
-
-def _pseudo_solve(square: Doubles, moment: Doubles, least: float) -> Doubles:
-    """Return the shortest solution: the one in the directions that vary by more than `least`."""
-    values, vectors = eigh(square, overwrite_a=True)
-    kept = values > max(RANK_SHARE * float(values[-1]), least)
-    some = vectors[:, kept]
-    return np.asarray(some @ ((some.T @ moment) / values[kept, None]))
-
-
-def _with_intercept(weights: Any, mean_x: Doubles, mean_t: Doubles) -> LinearFit:
+def with_intercept(weights: Any, mean_x: Doubles, mean_t: Doubles) -> LinearFit:
+    """Return weights with the intercepts that bring mean rows to mean targets."""
     intercept = mean_t - mean_x @ weights
     return LinearFit(np.asarray(weights, np.float32), np.asarray(intercept, np.float32))
 
 
-def _conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:
+def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:
     """Solve ``(XᶜᵀXᶜ + αI) W = XᶜᵀTᶜ`` column by column at the same time, never forming the square matrix."""
 
     def forward(V: Any) -> Any:
@@ -168,7 +134,8 @@ def _conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles,
     return weights
 
 
-def _centred_kernel(X: Any) -> Doubles:
+def centred_kernel(X: Any) -> Doubles:
+    """Return the products of centred rows."""
     kernel = _dense(X @ X.T).astype(np.float64)
     rows = kernel.mean(axis=0)
     kernel += rows.mean() - rows - rows[:, None]

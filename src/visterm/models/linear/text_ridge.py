@@ -17,8 +17,9 @@ from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
-from visterm.models.linear.base import LinearAnnotator, check_weight_size
+from visterm.models.linear.base import LinearAnnotator, check_weight_size, with_ones
 from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
+from visterm.models.neighbours.distances import row_squares
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -135,7 +136,7 @@ class TextRidge(LinearAnnotator):
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
         with one_blas_thread():
-            rows = _with_one(_unit(X))
+            rows = with_ones(_unit(X).astype(np.float64))
             self.gram_ = self.gram_ + _dense(rows.T @ rows)
             self.moment_rows_ = self.moment_rows_ + _moments(Y, rows)
             self.tag_rows_ = self._solved(self.moment_rows_, self.text_rows_)
@@ -154,7 +155,7 @@ class TextRidge(LinearAnnotator):
         Y = check_tags(Y_new, X.shape[0])
         with one_blas_thread():
             text = self._text(word_vectors, Y.shape[1])
-            moments = _moments(Y, _with_one(_unit(X)))
+            moments = _moments(Y, with_ones(_unit(X).astype(np.float64)))
             rows = self._solved(moments, text)
         self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
         self.text_rows_ = np.concatenate([self.text_rows_, text])
@@ -186,7 +187,7 @@ class TextRidge(LinearAnnotator):
         self.text_rows_ = self._text(self.known("word_vectors"), n_tags)
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
-            rows = _with_one(X)
+            rows: Any = with_ones(X.astype(np.float64))
             self.gram_, self.moment_rows_ = _dense(rows.T @ rows), _moments(Y, rows)
             alphas = [a for a in ALPHAS if a <= STRONGEST] if self.alpha is None else [float(self.alpha)]
             chosen = choose_penalty(X, given, self._centred()[1], rng, alphas)
@@ -279,7 +280,7 @@ class TextRidge(LinearAnnotator):
 
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         weights, bias = super()._scorer(x, tag)
-        length = float(np.sqrt(_lengths_squared(x)[0]))
+        length = float(np.sqrt(row_squares(x)[0]))
         return weights / (length or 1.0), bias
 
     def _check_settings(self) -> None:
@@ -287,14 +288,9 @@ class TextRidge(LinearAnnotator):
         check_number(self.text_weight, "text_weight", least=0, otherwise="or None to have it chosen")
 
 
-def _lengths_squared(X: Any) -> Doubles:
-    squares: Any = X.astype(np.float64).power(2).sum(axis=1) if sp.issparse(X) else None
-    return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64) if squares is None else squares, np.float64).ravel()
-
-
 def _unit(X: Any) -> Matrix:
     """Bring rows to length 1; rows of zeros stay."""
-    squares = _lengths_squared(X)
+    squares = row_squares(X)
     factors = np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0)
     return (
         sp.csr_array(sp.diags_array(factors) @ X, dtype=np.float32)
@@ -318,14 +314,6 @@ def _text_shares(weight: float, n_photos: Any, n_pairs: float) -> Any:
 def _moments(Y: sp.csr_array, rows: Any) -> Doubles:
     """Return for each tag the sum of rows by y."""
     return _dense((sp.csr_array(Y > 0, dtype=np.float64) + REJECTED * sp.csr_array(Y < 0, dtype=np.float64)).T @ rows)
-
-
-def _with_one(X: Matrix) -> Any:
-    """Append a 1 to each row, in float64: products are summed over more and more images."""
-    ones = np.ones((X.shape[0], 1))
-    return (
-        sp.csr_array(sp.hstack([X, ones], format="csr"), dtype=np.float64) if sp.issparse(X) else np.hstack([X, ones])
-    )
 
 
 def _dense(matrix: Any) -> Doubles:

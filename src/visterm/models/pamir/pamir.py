@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import expit, logit
 
 from visterm.core.checks import as_csr, check_count, check_tags
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
@@ -17,21 +18,27 @@ from visterm.core.learned import Array, Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.registry import unknown
-from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.threads import Team, one_blas_thread
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.retrieval import TOP, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES, Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.linear.base import check_weight_size
-from visterm.models.pamir.intercepts import keep_means, set_intercepts
 from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
 from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
-from visterm.models.ranking.base import Images, RankingCourse, Setup, Training, positive_tags
 from visterm.models.ranking.linear_ranking import LinearRanker
+from visterm.models.ranking.ranker import Images
+from visterm.models.ranking.sources import RankingState, RunEpoch, Source, Training, TrainingContext, positive_tags
 from visterm.models.stopping import HeldOutFit, OnEpoch
 
 LOSSES = ("triplet", *TOP_LOSSES)
+
+INTERCEPT_IMAGES = 1024
+"""Training images by which intercepts are set, at even distances; more change them by less than the tags' noise."""
+
+HALVINGS = 32  # Of the bracket around each intercept: ten digits
+BLOCK_TAGS = 2048  # Tags handled together, so that memory does not grow with them
 
 
 class JudgedImages(NamedTuple):
@@ -116,7 +123,7 @@ class Pamir(KernelAnnotator, LinearRanker):
     n_queries_ : int
         Queries that it was fitted on.
     history_ : list of dict
-        As in `RankingAnnotator`; ``map`` is the mean average precision over the queries of validation images (with
+        As in `PairRanker`; ``map`` is the mean average precision over the queries of validation images (with
         ``loss="ndcg"``, the mean nDCG10), and the other means are over the triplets.
 
     References
@@ -146,6 +153,7 @@ class Pamir(KernelAnnotator, LinearRanker):
     max_words: int | None = 3
     max_subsets: int = MAX_SUBSETS
     epochs: int = 200
+    fit_stream: ClassVar[None] = None  # type: ignore[assignment]  # queries are made of the tags of all images
 
     def fit_queries(
         self,
@@ -203,7 +211,7 @@ class Pamir(KernelAnnotator, LinearRanker):
     def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
         """Go once over triplets of more images and their tags, made as `fit` makes them.
 
-        Parameters and errors are those of `RankingAnnotator.partial_fit`. The mean score of each tag over these images
+        Parameters and errors are those of `PairRanker.partial_fit`. The mean score of each tag over these images
         stays, so that few images do not change how readily a tag is given. Only with ``kernel="linear"``: otherwise
         each training image is a coordinate of all image rows.
         """
@@ -253,17 +261,12 @@ class Pamir(KernelAnnotator, LinearRanker):
         self.n_queries_ = len(queries)
         for some, held, epochs in self._trainings(X.shape[0], judged, rng):
             by = judged if held is None else JudgedImages(K[held], queries.among(held))
-            course = RankingCourse(self._start(K, positives.shape[1], rng), self.patience)
-            measure = self._found_by(by)
-            self._publish(*course.means)
-            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                learned = queries if some is None else queries.among(some)
-                training = self._triplets(K, some, learned, course.weights[0], rng)
-                self._run_epochs(
-                    course, epochs, training.run_epoch, self._publisher(course, team), measure,
-                    monitor=monitor, on_epoch=on_epoch,
-                )  # fmt: skip
-            del course, training  # the next training needs their memory
+            state = RankingState(self._start(K, positives.shape[1], rng), self.patience)
+            learned = queries if some is None else queries.among(some)
+            run_epoch = self._triplets(K, some, learned, state.weights[0], rng).run_epoch
+            source: Source = partial(_begun, run_epoch)
+            self._train(state, epochs, source, self._found_by(by), monitor=monitor, on_epoch=on_epoch)
+            del state, run_epoch, source  # the next training needs their memory
             if held is not None:
                 set_intercepts(self.tag_rows_, K[some], positives[some])
                 self._held_out = HeldOutFit(held, super()._image_rows(K[held]), self.tag_rows_)
@@ -329,9 +332,9 @@ class Pamir(KernelAnnotator, LinearRanker):
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
-        queries = self._queries_of(positives, _idf(positives), setup.rng)
-        return self._triplets(X, None, queries, weights[0], setup.rng)
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
+        queries = self._queries_of(positives, _idf(positives), context.rng)
+        return self._triplets(X, None, queries, weights[0], context.rng)
 
     def _check_settings(self) -> None:
         self._check_kernel()
@@ -342,6 +345,11 @@ class Pamir(KernelAnnotator, LinearRanker):
                 f"loss is {self.loss!r} and kernel {self.kernel!r}; the losses of the top of the ranking are there for "
                 'linear scorers only. Use loss="triplet", or kernel="linear".'
             )
+
+
+def _begun(run_epoch: RunEpoch, team: Team) -> RunEpoch:
+    """Begin a training that takes its steps in turn, and needs no team."""
+    return run_epoch
 
 
 def _idf(positives: sp.csr_array) -> Floats:
@@ -359,3 +367,33 @@ def _checked(Q: Any, R: Any, X: Any) -> Queries:
     if relevant.shape[1] != n_images:
         raise ShapeError(f"R judges {relevant.shape[1]} images, but X has {n_images}; expected a column an image.")
     return Queries(weights, relevant)
+
+
+def set_intercepts(rows: Floats, X: Matrix, positives: sp.csr_array) -> None:
+    """Set the last column of tag rows (n_tags, n_features + 1) so that each tag is given to as many images as have it.
+
+    The intercept of a tag is the most likely one of a logistic model with the score as it is: that under which the mean
+    of ``σ(score + intercept)`` is the share of images with the tag. Half an image is added to those with the tag and to
+    those without, so that a tag of no image, or of all, has a finite one. `X` and `positives` are of the images learned
+    from.
+    """
+    n_images = X.shape[0]
+    shares = (np.bincount(positives.indices, minlength=positives.shape[1]) + 0.5) / (n_images + 1.0)
+    some = X[np.unique(np.linspace(0, n_images - 1, min(n_images, INTERCEPT_IMAGES)).round().astype(np.int64))]
+    with one_blas_thread():
+        for start in range(0, len(rows), BLOCK_TAGS):
+            part = slice(start, start + BLOCK_TAGS)
+            scores, share = np.asarray(some @ rows[part, :-1].T, np.float64), shares[part]
+            low, high = logit(share) - scores.max(axis=0), logit(share) - scores.min(axis=0)
+            for _ in range(HALVINGS):
+                middle = (low + high) / 2
+                too_many = expit(scores + middle).mean(axis=0) > share
+                high, low = np.where(too_many, middle, high), np.where(too_many, low, middle)
+            rows[part, -1] = (low + high) / 2
+
+
+def keep_means(rows: Floats, before: Floats, X: Matrix) -> None:
+    """Set the last column of tag rows so that the mean score of each tag over some images is what it was before."""
+    mean = np.asarray(X.mean(axis=0), np.float64).ravel()
+    moved = (rows[:, :-1].astype(np.float64) - before[:, :-1]) @ mean
+    rows[:, -1] = before[:, -1] - moved

@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.types import Matrix
-from visterm.kernels.triplets import JudgedQueries, rank_triplets, rank_triplets_by_kernel, rank_violators
+from visterm.kernels.passive_aggressive import JudgedQueries, rank_triplets, rank_triplets_by_kernel, rank_violators
 from visterm.models.epochs import EpochSums, Floats
-from visterm.models.ranking.separate_training import image_rows
+from visterm.models.ranking.new_tags import image_rows
+from visterm.models.ranking.sources import Training
 
 TOP = 10  # Places that count for "p10"
 TOP_LOSSES = ("p10", "warp", "ndcg")
 
 
-class TripletTraining:
+class TripletTraining(Training):
     """The state of one training on queries: what is relevant, and weights.
 
     `X` has a constant column for the bias, which never moves: it is in both images. `weights`, (n_queries, n_words),

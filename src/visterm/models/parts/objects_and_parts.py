@@ -18,14 +18,12 @@ from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.parts.pairs import best_pairs, ranks_of_pairs
-from visterm.models.parts.quadruplets import Quadruplets, check_relations
-from visterm.models.parts.related_training import Places, RelatedImages, RelatedTraining
-from visterm.models.parts.suggested import listed_and_suggested
-from visterm.models.ranking.base import Setup, Training
+from visterm.models.parts.related_training import RelatedImages, RelatedTraining, RowLayout
+from visterm.models.parts.relations import Quadruplets, check_relations, listed_and_suggested
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
-from visterm.models.ranking.image_sides import Ints
-from visterm.models.ranking.recipe import Recipe
-from visterm.models.ranking.warp import block_size
+from visterm.models.ranking.image_sides import Ints, StepSettings
+from visterm.models.ranking.negatives import Objective, rank_weights
+from visterm.models.ranking.sources import Training, TrainingContext, block_size
 
 VALIDATION_QUADRUPLETS = 2000
 IMPOSSIBLE = np.float32(-1e30)
@@ -40,7 +38,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
     ``f(I_o, o, I_p, p) = f_I(I_o, o) + f_I(I_p, p) + α f_L(o, p)``
 
-    where ``f_I(I, t) = (x V) · U_t`` scores a label for an image, and ``f_L(o, p) = W_o · W_p`` one label for another.
+    where ``f_I(I, t) = (x A) · v_t`` scores a label for an image, and ``f_L(o, p) = W_o · W_p`` one label for another.
     It learns from images that carry tags and from the relations between tags alone: the picture of a wheel need not be
     one of that car's, and in no picture a part has to be marked ("proxy supervision"). Training is that of section
     4.3.3, see `RelatedTraining`; the violation is ``f(x̃) + 1 > f(x)``, of which the paper's step 4 prints the reverse.
@@ -51,7 +49,7 @@ class ObjectsAndParts(EmbeddingRanker):
     part_of : array-like of int, shape (n_relations, 2), or None
         Columns of two tags: the part, and the whole that it is part of.
     shared : bool
-        Whether tags have one vector for images and for other tags (U = W). "Unshared" (False) labels images a little
+        Whether tags have one vector for images and for other tags (V = W). "Unshared" (False) labels images a little
         better, as the vectors of a car and a wheel need not be alike.
     directed : bool
         Whether tags have one vector as a whole and another as a part, so that a wheel may be a part of a car without
@@ -80,7 +78,7 @@ class ObjectsAndParts(EmbeddingRanker):
     max_trials : int
         γ: draws after which a true tag counts as well ranked. After N draws its rank is taken to be floor(γ / N).
     image_learning_rate : float, optional
-        Size of the steps of V; None: as those of the tags.
+        Size of the steps of A; None: as those of the tags.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, schedule, init_scale
         As in `EmbeddingRanker`.
     block, n_jobs, random_state
@@ -89,7 +87,7 @@ class ObjectsAndParts(EmbeddingRanker):
     Attributes
     ----------
     tag_rows_ : ndarray of float32, shape (n_tags, dim)
-        U.
+        V (U of the paper).
     relation_rows_ : ndarray of float32, shape (n_tags, 0, dim or 2 dim)
         W, and beside it the vectors as parts; without columns as far as they are those of `tag_rows_`.
     part_of_ : ndarray of int64, shape (n_relations, 2)
@@ -140,6 +138,7 @@ class ObjectsAndParts(EmbeddingRanker):
     bias: ClassVar[float] = 0.0  # type: ignore[misc]
     standardize: ClassVar[bool] = False  # type: ignore[misc]
     relation_rows_: Floats = field(init=False)
+    fit_stream: ClassVar[None] = None  # type: ignore[assignment]  # pairs of images are drawn from all of them
 
     def annotate_pairs(
         self,
@@ -199,14 +198,6 @@ class ObjectsAndParts(EmbeddingRanker):
         same = np.repeat(tags[:, None], ids.shape[1], axis=1)
         return PairRanking(ids, same, scores) if parts is None else PairRanking(same, ids, scores)
 
-    def ranks_of_pairs(
-        self, X_object: Any, X_part: Any, objects: Any, parts: Any, *, words: bool = True, offset: float = 0.0
-    ) -> Ints:
-        """Return the place of the true pair of labels among all pairs, from 0; parameters as in `annotate_pairs`."""
-        check_fitted(self)
-        A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
-        return ranks_of_pairs(A, B, self.pair_scores(words=words, offset=offset), objects, parts, self.n_jobs)
-
     def relation_scores(self, wholes: Any) -> Floats:
         """Return f_L of wholes (n,) and all tags: how much each is a part of them, shape (n, n_tags)."""
         check_fitted(self)
@@ -240,7 +231,7 @@ class ObjectsAndParts(EmbeddingRanker):
         return scores
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
-        """Learn the rows of new tags, which have no relations; see `RankingAnnotator.add_tags`."""
+        """Learn the rows of new tags, which have no relations; see `PairRanker.add_tags`."""
         super().add_tags(X, Y_new)
         n_new = self.n_tags_ - len(self.relation_rows_)
         nothing = np.zeros((n_new, self.relation_rows_.shape[1]), np.float32)
@@ -253,9 +244,9 @@ class ObjectsAndParts(EmbeddingRanker):
         if width != expected:
             raise DataError(f"relation_rows_ has {width} columns; expected {expected}, by dim, shared and directed")
 
-    def _places(self) -> Places:
+    def _places(self) -> RowLayout:
         whole = 0 if self.shared else self.dim
-        return Places(self.dim, whole, whole + self.dim if self.directed else whole)
+        return RowLayout(self.dim, whole, whole + self.dim if self.directed else whole)
 
     def _relation_vectors(self) -> tuple[Floats, Floats]:
         places, rows = self._places(), np.hstack([self.tag_rows_, self.relation_rows_])
@@ -301,39 +292,36 @@ class ObjectsAndParts(EmbeddingRanker):
         self.tag_rows_ = np.ascontiguousarray(rows[:, : self.dim])
         self.relation_rows_ = np.ascontiguousarray(rows[:, self.dim :])
 
-    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+    def _objective(self, n_tags: int) -> Objective:
+        weights = rank_weights(self.weight, max(n_tags, self.max_trials), self.truncate)
+        return Objective(weights, self.max_trials, most_trials=self.max_trials)
+
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         image_map, tag_rows = weights
-        recipe = Recipe(
-            weight=self.weight,
-            truncate=self.truncate,
-            max_trials=self.max_trials,
-            rank_of_trials=True,
-            block=self.block or setup.block,
-        )
-        rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
-        shared: dict[str, Any] = {"places": self._places(), "alpha": self.alpha, "rate_factor": rate_factor}
+        block = block_size(self.block or context.block, positives.nnz)
+        steps = StepSettings(block, self.max_norm)
         side = RelatedImages(
             X,
             image_map,
             tag_rows,
-            block=block_size(recipe.block, positives.nnz),
-            max_norm=self.max_norm,
+            steps,
+            places=self._places(),
+            alpha=self.alpha,
+            rate_factor=1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate,
             scale=self.scale_,
-            n_jobs=setup.team.size,
-            moving=setup.images,
-            **shared,
+            n_jobs=context.team.size,
+            moving=context.images,
         )
         return RelatedTraining(
             side,
             positives,
             tag_rows,
-            recipe,
+            self._objective(len(tag_rows)),
+            steps,
             pairs=self.part_of_,
             negative_weight=self.negative_weight,
-            max_norm=self.max_norm,
-            rng=setup.rng,
-            team=setup.team,
-            **shared,
+            rng=context.rng,
+            team=context.team,
         )
 
     def _measured(self, found: float | None) -> dict[str, float | None]:

@@ -34,12 +34,12 @@ def label_terms(F: Any) -> PairTerms:
     return terms
 
 
-def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, itself: bool = True) -> PairRanking:
+def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None) -> PairRanking:
     """Rank pairs of an object's tag i and a part's tag j by ``(A[:, i] + B[:, j]) + F[i, j]``.
 
     It is the score f_q of Mesnil et al. (2013), section 3. `A` and `B`, (n, n_tags), score each tag for the object's
-    image and for the part's; `F` is the label-label term, (n_tags, n_tags), or what `label_terms` made of it. With
-    `itself`, a tag with itself is a pair too.
+    image and for the part's; `F` is the label-label term, (n_tags, n_tags), or what `label_terms` made of it. A
+    tag with itself is a pair, too.
 
     Returns the k best of each row, shape (n, min(k, number of pairs)), 0 being all; ties by the smaller object tag,
     then the smaller part tag. Exact, to the bit what sorting all scores gives, and the same bytes for any `n_jobs` and
@@ -48,28 +48,22 @@ def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None, *, its
     """
     A, B, terms = _checked(A, B, F)
     n, n_tags = A.shape
-    k = check_k(k, n_tags * (n_tags if itself else n_tags - 1))
+    k = check_k(k, n_tags * n_tags)
     ids, scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
     if k > 0:
-        _in_parts(lambda first, last: top_pairs(A, B, terms, itself, first, last, ids, scores), n, n_jobs)
+        _in_parts(lambda first, last: top_pairs(A, B, terms, first, last, ids, scores), n, n_jobs)
     return PairRanking(ids % n_tags, ids // n_tags, scores)
 
 
-def ranks_of_pairs(
-    A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int | None = None, *, itself: bool = True
-) -> NDArray[np.int64]:
+def ranks_of_pairs(A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int | None = None) -> NDArray[np.int64]:
     """Return the place of one pair of each row, its tags `objects` and `parts`, in the order of `best_pairs`, from 0.
 
-    Raises what `best_pairs` raises; DataError too if there is no such tag, or a pair is a tag with itself where
-    `itself` is False.
+    Raises what `best_pairs` raises; DataError too if there is no such tag.
     """
     A, B, terms = _checked(A, B, F)
     i, j = _check_tags("objects", objects, *A.shape), _check_tags("parts", parts, *A.shape)
-    if not itself and (i == j).any():
-        row = int(np.flatnonzero(i == j)[0])
-        raise DataError(f"row {row} has the tag {i[row]} as the object and as its part; itself=True allows that.")
     ranks = np.empty(len(A), np.int64)
-    _in_parts(lambda first, last: pair_ranks(A, B, terms, itself, i, j, first, last, ranks), len(A), n_jobs)
+    _in_parts(lambda first, last: pair_ranks(A, B, terms, i, j, first, last, ranks), len(A), n_jobs)
     return ranks
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.threads import Team
 from visterm.core.types import Matrix
 from visterm.kernels.contexts import add_contexts, draw_contexts, move_contexts
 from visterm.kernels.rows import dense_rows
 from visterm.models.epochs import Floats
-from visterm.models.ranking.image_sides import EmbeddedImages, Ints
-from visterm.models.ranking.recipe import Recipe
+from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings
+from visterm.models.ranking.negatives import Objective
 from visterm.models.ranking.warp import PairTraining
 
 
-class Places(NamedTuple):
+class RowLayout(NamedTuple):
     """Where in a tag's row its vectors begin: as a label of images (at 0), as a whole, and as a part."""
 
     dim: int  # Numbers of each vector
@@ -36,7 +36,8 @@ class RelatedImages(EmbeddedImages):
     """Embedded images to which each example's context is added, so that a tag's score is one product with its row.
 
     `tag_rows` are (n_tags, places.width), `alpha` is the weight of the score of two tags, `rate_factor` the learning
-    rate of the image map over that of tags; the rest is as for `EmbeddedImages`.
+    rate of the image map over that of tags; `contexts` are those of the block that comes next, as `add_contexts` takes
+    them. The rest is as for `EmbeddedImages`.
     """
 
     def __init__(
@@ -44,37 +45,33 @@ class RelatedImages(EmbeddedImages):
         X: Matrix,
         image_map: Floats,
         tag_rows: Floats,
+        steps: StepSettings,
         *,
-        places: Places,
+        places: RowLayout,
         alpha: float,
         rate_factor: float,
-        block: int,
         **settings: Any,
     ) -> None:
-        super().__init__(X, image_map, block=block, l2=0.0, adagrad=False, **settings)
-        self.U = np.zeros((block, places.width), np.float32)
+        super().__init__(X, image_map, steps, **settings)
+        self.U = np.zeros((steps.block, places.width), np.float32)
         self.rows = dense_rows(self.U)
-        self.steps = np.zeros((block, places.width), np.float32)
-        self._W, self._places, self._alpha, self._rate_factor = tag_rows, places, alpha, rate_factor
-        self._contexts: tuple[Ints, Ints, Ints] = (self._numbers, self._numbers, self._numbers)
+        self.steps = np.zeros((steps.block, places.width), np.float32)
+        self._V, self.places, self.alpha, self._rate_factor = tag_rows, places, alpha, rate_factor
+        self.contexts: tuple[Ints, Ints, Ints] = (self._numbers, self._numbers, self._numbers)
 
     def set_rate(self, rate: float) -> None:
         """Take the learning rate of tags in the epochs to come; images learn at their own."""
         super().set_rate(rate * self._rate_factor)
 
-    def take_contexts(self, contexts: Ints, own_at: Ints, context_at: Ints) -> None:
-        """Take the contexts of the block that comes next, as `add_contexts` takes them."""
-        self._contexts = contexts, own_at, context_at
-
     def embed(self, part: slice) -> None:
         """Map the images of this part and add their contexts."""
         super().embed(part)
-        contexts, own_at, context_at = (array[part] for array in self._contexts)
+        contexts, tag_at, context_at = (array[part] for array in self.contexts)
         U = self.U[: self._n][part]
-        add_contexts(contexts, own_at, context_at, self._places.dim, self._alpha, self._W, U)
+        add_contexts(contexts, tag_at, context_at, self.places.dim, self.alpha, self._V, U)
 
     def _image_steps(self) -> Floats:
-        return np.ascontiguousarray(self.steps[: self._n, : self._places.dim])
+        return np.ascontiguousarray(self.steps[: self._n, : self.places.dim])
 
 
 class RelatedTraining(PairTraining):
@@ -86,8 +83,8 @@ class RelatedTraining(PairTraining):
     among all that are related to it, whichever of the two is the part; tags without relations stand alone. A label that
     outranks the true one is looked for among all tags that the image does not have.
 
-    `pairs`, (n, 2), are part and whole; for `alpha` and `rate_factor` see `RelatedImages`, for `negative_weight`
-    `ObjectsAndParts`. Unlike in `PairTraining`, `max_norm` limits each vector of a tag row by itself.
+    `pairs`, (n, 2), are part and whole; for `negative_weight` see `ObjectsAndParts`. Unlike in `PairTraining`,
+    ``steps.max_norm`` limits each vector of a tag row by itself.
     """
 
     def __init__(
@@ -95,44 +92,39 @@ class RelatedTraining(PairTraining):
         side: RelatedImages,
         positives: sp.csr_array,
         tag_rows: Floats,
-        recipe: Recipe,
+        objective: Objective,
+        steps: StepSettings,
         *,
         pairs: Ints,
-        places: Places,
-        alpha: float,
-        rate_factor: float,
         negative_weight: float,
-        max_norm: float,
-        rng: np.random.Generator,
-        team: Team,
+        **given: Any,
     ) -> None:
-        super().__init__(side, positives, tag_rows, recipe, rng=rng, team=team)
-        self._related, self._places, self._alpha, self._max_norm = side, places, alpha, max_norm
-        self._spare = 1.0 - negative_weight
+        super().__init__(side, positives, tag_rows, objective, steps._replace(max_norm=math.inf), **given)
+        self._related, self._max_norm, self._spare = side, steps.max_norm, 1.0 - negative_weight
+        places = side.places
         parts, wholes = pairs[:, 0], pairs[:, 1]
         tags = np.concatenate([parts, wholes])
         order = np.argsort(tags, kind="stable")
         self._partners = np.concatenate([wholes, parts])[order]
-        own_at = np.repeat(np.array([places.part, places.whole], np.int64), len(pairs))
-        self._own_at, self._context_at = own_at[order], np.roll(own_at, len(pairs))[order]
-        self._first_partner = np.concatenate([[0], np.cumsum(np.bincount(tags, minlength=len(tag_rows)))]).astype(
-            np.int64
-        )
+        tag_at = np.repeat(np.array([places.part, places.whole], np.int64), len(pairs))
+        self._tag_at, self._context_at = tag_at[order], np.roll(tag_at, len(pairs))[order]
+        n_partners = np.bincount(tags, minlength=len(tag_rows))
+        self._first_partner = np.concatenate([[0], np.cumsum(n_partners)]).astype(np.int64)
         self._context_seed = self._seed + 1  # a stream of its positives, and the generator goes on as without relations
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
         n, tags = examples.size, self._tags[examples]
-        contexts, found = np.empty(n, np.int64), np.zeros(n, np.int64)
+        contexts, entries = np.empty(n, np.int64), np.zeros(n, np.int64)
         draw_contexts(
-            examples, tags, self._first_partner, self._partners, self._context_seed, self._epoch, contexts, found
+            examples, tags, self._first_partner, self._partners, self._context_seed, self._epoch, contexts, entries
         )
-        own_at = self._own_at[found] if self._own_at.size else found
-        context_at = self._context_at[found] if self._context_at.size else found
-        self._related.take_contexts(contexts, own_at, context_at)
+        tag_at = self._tag_at[entries] if self._tag_at.size else entries
+        context_at = self._context_at[entries] if self._context_at.size else entries
+        self._related.contexts = contexts, tag_at, context_at
         sums = super()._run_block(examples)
-        alpha_rate = self._alpha * self._rule.rate
+        alpha_rate = self._related.alpha * self._rule.rate
         move_contexts(
-            contexts, own_at, context_at, tags, self._violators[:n], self._gains[:n], self._side.steps[:n],
-            self._places.dim, alpha_rate / self._side.rate, alpha_rate, self._spare, self._max_norm, self._W,
+            contexts, tag_at, context_at, tags, self._violators[:n], self._gains[:n], self._side.steps[:n],
+            self._related.places.dim, alpha_rate / self._side.rate, alpha_rate, self._spare, self._max_norm, self._V,
         )  # fmt: skip
         return sums

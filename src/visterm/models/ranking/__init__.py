@@ -7,26 +7,22 @@ from typing import TYPE_CHECKING
 from visterm.core.registry import lazy_names
 
 if TYPE_CHECKING:
-    from visterm.models.ranking.base import Setup, Training
-    from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, PAIR_LIMITS, EmbeddingRanker
-    from visterm.models.ranking.image_sides import PlainImages
+    from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, OPEN_LIMITS, PAIR_LIMITS, EmbeddingRanker
+    from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
     from visterm.models.ranking.linear_ranking import LinearRanker
-    from visterm.models.ranking.open_schedule import OpenSchedule
-    from visterm.models.ranking.recipe import STEPS, Negatives, Recipe
-    from visterm.models.ranking.separate_training import SeparateTraining, image_rows
-    from visterm.models.ranking.streamed_fit import StreamedFit
-    from visterm.models.ranking.warp import PairTraining, block_size
+    from visterm.models.ranking.negatives import Objective, UniformDraws, rank_weights
+    from visterm.models.ranking.new_tags import SeparateTraining, image_rows
+    from visterm.models.ranking.sources import Training, TrainingContext, block_size
+    from visterm.models.ranking.warp import PairTraining
 
 _NAMES = {
-    "base": "Setup Training",
-    "embedding_ranking": "DRAW_LIMITS EmbeddingRanker PAIR_LIMITS",
-    "image_sides": "PlainImages",
+    "embedding_ranking": "DRAW_LIMITS EmbeddingRanker OPEN_LIMITS PAIR_LIMITS",
+    "image_sides": "EmbeddedImages StepSettings",
     "linear_ranking": "LinearRanker",
-    "open_schedule": "OpenSchedule",
-    "recipe": "Negatives Recipe STEPS",
-    "separate_training": "SeparateTraining image_rows",
-    "streamed_fit": "StreamedFit",
-    "warp": "PairTraining block_size",
+    "negatives": "Objective UniformDraws rank_weights",
+    "new_tags": "SeparateTraining image_rows",
+    "sources": "Training TrainingContext block_size",
+    "warp": "PairTraining",
 }
 """What plug-ins may use, by module: docs/add_a_model.md."""
 

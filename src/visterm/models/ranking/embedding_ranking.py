@@ -1,9 +1,10 @@
-"""What the ranking models in a joint space share: their settings, start values and steps; a model adds its recipe."""
+"""What ranking models in a joint space share: their settings, start values and steps; a model adds its objective."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,13 +17,14 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
+from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
-from visterm.models.epochs import Floats, Weights
-from visterm.models.explaining import LinearScores
-from visterm.models.ranking.base import RankingAnnotator, Setup, Training
-from visterm.models.ranking.recipe import SAMPLERS, STEPS, WEIGHTS, Recipe, Step
+from visterm.models.epochs import OPEN, SCHEDULES, Floats, Weights, mean_length
+from visterm.models.ranking.ranker import PairRanker
+from visterm.models.ranking.sources import Training, TrainingContext, block_size
 
 if TYPE_CHECKING:
+    from visterm.models.ranking.negatives import Objective
     from visterm.models.ranking.warp import PairTraining
 
 PAIR_LIMITS: dict[str, Limit] = {
@@ -31,17 +33,20 @@ PAIR_LIMITS: dict[str, Limit] = {
     "max_norm": partial(check_number, above=0),
     "row_length": partial(check_number, above=0),
     "l2": partial(check_number, least=0),
-    "step": partial(check_choice, choices=STEPS),
+    "step": partial(check_choice, choices=("sgd", "adagrad")),
 }
 """Settings of training on pairs."""
 
 DRAW_LIMITS: dict[str, Limit] = {
     "max_trials": partial(check_count, otherwise="or None for as many as there are candidates"),
     "truncate": check_count,
-    "weight": partial(check_choice, choices=WEIGHTS),
-    "sampler": partial(check_choice, choices=SAMPLERS),
+    "weight": partial(check_choice, choices=("harmonic", "constant", "top", "truncated")),
+    "sampler": partial(check_choice, choices=("draws", "pool")),
 }
 """Settings of the draws of negatives, and of the weight of the rank that they tell."""
+
+OPEN_LIMITS: dict[str, Limit] = {"schedule": partial(check_choice, choices=(*SCHEDULES, OPEN))}
+"""Of models with the schedule "open"."""
 
 START_ROWS = 16_384  # Rows of start values that one thread draws at a time
 
@@ -50,25 +55,79 @@ USUAL_VARIANCE, USUAL_TAGS = 0.5, 100
 few tags say little of it. Divided by the plain deviation, scores of a dozen tags rank images worse than as trained."""
 
 
-class EmbeddingAnnotator(LinearScores):
-    """Scores a tag by ``(x · image_map_) · tag_rows_[tag]``; a new model writes `_fit`.
+@dataclass(kw_only=True, eq=False, repr=False)
+class EmbeddingRanker(PairRanker):
+    """A joint embedding of images and tags that is trained on pairs in blocks; a new model writes `_objective`.
+
+    A score is ``(x A) · v_t``: the image features ``x`` are mapped into a space of `dim` numbers and compared there
+    with the vector of tag t. The pairs of a block are scored and drawn for against the weights at its start. Every
+    draw is keyed by the seed, the epoch and the pair, so the weights have the same bytes for any `n_jobs`.
+
+    Parameters
+    ----------
+    dim : int
+        Size of the joint space. More separates rare tags and costs time and memory in proportion.
+    learning_rate : float
+        Size of the steps. More learns faster and noisier; `average` evens out the noise.
+    max_norm : float
+        Longest vector of a feature or a tag (C in the paper). More lets scores grow and single features decide: it
+        fits the training images better, and new ones only up to a point.
+    row_length : float
+        The features are taken times one factor that brings the training rows to this length (in the mean square), so
+        that their unit does not matter. More lets the vectors of the features learn faster than those of the tags.
+    epochs : int
+        Rounds over all pairs, at most.
+    average : int
+        The weights kept are a running mean over about this many of the last epochs (Polyak averaging), which stays
+        within `max_norm`. 1 keeps the last weights alone, as the paper does.
+    patience : int
+        Epochs without a better MAP over the validation images after which training stops; the best weights are kept.
+    valid_share : float
+        Without validation rows, `fit` holds out this share of the images to find the best number of epochs, then trains
+        on all images for that number. With 0, or if fewer than 50 images would be held out, it runs all `epochs`.
+    step : str
+        "sgd", or "adagrad": each vector slows down with the squares of the gradients that it has seen.
+    schedule : str
+        How the learning rate changes over the epochs: "constant", "inverse" or "cosine"; of `Wsabie` also "open".
+    l2 : float
+        Factor of the squared length of the vectors that a step moves (``½ l2 ‖v‖²``).
+    init_scale : float, optional
+        Deviation of the start values; None: one over the root of the number of features, as in the WSABIE paper.
+    bias : float
+        One more coordinate, the same for all images: each tag gets a number that counts whatever the image shows. More
+        lets tags learn how common they are sooner. 0: none, as in the paper.
+    standardize : bool
+        Whether an image's scores are made comparable with those of other images, since training compares only tags of
+        the same image: minus their mean over all tags, and divided by their deviation, which is estimated as if 100
+        more tags had the usual one (`standardized`). No tag changes its place within an image; searches gain much.
+        False: the scores of training, as in the paper.
+    block : int, optional
+        Pairs that share one state of the weights. More is faster, less is nearer to the paper's single steps. None: as
+        many as there are tags, from 16 to 256, so that few of a block's steps meet in the same tag; where there are
+        many pairs a 64th of them, up to 4,096.
+    n_jobs : int, optional
+        Threads; None or -1 for all cores.
+    random_state : int, RandomState, Generator or None
+        Start values, order of the pairs, draws, and held-out images.
 
     Attributes
     ----------
     image_map_ : ndarray of float32, shape (n_features, dim)
-    tag_rows_ : ndarray of float32, shape (n_tags, dim) or (n_tags, dim + 1)
+        A (V of the paper, transposed): the vector of each feature, times `scale_`.
+    tag_rows_ : ndarray of float32, shape (n_tags, dim), with a bias (n_tags, dim + 1)
+        V (W of the paper, transposed): the vector of each tag; with `standardize` minus their mean.
+    tag_spread_, damping_ : ndarray of float32, shape (width, width), and float
+        With `standardize`, what gives an image's deviation, see `standardized`: each image row ``u`` is divided by
+        ``√(|u · tag_spread_|² + damping_)``. `add_tags`, and `partial_fit` with
+        ``images=False``, leave them as they are.
     constant_ : float
-        One more coordinate of all image rows, where tag rows have one more.
-    tag_spread_ : ndarray of float32, shape (width, width)
-    damping_ : float
-        Only where scores are standardized: each image row ``u`` is divided by ``√(|u · tag_spread_|² + damping_)``.
+        The coordinate that `bias` asks for, of all image rows, where tag rows have one more.
+    scale_ : float
+        The factor that `row_length` asks for.
+    n_epochs_ : int
+    history_ : list of dict
+        See `PairRanker`.
     """
-
-    image_map_: NDArray[np.float32]
-    tag_rows_: NDArray[np.float32]
-    constant_: float = 0.0
-    tag_spread_: NDArray[np.float32]
-    damping_: float
 
     learned: ClassVar[dict[str, Kind]] = {
         "image_map_": Array("float32", ("n_features_in_", "dim")),
@@ -76,7 +135,39 @@ class EmbeddingAnnotator(LinearScores):
         "constant_": Number(least=0, required=False),
         "tag_spread_": Array("float32", ("width", "width"), required=False),
         "damping_": Number(above=0, required=False),
+        "scale_": Number(above=0),
     }
+
+    limits: ClassVar[dict[str, Limit]] = {
+        "dim": check_count,
+        **PAIR_LIMITS,
+        "bias": partial(check_number, least=0),
+        "standardize": check_flag,
+        "init_scale": partial(check_number, least=0, otherwise="or None for the paper's"),
+    }
+
+    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
+
+    dim: int = 100
+    learning_rate: float = 0.0015
+    max_norm: float = 0.7
+    row_length: float = 6.0
+    step: str = "sgd"
+    l2: float = 0.0
+    init_scale: float | None = None
+    bias: float = 0.0
+    standardize: bool = True
+    block: int | None = None
+
+    image_map_: NDArray[np.float32] = field(init=False)
+    constant_: float = field(init=False, default=0.0)
+
+    pair_training: ClassVar[type[PairTraining] | None] = None  # What goes over the pairs; None: `PairTraining`
+    explain = explain_linear
+
+    @abstractmethod
+    def _objective(self, n_tags: int) -> Objective:
+        """Return what a pair costs, and how its other tag is drawn."""
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -121,109 +212,6 @@ class EmbeddingAnnotator(LinearScores):
             row /= self._divisors(self._projected(x)).item()
         return self.image_map_.astype(np.float64) @ row[:dim], self.constant_ * float(row[dim:].sum())
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
-    """A joint embedding of images and tags that is trained on pairs in blocks; a new model writes `_recipe`.
-
-    A score is ``(x V) · W_t``: the image features ``x`` are mapped into a space of `dim` numbers and compared there
-    with the vector of tag t. The pairs of a block are scored and drawn for against the weights at its start. Every
-    draw is keyed by the seed, the epoch and the pair, so the weights have the same bytes for any `n_jobs`.
-
-    Parameters
-    ----------
-    dim : int
-        Size of the joint space. More separates rare tags and costs time and memory in proportion.
-    learning_rate : float
-        Size of the steps. More learns faster and noisier; `average` evens out the noise.
-    max_norm : float
-        Longest vector of a feature or a tag (C in the paper). More lets scores grow and single features decide: it
-        fits the training images better, and new ones only up to a point.
-    row_length : float
-        The features are taken times one factor that brings the training rows to this length (in the mean square), so
-        that their unit does not matter. More lets the vectors of the features learn faster than those of the tags.
-    epochs : int
-        Rounds over all pairs, at most.
-    average : int
-        The weights kept are a running mean over about this many of the last epochs (Polyak averaging), which stays
-        within `max_norm`. 1 keeps the last weights alone, as the paper does.
-    patience : int
-        Epochs without a better MAP over the validation images after which training stops; the best weights are kept.
-    valid_share : float
-        Without validation rows, `fit` holds out this share of the images to find the best number of epochs, then trains
-        on all images for that number. With 0, or if fewer than 50 images would be held out, it runs all `epochs`.
-    step : str
-        "sgd", or "adagrad": each vector slows down with the squares of the gradients that it has seen.
-    schedule : str
-        How the learning rate changes over the epochs: "constant", "inverse" or "cosine"; of `Wsabie` also "open".
-    l2 : float
-        Factor of the squared length of the vectors that a step moves (``½ l2 ‖v‖²``).
-    init_scale : float, optional
-        Deviation of the start values; None: one over the root of the number of features, as in the WSABIE paper.
-    bias : float
-        One more coordinate, the same for all images: each tag gets a number that counts whatever the image shows. More
-        lets tags learn how common they are sooner. 0: none, as in the paper.
-    standardize : bool
-        Whether an image's scores are made comparable with those of other images, since training compares only tags of
-        the same image: minus their mean over all tags, and divided by their deviation, which is estimated as if 100
-        more tags had the usual one (`centred`). No tag changes its place within an image; searches gain much. False:
-        the scores of training, as in the paper.
-    block : int, optional
-        Pairs that share one state of the weights. More is faster, less is nearer to the paper's single steps. None: as
-        many as there are tags, from 16 to 256, so that few of a block's steps meet in the same tag; where there are
-        many pairs a 64th of them, up to 4,096.
-    n_jobs : int, optional
-        Threads; None or -1 for all cores.
-    random_state : int, RandomState, Generator or None
-        Start values, order of the pairs, draws, and held-out images.
-
-    Attributes
-    ----------
-    image_map_ : ndarray of float32, shape (n_features, dim)
-        V of the paper, transposed: the vector of each feature, times `scale_`.
-    tag_rows_ : ndarray of float32, shape (n_tags, dim), with a bias (n_tags, dim + 1)
-        W of the paper, transposed: the vector of each tag; with `standardize` minus their mean.
-    tag_spread_, damping_ : ndarray of float32, shape (width, width), and float
-        With `standardize`, what gives an image's deviation, see `centred`. `add_tags`, and `partial_fit` with
-        ``images=False``, leave them as they are.
-    constant_ : float
-        The coordinate that `bias` asks for.
-    scale_ : float
-        The factor that `row_length` asks for.
-    n_epochs_ : int
-    history_ : list of dict
-        See `RankingAnnotator`.
-    """
-
-    learned: ClassVar[dict[str, Kind]] = {"scale_": Number(above=0)}
-
-    limits: ClassVar[dict[str, Limit]] = {
-        "dim": check_count,
-        **PAIR_LIMITS,
-        "bias": partial(check_number, least=0),
-        "standardize": check_flag,
-        "init_scale": partial(check_number, least=0, otherwise="or None for the paper's"),
-    }
-
-    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
-
-    dim: int = 100
-    learning_rate: float = 0.0015
-    max_norm: float = 0.7
-    row_length: float = 6.0
-    step: str = "sgd"
-    l2: float = 0.0
-    init_scale: float | None = None
-    bias: float = 0.0
-    standardize: bool = True
-    block: int | None = None
-
-    pair_training: ClassVar[type[PairTraining] | None] = None  # What goes over the pairs; None: `PairTraining`
-
-    def _recipe(self) -> dict[str, Any]:
-        """Return the parts of the model's `Recipe` that are its own."""
-        return {}
-
     def _scale_features(self, X: Matrix) -> None:
         self.scale_ = self.row_length / (mean_length(X) or 1.0)
         self.constant_ = float(self.bias)
@@ -261,47 +249,32 @@ class EmbeddingRanker(RankingAnnotator, EmbeddingAnnotator):
     def _publish(self, *weights: Floats, images: bool = True) -> None:
         self.image_map_, self.tag_rows_ = weights
         if images and self.standardize:
-            self.tag_rows_, self.tag_spread_, self.damping_ = centred(self.tag_rows_)
+            self.tag_rows_, self.tag_spread_, self.damping_ = standardized(self.tag_rows_)
 
     def _rate(self) -> float:
         return self.learning_rate
 
-    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
-        from visterm.models.ranking.image_sides import EmbeddedImages
-        from visterm.models.ranking.warp import PairTraining, block_size
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
+        from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
+        from visterm.models.ranking.warp import PairTraining
 
         image_map, tag_rows = weights
-        recipe = Recipe(
-            **{
-                "step": STEPS[self.step],
-                "l2": self.l2,
-                "max_norm": self.max_norm,
-                "block": self.block or setup.block,
-                **self._recipe(),
-            }
-        )
+        block = block_size(self.block or context.block, positives.nnz)
+        steps = StepSettings(block, self.max_norm, self.l2, self.step == "adagrad")
         side = EmbeddedImages(
             X,
             image_map,
-            block=block_size(recipe.block, positives.nnz),
-            l2=recipe.l2,
-            max_norm=recipe.max_norm,
-            adagrad=recipe.step == Step.ADAGRAD,
+            steps,
             scale=self.scale_,
             constant=self.constant_,
-            n_jobs=setup.team.size,
-            moving=setup.images,
+            n_jobs=context.team.size,
+            moving=context.images,
         )
-        return (self.pair_training or PairTraining)(side, positives, tag_rows, recipe, rng=setup.rng, team=setup.team)
+        kind, objective = self.pair_training or PairTraining, self._objective(len(tag_rows))
+        return kind(side, positives, tag_rows, objective, steps, rng=context.rng, team=context.team)
 
 
-def mean_length(X: Matrix) -> float:
-    """Return the root of the mean squared length of rows, as float32, so that dense and sparse rows have the same."""
-    values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
-    return float(np.float32(math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])))
-
-
-def centred(rows: Floats) -> tuple[Floats, Floats, float]:
+def standardized(rows: Floats) -> tuple[Floats, Floats, float]:
     """Return tag rows V minus their mean, and what gives the deviation of an image's scores over them.
 
     It is ``√(|u · spread|² + damping)`` for an image row u: the root of ``(n σ² + m s²) / (n + m)``, where σ is the

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.types import Matrix
+from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
-from visterm.models.epochs import Floats, Weights
-from visterm.models.linear.base import LinearAnnotator
-from visterm.models.ranking.base import RankingAnnotator
-from visterm.models.ranking.embedding_ranking import mean_length
+from visterm.models.epochs import Floats, Weights, mean_length
+from visterm.models.linear.base import with_ones
+from visterm.models.ranking.ranker import PairRanker
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRanker(RankingAnnotator, LinearAnnotator):
+class LinearRanker(PairRanker):
     """One linear scorer a tag, trained on pairs; a new model writes `_training` and `_rate`.
 
     The space is that of the features, ``u = [x, 1]`` and ``v = [w, b]``, so that image rows stay valid whatever is
@@ -46,16 +46,25 @@ class LinearRanker(RankingAnnotator, LinearAnnotator):
         "aggressiveness": partial(check_number, above=0),
     }
 
+    explain = explain_linear
+
+    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
+        row = self.tag_rows_[tag].astype(np.float64)
+        return row[:-1], float(row[-1])
+
+    def _image_rows(self, X: Matrix) -> Matrix:
+        return with_ones(X)
+
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says."""
+        return str(steps.affine(x, self.tag_rows_[:, :-1].T, self.tag_rows_[:, -1]))
+
     def _scale_features(self, X: Matrix) -> None:
         self.scale_ = self.row_length / (mean_length(X) or 1.0)
 
     def _scaled(self, X: Matrix) -> Matrix:
         """Return ``[scale_ · x, 1]``."""
-        ones = np.ones((X.shape[0], 1), np.float32)
-        X = X * np.float32(self.scale_)
-        if sp.issparse(X):
-            return sp.csr_array(sp.hstack([X, ones], format="csr"), dtype=np.float32)
-        return np.ascontiguousarray(np.hstack([X, ones]), np.float32)
+        return with_ones(X * np.float32(self.scale_))
 
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
         return (np.zeros((n_tags, X.shape[1] + 1), np.float32),)

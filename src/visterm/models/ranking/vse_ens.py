@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from visterm.core.checks import check_number
 from visterm.models.base import Limit
 from visterm.models.ranking.embedding_ranking import EmbeddingRanker
-from visterm.models.ranking.recipe import Negatives
-from visterm.models.ranking.streamed_fit import StreamedFit
+
+if TYPE_CHECKING:
+    from visterm.models.ranking.negatives import Objective
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class VseEns(EmbeddingRanker, StreamedFit):
+class VseEns(EmbeddingRanker):
     """Joint embedding trained by the margin ranking loss with adaptively drawn negatives, one a pair.
 
     For each pair (image, true tag y) a rank r is drawn from ``p(r) ∝ exp(-r / (rank_scale · n_tags))``, and a dimension
@@ -56,5 +59,8 @@ class VseEns(EmbeddingRanker, StreamedFit):
     init_scale: float | None = 0.01
     bias: ClassVar[float] = 0.0  # type: ignore[misc]
 
-    def _recipe(self) -> dict[str, Any]:
-        return {"negatives": Negatives.ADAPTIVE, "rank_scale": self.rank_scale}
+    def _objective(self, n_tags: int) -> Objective:
+        from visterm.models.ranking.negatives import AdaptiveDraws, Objective
+
+        every_rank = np.ones(n_tags + 1, np.float32)  # one draw estimates no rank
+        return Objective(every_rank, n_tags, negatives=partial(AdaptiveDraws, rank_scale=self.rank_scale))

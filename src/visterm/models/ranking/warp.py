@@ -1,6 +1,7 @@
 """Algorithm 1 of WSABIE, in blocks of pairs that see the same weights: draw in parallel, then move in parallel.
 
-Its loops are in `visterm.kernels.warp`; how the other tag of a pair is found, in `visterm.models.ranking.negatives`;
+`plain_block` is the algorithm as plainly as it can be written: `PairTraining` learns the same bytes with the loops of
+`visterm.kernels.warp`. How the other tag of a pair is found, in `visterm.models.ranking.negatives`;
 the image's side, in `visterm.models.ranking.image_sides`.
 """
 
@@ -14,67 +15,89 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.threads import Team
-from visterm.kernels.pair_batch import PairBatch, PositiveTags, RankLoss
-from visterm.kernels.row_moves import make_rule
-from visterm.kernels.warp import add_tag_steps, weigh_pairs
+from visterm.kernels.dot import dot
+from visterm.kernels.random import draw_below, stream_of
+from visterm.kernels.row_moves import Rule, limit_norms, make_rule
+from visterm.kernels.warp import Draws, PairBatch, PositiveTags, RankLoss, add_tag_steps, weigh_pairs
 from visterm.models.epochs import EpochSums, Floats
-from visterm.models.ranking.image_sides import ImageSide, Ints, even_bounds
-from visterm.models.ranking.negatives import negatives_for
-from visterm.models.ranking.recipe import Negatives, Recipe, Step, rank_weights
+from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings, even_bounds
+from visterm.models.ranking.negatives import Objective
+from visterm.models.ranking.sources import Training, block_size
 
 PART = 64
 """Pairs that one thread scores at a time, at least: from the block alone, so that BLAS gives the same bytes always."""
 
 PARTS = 16  # Parts that a block falls into, at most
-SMALLEST_BLOCK = 16
-LARGEST_TAG_BLOCK = 256
-LARGEST_BLOCK = 4096
-
-BLOCKS_AN_EPOCH = 64
-"""Where there are many pairs, a block is this share of them: larger blocks still lose nothing that one can see."""
 
 
-class PairTraining:
+def plain_block(
+    pairs: PairBatch, positives: PositiveTags, U: Floats, V: Floats, objective: Objective, draws: Draws, rule: Rule
+) -> Floats:
+    """Take the steps of Algorithm 1 for a block of pairs (image x, true tag y), one by one, without L2 and AdaGrad.
+
+    `U`, (n, width), are the rows of the pairs' images; the tag rows `V`, (n_tags, width), are changed, and what was
+    drawn is filled in. Returns the steps of the image rows, (n, width). It is what the kernels are compared with.
+    """
+    steps = np.zeros_like(U)
+    for p, (image, y) in enumerate(zip(pairs.images, pairs.tags, strict=True)):
+        has = positives.tags[positives.start[image] : positives.start[image + 1]]
+        others = np.setdiff1d(np.arange(len(V)), has)
+        stream = np.uint64(stream_of(draws.seed, draws.epoch, pairs.examples[p]))
+        f_y, most = dot(U[p], V[y]), min(len(others), draws.max_trials)
+        pairs.violators[p], pairs.trials[p], pairs.gains[p] = -1, most, 0
+        for n in range(1, most + 1):
+            drawn = others[draw_below(stream, n - 1, len(others))]
+            f_drawn = dot(U[p], V[drawn])
+            if f_drawn > f_y - np.float32(draws.margin):
+                rank = len(others) // n
+                pairs.violators[p], pairs.trials[p], pairs.gains[p] = drawn, n, objective.rank_weights[rank]
+                pairs.gaps[p] = f_y - f_drawn
+                steps[p] = np.float32(rule.rate) * pairs.gains[p] * (V[y] - V[drawn])
+                break
+    for step in np.flatnonzero(pairs.violators >= 0):
+        change = np.float32(rule.rate) * pairs.gains[step] * U[step]
+        V[pairs.tags[step]] += change
+        V[pairs.violators[step]] -= change
+    limit_norms(V, rule.max_norm)
+    return steps
+
+
+class PairTraining(Training):
     """The state of one training: pairs, weights and scratch. `run_epoch` visits each pair once.
 
     The pairs are all of an image and a tag that it has: the ones of `positives`, (n_images, n_tags), with sorted
     columns; tags that are stored as zeros are in no pair, and aren't drawn either. `side` is made for blocks of
-    ``recipe.block`` (or as many pairs as there are); `tag_rows`, (n_tags, width), are changed in place; `rng` draws the
-    order of the pairs and the key of the draws. The bytes of the weights depend on the data, the generator, the recipe
-    and the rates, and not on the team's size. `growth` is a factor of the recipe's `max_norm`, which may change from
-    epoch to epoch.
+    ``steps.block`` (or as many pairs as there are); `tag_rows`, (n_tags, width), are changed in place; `rng` draws the
+    order of the pairs and the key of the draws. The bytes of the weights depend on the data, the generator, the
+    objective, the steps and the rates, and not on the team's size. `growth` is a factor of ``steps.max_norm``, which
+    may change from epoch to epoch.
     """
-
-    growth: float = 1.0
 
     def __init__(
         self,
-        side: ImageSide,
+        side: EmbeddedImages,
         positives: sp.csr_array,
         tag_rows: Floats,
-        recipe: Recipe,
+        objective: Objective,
+        steps: StepSettings,
         *,
         rng: np.random.Generator,
         team: Team,
     ) -> None:
-        self._side, self._W, self._recipe, self._rng, self._team = side, tag_rows, recipe, rng, team
+        self._side, self._V, self._steps, self._rng, self._team = side, tag_rows, steps, rng, team
         self._positives = PositiveTags(positives.indptr.astype(np.int64), positives.indices)
-        own = positives.data > 0
-        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[own]
-        self._tags = positives.indices[own].astype(np.int64)
+        has = positives.data > 0
+        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[has]
+        self._tags = positives.indices[has].astype(np.int64)
         self._seed, self._epoch = int(rng.integers(2**62)), 0
-        self._block = block_size(recipe.block, self._tags.size)
+        self._block = block_size(steps.block, self._tags.size)
         self._part = _part_size(self._block, PART * side.grain)
-        self._negatives = negatives_for(recipe, side, self._positives, tag_rows, self._seed, self._block, team)
+        self._negatives = objective.negatives(
+            objective, side, self._positives, tag_rows, seed=self._seed, block=self._block, team=team
+        )
+        self._rank_loss = RankLoss(objective.rank_weights, objective.most_trials)
         n_tags = len(tag_rows)
-        n_ranks = max(n_tags, recipe.max_trials or 0)
-        if recipe.negatives in (Negatives.UNIFORM, Negatives.ADAPTIVE):  # one draw estimates no rank
-            weights = np.ones(n_ranks + 1, np.float32)
-        else:
-            weights = rank_weights(recipe.weight, n_ranks, recipe.truncate)
-        most_trials = (recipe.max_trials or n_tags) if recipe.rank_of_trials else 0
-        self._rank_loss = RankLoss(int(recipe.loss), weights, most_trials)
-        self._squares = np.ones(n_tags if recipe.step == Step.ADAGRAD else 0, np.float32)
+        self._squares = np.ones(n_tags if steps.adagrad else 0, np.float32)
         # half of a tag's steps follow its frequency
         loads = np.bincount(self._tags, minlength=n_tags) + self._tags.size / n_tags
         self._tag_bounds = even_bounds(loads, team.size)
@@ -86,7 +109,7 @@ class PairTraining:
         """Visit every pair once, in an order drawn anew, with steps of the given learning rate."""
         self._side.growth = self.growth
         self._side.set_rate(rate)
-        self._rule = make_rule(rate, self._recipe.l2, self._recipe.max_norm * self.growth)
+        self._rule = make_rule(rate, self._steps.l2, self._steps.max_norm * self.growth)
         self._negatives.begin_epoch(self._epoch)
         self._shares = in_turn(self._side.n_shares, self._n_tag_shares)
         order = self._rng.permutation(self._tags.size)
@@ -115,9 +138,9 @@ class PairTraining:
         )  # fmt: skip
         self._negatives.begin_block(pairs)
 
-        found = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
+        done = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
         self._team.run(lambda number: self._move(pairs, self._shares[number]), len(self._shares))
-        sums: NDArray[np.float64] = np.sum(found, axis=0)
+        sums: NDArray[np.float64] = np.sum(done, axis=0)
         return sums
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
@@ -125,11 +148,15 @@ class PairTraining:
         first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
         self._side.embed(slice(first, last))
         self._negatives.draw(pairs, first, last)
+        return self._weigh(pairs, first, last)
+
+    def _weigh(self, pairs: PairBatch, first: int, last: int) -> tuple[float, int, int]:
+        """Turn the violations of the pairs first .. last-1 into steps; return what `weigh_pairs` does."""
         positives, rank_loss = tuple(self._positives), tuple(self._rank_loss)
-        found: tuple[float, int, int] = weigh_pairs(
-            tuple(pairs), first, last, positives, rank_loss, self._side.rate, self._W, self._side.steps
+        sums: tuple[float, int, int] = weigh_pairs(
+            tuple(pairs), first, last, positives, rank_loss, self._side.rate, self._V, self._side.steps
         )
-        return found
+        return sums
 
     def _move(self, pairs: PairBatch, share: int) -> None:
         """Move one share of the features, or after these of the tags, and keep the norms."""
@@ -137,35 +164,25 @@ class PairTraining:
             self._side.move(share, pairs.violators)
             return
         first, last = self._tag_bounds[share - self._side.n_shares :][:2]
-        add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, first, last, self._W)
+        add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, first, last, self._V)
 
-    def carried(self) -> dict[str, NDArray[Any]]:
-        """Return what training on other rows goes on with: sums of squares, and how the last draws were made."""
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return sums of squares, and how the last draws were made."""
         ways = np.array(self._negatives.ways)
         return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": ways}
 
-    def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
-        """Take over what a training before left in `carried`; nothing, if there was none."""
-        if carried:
-            np.copyto(self._squares, carried["tag_squares"])
-            np.copyto(self._side.squares, carried["image_squares"])
-            self._negatives.go_on([bool(way) for way in carried["ways"]])
+    def load_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take over the `state` that a training before left."""
+        if state:
+            np.copyto(self._squares, state["tag_squares"])
+            np.copyto(self._side.squares, state["image_squares"])
+            self._negatives.load_ways([bool(way) for way in state["ways"]])
 
 
 def in_turn(n_first: int, n_second: int) -> list[int]:
     """Return the numbers of two kinds of shares, the second from `n_first` on, so that either half has half of each."""
     places = [(share + 0.5) / n for n in (n_first, n_second) for share in range(n)]
     return sorted(range(len(places)), key=places.__getitem__)
-
-
-def block_for(n_pairs: int, n_tags: int) -> int:
-    """Choose how many of the pairs of an epoch share one state of the weights."""
-    return max(min(max(n_tags, SMALLEST_BLOCK), LARGEST_TAG_BLOCK), min(n_pairs // BLOCKS_AN_EPOCH, LARGEST_BLOCK))
-
-
-def block_size(block: int, n_pairs: int) -> int:
-    """Return the pairs of a block: no more than there are."""
-    return min(block, max(1, n_pairs))
 
 
 def _part_size(block: int, least: int) -> int:

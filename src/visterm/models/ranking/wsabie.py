@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
+from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
-from visterm.models.ranking.base import pass_over_children
-from visterm.models.ranking.embedding_ranking import DRAW_LIMITS
-from visterm.models.ranking.open_schedule import OpenSchedule
-from visterm.models.ranking.recipe import SAMPLERS
+from visterm.models.epochs import OPEN
+from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, OPEN_LIMITS, EmbeddingRanker
+from visterm.models.ranking.sources import positive_tags
+
+if TYPE_CHECKING:
+    from visterm.models.ranking.negatives import Objective
+
+FEWEST_TRIALS = 100  # Draws for one pair with the schedule "open"; with very many tags more are worth their time
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Wsabie(OpenSchedule):
+class Wsabie(EmbeddingRanker):
     """Joint embedding of images and tags that puts the right tags on top (WARP loss).
 
     Training visits pairs (image, true tag y) in random order, and draws other tags until one, ȳ, violates the margin:
@@ -30,7 +37,14 @@ class Wsabie(OpenSchedule):
     tags are never drawn; explicit negatives are tags like any other that it does not have. With a single tag there is
     nothing to rank, and nothing is learned.
 
-    With the default settings training finds its own length (`OpenSchedule` says how). The paper's are
+    With the schedule "open", the default, training finds its own length. Steps keep their size. What changes is how
+    long vectors may become: `max_norm` grows with the square of the epochs, so that these lead from too simple a model
+    to one that fits its images too well, and the best lies between. The images held out (of images known by number one
+    tag each of some) find it: training stops once they have ranked no better for `patience` epochs. It then goes on
+    from the best weights for four epochs on all rows, in smaller and smaller steps, with the longest vectors that were
+    in the running mean. With nothing to stop by, `max_norm` stays as it is and all `epochs` are run.
+
+    The settings of the paper are
     ``step="sgd", schedule="constant", learning_rate=0.0015, max_norm=0.7, row_length=6, bias=0, standardize=False``.
 
     Parameters
@@ -61,7 +75,7 @@ class Wsabie(OpenSchedule):
     Learning 81, 2010; sections 2 and 3, Algorithm 1.
     """
 
-    limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS
+    limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS | OPEN_LIMITS
 
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 8, "block": 128}
 
@@ -70,6 +84,14 @@ class Wsabie(OpenSchedule):
     sampler: str = "draws"
     max_trials: int | None = None
     tree: Any = None
+    learning_rate: float = 0.2
+    max_norm: float = 1.15
+    row_length: float = 1.0
+    average: int = 6
+    patience: int = 5
+    step: str = "adagrad"
+    schedule: str = "open"
+    bias: float = 0.7
 
     start_params: ClassVar[tuple[str, ...]] = ("tree",)
     takes: ClassVar[tuple[str, ...]] = ("tree",)
@@ -80,7 +102,7 @@ class Wsabie(OpenSchedule):
             raise ShapeError(f"tree has the shape {np.shape(self.tree)}; expected (n_pairs, 2): a tag, and one above.")
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
-        positives = super()._positives(Y)
+        positives = positive_tags(Y)
         above = self.known("tree")
         if above is None:
             return positives
@@ -89,8 +111,30 @@ class Wsabie(OpenSchedule):
             raise ShapeError(f"tree names tag column {tree.max()}; expected 0 to {Y.shape[1] - 1}, the columns of Y.")
         return pass_over_children(positives, Y, tree)
 
-    def _recipe(self) -> dict[str, Any]:
-        return {
-            "weight": self.weight, "truncate": self.truncate, "negatives": SAMPLERS[self.sampler],
-            "max_trials": self._most_trials(self.max_trials),
-        }  # fmt: skip
+    def _objective(self, n_tags: int) -> Objective:
+        from visterm.models.ranking.negatives import Objective, rank_weights
+
+        most = self.max_trials
+        if most is None:
+            most = max(FEWEST_TRIALS, math.isqrt(n_tags)) if self.schedule == OPEN else n_tags
+        weights = rank_weights(self.weight, max(n_tags, most), self.truncate)
+        return Objective(weights, most, pooled=self.sampler == "pool")
+
+
+def pass_over_children(positives: sp.csr_array, Y: sp.csr_array, tree: NDArray[np.int64]) -> sp.csr_array:
+    """Store a zero where an image has a tag and none of those under it: each of these may be right, or wrong.
+
+    `positives` and `Y`, (n_images, n_tags), are ones, and signed as `fit` takes them; what is explicitly not there
+    stays wrong. `tree`, (n_pairs, 2), has each tag with each one above it, directly or not.
+    """
+    n_tags = positives.shape[1]
+    ones = np.ones(len(tree), np.float32)
+    under = sp.csr_array((ones, (tree[:, 1], tree[:, 0])), shape=(n_tags, n_tags))
+    alone = as_csr(positives - positives.multiply(positives @ under.T > 0))
+    images, tags = (as_csr(alone @ under > 0) - as_csr(alone @ under > 0).multiply(Y != 0)).nonzero()
+    has = positives.tocoo().coords
+    values = np.concatenate([np.ones(positives.nnz, np.float32), np.zeros(len(images), np.float32)])
+    coords = np.concatenate([has[0], images]), np.concatenate([has[1], tags])
+    known = sp.csr_array((values, coords), shape=positives.shape)
+    known.sort_indices()
+    return known

@@ -22,7 +22,7 @@ class AverageWordVector(DeepTagger):
     not in the paper, which knows of none. The word vectors stay as they are, so that words that are alike in text are
     taken to look alike. Random vectors (``word_vectors=None``) make a random projection of tag space.
 
-    Settings are those of `DeepSettings`, but `tag_learning_rate`.
+    Settings are those of `DeepTagger`, but `tag_learning_rate`.
 
     References
     ----------
@@ -32,7 +32,7 @@ class AverageWordVector(DeepTagger):
     tag_learning_rate: ClassVar[float] = 0.1  # type: ignore[misc]
 
     def _objective(self, Y: sp.csr_array) -> Any:
-        from visterm.models.deep import TargetObjective  # torch
+        from visterm_research.models.deep.objectives import TargetObjective  # torch
 
         return TargetObjective(share_rows(Y, self._tag_weights(Y)))
 
@@ -52,7 +52,7 @@ class CorrelatedWordVectors(AverageWordVector):
     others weighs little, and those that confirm each other much. The paper names the method and quotes its figures
     without a formula; this is ours.
 
-    Settings are those of `DeepSettings`, but `tag_learning_rate`.
+    Settings are those of `DeepTagger`, but `tag_learning_rate`.
 
     References
     ----------

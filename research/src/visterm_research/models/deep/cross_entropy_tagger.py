@@ -29,7 +29,7 @@ class CrossEntropyTagger(DeepTagger):
     start_low : bool
         Whether scores start near the log-odds of a tag to be given, and not at 0; see `SampledTagger`.
     others
-        As in `DeepSettings`.
+        As in `DeepTagger`.
 
     References
     ----------
@@ -44,7 +44,7 @@ class CrossEntropyTagger(DeepTagger):
         return math.log(given / max(Y.shape[1] - given, 1)) if self.start_low else 0.0
 
     def _objective(self, Y: sp.csr_array) -> Any:
-        from visterm.models.deep import FullObjective  # torch
+        from visterm_research.models.deep.objectives import FullObjective  # torch
 
         n_bytes = 4 * Y.shape[1] * (3 * self.batch_size + 3 * self._dim())
         advice = "Use sampled_tagger, or a smaller batch_size."

@@ -32,7 +32,7 @@ class Fast0Tag(DeepTagger):
     positives, negatives, power, background, subset_size
         As in `SampledTagger`; of no effect with `all_pairs`.
     others
-        As in `DeepSettings`.
+        As in `DeepTagger`.
 
     References
     ----------
@@ -51,7 +51,8 @@ class Fast0Tag(DeepTagger):
     subset_size: int = 10_000
 
     def _objective(self, Y: sp.csr_array) -> Any:
-        from visterm.models.deep import FullObjective, SampledObjective  # torch
+        from visterm.models.deep import SampledObjective  # torch
+        from visterm_research.models.deep.objectives import FullObjective, sampled_rank_cost
 
         if self.all_pairs:
             a_row = -(-Y.nnz // max(Y.shape[0], 1)) + 1
@@ -59,7 +60,7 @@ class Fast0Tag(DeepTagger):
             advice = "Take all_pairs=False, or a smaller batch_size."
             check_size(n_bytes, MAX_STEP_BYTES, f"A step of {self.batch_size} images and {Y.shape[1]} tags", advice)
             return FullObjective(Y, rank=True)
-        return SampledObjective(draws_for(self, Y, self._dim()), rank=True)
+        return SampledObjective(draws_for(self, Y, self._dim()), cost=sampled_rank_cost)
 
     def _work_a_tag(self, n_tags: int) -> int:
         return n_tags if self.all_pairs else self.positives + self.negatives

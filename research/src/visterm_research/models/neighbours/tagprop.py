@@ -17,9 +17,10 @@ from visterm.core.learned import Array, Csr, Kind, Whole
 from visterm.core.registry import unknown
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix
-from visterm.models import Costs, Ids, Sigmoids, fit_sigmoids, weighted_votes
+from visterm.models import Ids, weighted_votes
 from visterm_research.kernels.neighbour_votes import vote_slopes
 from visterm_research.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
+from visterm_research.models.neighbours.tag_sigmoids import Costs, Sigmoids, fit_sigmoids
 
 Doubles = NDArray[np.float64]
 

@@ -7,17 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.types import Matrix
 from visterm.kernels import row_squares
 from visterm.models import EpochSums, Floats, Weights
-from visterm.models.ranking import LinearRanker, Setup, StreamedFit, Training, image_rows
+from visterm.models.ranking import LinearRanker, Training, TrainingContext, image_rows
 from visterm_research.kernels.tag_pairs import rank_in_turn
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PamirIa(LinearRanker, StreamedFit):
+class PamirIa(LinearRanker):
     """One linear scorer a tag, trained so that an image's tags score higher than others: PAMIR turned to annotation.
 
     For each pair (image, true tag y), in random order, one other tag ȳ is drawn uniformly. Where the loss
@@ -48,11 +47,11 @@ class PamirIa(LinearRanker, StreamedFit):
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
-        return TurnTraining(self._scaled(X), positives, weights[0], rng=setup.rng)
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
+        return TurnTraining(self._scaled(X), positives, weights[0], rng=context.rng)
 
 
-class TurnTraining:
+class TurnTraining(Training):
     """The state of one training in turn: examples and weights.
 
     `X` has a constant column for the bias; `tag_rows`, (n_tags, width), are changed in place. `rng` draws the order of
@@ -79,10 +78,3 @@ class TurnTraining:
         self._epoch += 1
         n = max(1, order.size)
         return EpochSums(*(float(value) / n for value in sums))
-
-    def carried(self) -> dict[str, NDArray[Any]]:
-        """Return what training on other rows continues with: nothing but the weights."""
-        return {}
-
-    def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
-        """Continue from what another training carried: nothing."""

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from visterm.core.checks import check_count
 from visterm.core.types import Matrix
 from visterm.models import Limit, Weights
-from visterm.models.ranking import LinearRanker, SeparateTraining, Setup, StreamedFit, Training, image_rows
+from visterm.models.ranking import LinearRanker, SeparateTraining, Training, TrainingContext, image_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OneVsRest(LinearRanker, StreamedFit):
+class OneVsRest(LinearRanker):
     """One large-margin linear classifier a tag, which knows nothing of the other tags.
 
     A tag's images are visited in random order; after each come `negatives` images, drawn uniformly among those without
@@ -51,14 +51,13 @@ class OneVsRest(LinearRanker, StreamedFit):
     def _rate(self) -> float:
         return self.aggressiveness
 
-    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         return SeparateTraining(
             image_rows(self._scaled(X)),
             positives,
             weights[0],
             offsets=np.zeros(X.shape[0], np.float32),
             n_negatives=self.negatives,
-            max_norm=np.inf,
-            rng=setup.rng,
-            team=setup.team,
+            rng=context.rng,
+            team=context.team,
         )

@@ -7,10 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from visterm.kernels import PairBatch, move_rows
-from visterm.models.ranking import EmbeddingRanker, Negatives, PairTraining, StreamedFit
+from visterm.models.ranking import EmbeddingRanker, Objective, PairTraining, UniformDraws, rank_weights
 from visterm_research.kernels.owpc import weigh_all
 
 TAG_SHARE = 128  # Tags that one BLAS call moves, as every tag does: fixed, for the same bytes
+
+
+class NoDraws(UniformDraws):
+    """Draws nothing: all tags are scored."""
+
+    tabled = False
 
 
 class ExactRankTraining(PairTraining):
@@ -18,21 +24,21 @@ class ExactRankTraining(PairTraining):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._scores = np.empty((self._block, len(self._W)), np.float32)
-        self._n_tag_shares = -(-len(self._W) // TAG_SHARE)
+        self._scores = np.empty((self._block, len(self._V)), np.float32)
+        self._n_tag_shares = -(-len(self._V) // TAG_SHARE)
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
         """Score all tags for a part of the pairs, and weigh those that violate."""
         first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
         self._side.embed(slice(first, last))
         scores, steps = self._scores[first:last], self._side.steps[first:last]
-        np.matmul(self._side.U[first:last], self._W.T, out=scores)
-        found: tuple[float, int, int]
-        found = weigh_all(tuple(pairs), first, last, tuple(self._positives), self._rank_loss.weights, self._scores)
+        np.matmul(self._side.U[first:last], self._V.T, out=scores)
+        sums: tuple[float, int, int]
+        sums = weigh_all(tuple(pairs), first, last, tuple(self._positives), self._rank_loss.weights, self._scores)
         if steps.shape[1]:
-            np.matmul(scores, self._W[:, : steps.shape[1]], out=steps)
+            np.matmul(scores, self._V[:, : steps.shape[1]], out=steps)
             steps *= np.float32(self._side.rate)
-        return found
+        return sums
 
     def _move(self, pairs: PairBatch, share: int) -> None:
         """Move one share of the features, or after these of the tags by all factors of the block."""
@@ -49,10 +55,10 @@ class ExactRankTraining(PairTraining):
             gradients = np.square(factors).T @ (np.einsum("pc,pc->p", U, U) / np.float32(U.shape[1]))
         if self._rule.keep < 1:
             counts = np.count_nonzero(factors, axis=0).astype(np.float32)
-        move_rows(self._W[tags], change, gradients, counts, self._squares[tags], self._rule)
+        move_rows(self._V[tags], change, gradients, counts, self._squares[tags], self._rule)
 
 
-class OwpcSgd(EmbeddingRanker, StreamedFit):
+class OwpcSgd(EmbeddingRanker):
     """Joint embedding trained on the very loss that WARP approximates: all tags are scored for every pair.
 
     With ``rank`` the number of tags ȳ with ``1 + f_ȳ(x) > f_y(x)``, each of them makes a step of weight
@@ -69,5 +75,5 @@ class OwpcSgd(EmbeddingRanker, StreamedFit):
 
     pair_training: ClassVar[type[PairTraining]] = ExactRankTraining
 
-    def _recipe(self) -> dict[str, Any]:
-        return {"negatives": Negatives.ALL}
+    def _objective(self, n_tags: int) -> Objective:
+        return Objective(rank_weights("harmonic", n_tags), n_tags, negatives=NoDraws)

@@ -1,100 +1,48 @@
-"""What all ranking models share: training on pairs, one more pass over further images, and rows for new tags."""
+"""What all ranking models share: training on pairs, in memory or from disk, and rows for new tags."""
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import all_finite, as_csr, as_generator, check_count, check_tags
+from visterm.core.checks import all_finite, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, DivergedError, ShapeError
 from visterm.core.estimator import check_fitted
-from visterm.core.progress import Progress
+from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.models.base import Limit
-from visterm.models.epochs import (
-    Course,
-    EpochAnnotator,
-    EpochSettings,
-    EpochSums,
-    Floats,
-    Measure,
-    Validation,
-    Weights,
-    epoch_record,
+from visterm.models.epochs import OPEN, EpochAnnotator, Floats, Measure, Validation, Weights, epoch_record
+from visterm.models.ranking.schedules import FixedSchedule, OpenSchedule
+from visterm.models.ranking.sources import (
+    Checkpoints,
+    RankingState,
+    Source,
+    Training,
+    TrainingContext,
+    Windows,
+    block_for,
+    from_memory,
+    from_windows,
+    positive_tags,
 )
-from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
+from visterm.models.stopping import OnEpoch, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
 
 MIX_ROWS = 4096  # Rows of weights that one thread averages at a time
 
 
-class Training(Protocol):
-    """One training under way: it changes the weights that it was given, epoch by epoch."""
-
-    def run_epoch(self, rate: float) -> EpochSums:
-        """Visit every example once, with steps of this size."""
-
-
-class Setup(NamedTuple):
-    """What a training is given beside data and weights."""
-
-    rng: np.random.Generator
-    team: Team
-    images: bool  # Whether weights on the image's side move too; else only those of tags
-    block: int  # Pairs that share one state of the weights, for models whose `block` is None
-
-
-class RankingCourse(Course):
-    """A course with the weights as training has them, and the running means over the last epochs that are published.
-
-    `growth` is the factor of the longest vectors in an epoch, `mixed` how many epochs the means stand for at the start,
-    and `carried` what the training before left.
-    """
-
-    def __init__(
-        self,
-        weights: Weights,
-        patience: int,
-        *,
-        growth: Callable[[int], float] = lambda epoch: 1.0,
-        slowing: Callable[[int], float] = lambda epoch: 1.0,
-        mixed: int = 0,
-    ) -> None:
-        super().__init__(patience, slowing)
-        self.growth, self.mixed = growth, mixed
-        self.carried: dict[str, NDArray[Any]] = {}
-        self.weights = weights
-        self.means: Weights = tuple(array.copy() for array in weights)
-
-
-class Stage(NamedTuple):
-    """One training of a fit: rows and their tags, how far it has come, how many epochs at most, what it stops by."""
-
-    X: Matrix
-    positives: sp.csr_array
-    course: RankingCourse
-    epochs: int
-    measure: Measure | None
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class RankingSettings(EpochSettings):
-    """The settings of all ranking models; `EmbeddingRanker` describes them."""
-
-    average: int = 20
-
-
-class RankingAnnotator(RankingSettings, EpochAnnotator):
-    """Learns by going over pairs of images and their tags; a new model writes the hooks, or only a recipe.
+class PairRanker(EpochAnnotator):
+    """Learns by going over pairs of images and their tags; a new model writes the hooks, or only an objective.
 
     Attributes
     ----------
@@ -108,7 +56,8 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         ``draws`` (mean number a pair), ``violated`` (share of the pairs that made a step) and ``seconds``.
     """
 
-    scale_: float  # The factor of the features, by `row_length`
+    average: int = 20
+
     limits: ClassVar[dict[str, Limit]] = {"average": check_count}
 
     # -- what callers use beside the contract of every model ----------------------------------------------------------
@@ -126,7 +75,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
 
         Returns
         -------
-        RankingAnnotator
+        PairRanker
             The model itself, with one more entry in its history.
 
         Raises
@@ -136,8 +85,6 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         DivergedError
             If a weight becomes infinite or NaN; the model then stays as it was.
         """
-        from visterm.models.ranking.warp import block_for
-
         self.check_settings()
         known = hasattr(self, "n_epochs_")
         X = self._check_features(X, reset=not known)
@@ -156,9 +103,9 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         weights = self._resume() if known else self._start(X, positives.shape[1], rng)
         start = time.perf_counter()
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-            setup = Setup(rng, team, images, block_for(positives.nnz, positives.shape[1]))
-            training: Any = self._training(X, positives, weights, setup)
-            training.growth = self._grown(weights)
+            context = TrainingContext(rng, team, images, block_for(positives.nnz, positives.shape[1]))
+            training = self._training(X, positives, weights, context)
+            training.growth = self._schedule.reached(self, weights)
             sums = training.run_epoch(self._rate())
         if not all(all_finite(array) for array in weights):
             raise DivergedError(
@@ -168,6 +115,58 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         self._publish(*weights, images=images)
         self.n_epochs_ = n_before + 1
         self.history_ = [*self.history_, epoch_record(n_before + 1, sums._asdict(), self._measured(None), start)]
+        return self
+
+    def fit_stream(
+        self,
+        windows: Windows,
+        *,
+        valid: tuple[Any, Any] | None = None,
+        checkpoints: Checkpoints | None = None,
+        monitor: Progress | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Learn from rows that come in windows; a second call forgets the first.
+
+        Each window is gone through as `fit` goes through all rows: its pairs in random order, in blocks. The weights,
+        the sums of squares of "adagrad" and what is known of how many draws are needed go on from one window to the
+        next. The bytes depend on the windows and on `random_state`, not on `n_jobs` or on where training was cut off
+        and went on. No rows are held out of `windows`: `valid` are others, to stop by.
+
+        Training goes on from the last of the checkpoints, and offers one after each window, and after each epoch before
+        `on_epoch` is called (as in `fit`).
+
+        Raises DataError if no image has a tag; DivergedError if training ends in infinity or NaN.
+        """
+        stands_for_all = np.zeros((1, windows.n_features), np.float32)
+        stands_for_all[0, 0] = windows.mean_length
+        no_tags = sp.csr_array((1, windows.n_tags), dtype=np.float32)
+        monitor = monitor or SILENT
+        with self._fitting(stands_for_all, no_tags, valid) as (X, _, rng, valid):
+            self.check_settings()
+            if windows.n_pairs == 0:
+                raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
+            self._scale_features(X)
+            self.n_held_out_, self._held_out = 0, None
+            seed = int(rng.integers(2**62))
+            state = RankingState(self._start(X, windows.n_tags, rng), self.patience, seed)
+            last = None if checkpoints is None else checkpoints.last()
+            if last is not None:
+                state.resume(last)
+            if valid is not None:
+                state.growth = self._schedule.growth
+
+            def keep() -> None:
+                if checkpoints is not None:
+                    checkpoints.offer(state.checkpoint)
+
+            begun = state.epoch > 1 or state.window > 0
+            task = f"train windows, from epoch {state.epoch} on" if begun else "train windows"
+            source = from_windows(self, windows, state, monitor, keep)
+            self._train(
+                state, self.epochs, source, self._measure(valid),
+                monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
+            )  # fmt: skip
         return self
 
     def add_tags(self, X: Any, Y_new: Any) -> Self:
@@ -184,10 +183,10 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
 
         Returns
         -------
-        RankingAnnotator
+        PairRanker
             The model itself, which now knows ``n_tags_ + n_new`` tags.
         """
-        from visterm.models.ranking.separate_training import learn_new_tags
+        from visterm.models.ranking.new_tags import learn_new_tags
 
         check_fitted(self)
         X = self._check_features(X)
@@ -218,7 +217,7 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         """Set the learned attributes; `images` is False where stored image rows must stay valid."""
 
     @abstractmethod
-    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, setup: Setup) -> Training:
+    def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         """Make the training that changes these weights."""
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -232,47 +231,42 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
-        from visterm.models.ranking.warp import block_for
-
         self.check_settings()
         positives = self._positives(Y)
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
-        for rows, tags, course, epochs, measure in self._stages(X, positives, valid, rng):
-            self._publish(*course.means)
-            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                setup = Setup(rng, team, True, block_for(tags.nnz, tags.shape[1]))
-                training: Any = self._training(rows, tags, course.weights, setup)
-                training.go_on(course.carried)
+        for each in self._schedule.passes(self, X, positives, valid, rng):
+            source = from_memory(self, each, rng)
+            self._train(each.state, each.epochs, source, each.measure, monitor=monitor, on_epoch=on_epoch)
+            del each, source  # the next training needs their memory
 
-                def grow(training: Any = training, course: RankingCourse = course) -> None:
-                    training.growth = course.growth(course.epoch)
+    def _train(self, state: RankingState, epochs: int, source: Source, measure: Measure | None, **how: Any) -> None:
+        """Run epochs over a source of pairs, and publish the running means of the weights; see `_run_epochs`."""
+        self._publish(*state.means)
+        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
 
-                grow()
-                self._run_epochs(
-                    course, epochs, training.run_epoch, self._publisher(course, team), measure,
-                    monitor=monitor, on_epoch=on_epoch, keep=grow,
-                )  # fmt: skip
-                course.carried = training.carried()
-            del course, training, grow  # the next training needs their memory
+            def publish() -> Weights:
+                share = 1 / min(state.mixed + state.epoch, self.average)
+                finite = mix_means(state.means, state.weights, share, team)
+                self._publish(*state.means)
+                if not finite:
+                    self._refuse_non_finite()
+                return state.means
+
+            self._run_epochs(state, epochs, source(team), publish, measure, **how)
+
+    @property
+    def _schedule(self) -> FixedSchedule | OpenSchedule:
+        return OpenSchedule() if self.schedule == OPEN else FixedSchedule()
+
+    @property
+    def _holds_out_tags(self) -> bool:
+        return self.schedule == OPEN
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
         """Return the tags that images have as ones, and as stored zeros those that are neither right nor wrong."""
         return positive_tags(Y)
-
-    def _stages(
-        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
-    ) -> Iterator[Stage]:
-        """Train on some images, stopped by the others, then on all; with validation images once."""
-        for some, held, epochs in self._trainings(X.shape[0], valid, rng):
-            features, tags = (X, positives) if some is None else (X[some], positives[some])
-            course = RankingCourse(self._start(X, positives.shape[1], rng), self.patience)
-            measure = self._measure(valid if held is None else (X[held], positives[held]))
-            yield Stage(features, tags, course, epochs, measure)
-            del course
-            if held is not None:
-                self._held_out = HeldOutFit(held, self._image_rows(X[held]), self.tag_rows_)
 
     def _trainings(
         self, n_images: int, valid: object | None, rng: np.random.Generator
@@ -294,53 +288,9 @@ class RankingAnnotator(RankingSettings, EpochAnnotator):
         yield None, None, self.n_epochs_
         self.history_ = history
 
-    def _publisher(self, course: RankingCourse, team: Team) -> Callable[[], Weights]:
-        """Return what mixes the weights into the running means, and publishes these, after each epoch."""
-
-        def publish() -> Weights:
-            finite = mix_means(course.means, course.weights, 1 / min(course.mixed + course.epoch, self.average), team)
-            self._publish(*course.means)
-            if not finite:
-                self._refuse_non_finite()
-            return course.means
-
-        return publish
-
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Return what measures the weights as they are on validation images; None where none has a tag."""
         return self._measure_map(judged)
-
-    def _grown(self, weights: Weights) -> float:
-        """Return the factor of the longest vectors that learned weights need."""
-        return 1.0
-
-    def _growth(self, epoch: int) -> float:
-        """Return the factor of the longest vectors in an epoch of a training that held-out images can stop."""
-        return 1.0
-
-
-def positive_tags(Y: sp.csr_array) -> sp.csr_array:
-    """Return the tags that images have, as ones."""
-    return sp.csr_array(Y > 0, dtype=np.float32)
-
-
-def pass_over_children(positives: sp.csr_array, Y: sp.csr_array, tree: NDArray[np.int64]) -> sp.csr_array:
-    """Store a zero where an image has a tag and none of those under it: each of these may be right, or wrong.
-
-    `positives` and `Y`, (n_images, n_tags), are ones, and signed as `fit` takes them; what is explicitly not there
-    stays wrong. `tree`, (n_pairs, 2), has each tag with each one above it, directly or not.
-    """
-    n_tags = positives.shape[1]
-    ones = np.ones(len(tree), np.float32)
-    under = sp.csr_array((ones, (tree[:, 1], tree[:, 0])), shape=(n_tags, n_tags))
-    alone = as_csr(positives - positives.multiply(positives @ under.T > 0))
-    images, tags = (as_csr(alone @ under > 0) - as_csr(alone @ under > 0).multiply(Y != 0)).nonzero()
-    own = positives.tocoo().coords
-    values = np.concatenate([np.ones(positives.nnz, np.float32), np.zeros(len(images), np.float32)])
-    places = np.concatenate([own[0], images]), np.concatenate([own[1], tags])
-    found = sp.csr_array((values, places), shape=positives.shape)
-    found.sort_indices()
-    return found
 
 
 def mix_means(means: Weights, weights: Weights, share: float, team: Team) -> bool:

@@ -1,13 +1,11 @@
-"""Each tag trained for itself, its images against others, in parallel over the tags; and so rows for new tags."""
+"""Rows for new tags: each tag trained for itself, its images against others, in parallel over the tags."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from visterm.core.threads import Team
 from visterm.core.types import Matrix
@@ -15,6 +13,7 @@ from visterm.kernels.passive_aggressive import separate_in_turn
 from visterm.kernels.rows import Rows, dense_rows, row_squares, sparse_rows
 from visterm.kernels.topk import top_k
 from visterm.models.epochs import EpochSums, Floats
+from visterm.models.ranking.sources import Training
 
 SHARES = 64  # Parts that the tags fall into, so that a thread with frequent tags does not hold up the others
 BAR_RANK = 3
@@ -28,13 +27,13 @@ N_NEGATIVES = 3
 BLOCK_BYTES = 2**25
 
 
-class SeparateTraining:
+class SeparateTraining(Training):
     """The state of one training of a linear scorer a tag, by passive-aggressive steps.
 
     `rows` are the image rows, and `squares` (n_images,) their squared lengths. Stored entries of `positives`,
-    (n_images, n_tags), canonical, are the tags that images have. `tag_rows`, (n_tags, width), are changed in place;
-    none gets longer than `max_norm`, which may be infinite. `offsets`, (n_images,), are the scores from which on a tag
-    counts as given. `n_negatives` images without the tag follow each image with it.
+    (n_images, n_tags), canonical, are the tags that images have. `tag_rows`, (n_tags, width), are changed in place.
+    `offsets`, (n_images,), are the scores from which on a tag counts as given. `n_negatives` images without the tag
+    follow each image with it.
     """
 
     def __init__(
@@ -45,12 +44,11 @@ class SeparateTraining:
         *,
         offsets: Floats,
         n_negatives: int,
-        max_norm: float,
         rng: np.random.Generator,
         team: Team,
     ) -> None:
         self._rows, self._W, self._offsets, self._team = rows, tag_rows, offsets, team
-        self._n_negatives, self._max_norm = n_negatives, max_norm
+        self._n_negatives = n_negatives
         by_tag = sp.csr_array(positives.T)
         by_tag.sort_indices()
         self._start, self._members = by_tag.indptr.astype(np.int64), by_tag.indices
@@ -67,7 +65,7 @@ class SeparateTraining:
         def part(number: int) -> None:
             separate_in_turn(
                 self._bounds[number], self._bounds[number + 1], self._start, self._members, self._rows, self.squares,
-                self._offsets, self._n_negatives, rate, self._max_norm, self._seed, self._epoch, self._W, self._sums,
+                self._offsets, self._n_negatives, rate, self._seed, self._epoch, self._W, self._sums,
             )  # fmt: skip
 
         self._team.run(part, len(self._bounds) - 1)
@@ -75,13 +73,6 @@ class SeparateTraining:
         loss, examples, steps = (float(value) for value in self._sums.sum(axis=0))
         examples = max(1.0, examples)
         return EpochSums(loss / examples, 1.0, steps / examples)
-
-    def carried(self) -> dict[str, NDArray[Any]]:
-        """Return what training on other rows goes on with: nothing but the weights."""
-        return {}
-
-    def go_on(self, carried: dict[str, NDArray[Any]]) -> None:
-        """Take over nothing."""
 
 
 def learn_new_tags(U: Matrix, V: Floats, positives: sp.csr_array, rng: np.random.Generator, team: Team) -> Floats:
@@ -98,7 +89,6 @@ def learn_new_tags(U: Matrix, V: Floats, positives: sp.csr_array, rng: np.random
         weights := np.zeros((positives.shape[1], V.shape[1]), np.float32),
         offsets=_bars(U, V),
         n_negatives=N_NEGATIVES,
-        max_norm=math.inf,
         rng=rng,
         team=team,
     )

@@ -1,7 +1,12 @@
-"""One fit of a deep tagger: epochs until the validation MAP stops rising, then on all images; checkpoints."""
+"""One fit of a deep tagger: epochs until the validation MAP stops rising, then on all images; to go on after a kill."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,19 +14,91 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
+from visterm.core.errors import StorageError
+from visterm.core.persist import load_arrays, new_folder, open_folder, read_json, save_arrays, write_json
 from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
 from visterm.encoders.torch_loading import torch_device
-from visterm.models.deep.checkpoint import Arrays, Kept, TrainingCheckpoint
-from visterm.models.deep.network import DeepNetwork
-from visterm.models.deep.start_vectors import offset_for, start_vectors
-from visterm.models.deep.training import DeepTraining, torch_settings
-from visterm.models.deep.word_table import WordTable
-from visterm.models.epochs import Course, Validation, Weights
+from visterm.models.deep.training import Arrays, DeepNetwork, DeepTraining, torch_settings
+from visterm.models.deep.word_table import WordTable, offset_for, start_vectors
+from visterm.models.epochs import TrainingState, Validation, Weights
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
+KIND = "checkpoint"
+SAMPLED_ROWS = 1000
+"""Rows of a dense matrix that its fingerprint looks at: all rows of a large library would take minutes."""
+
 HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # What random draws of the fit are keyed by, beside its seed
+
+
+class Kept(NamedTuple):
+    """What a checkpoint holds."""
+
+    numbers: dict[str, Any]  # What JSON can hold
+    arrays: Arrays
+
+
+class TrainingCheckpoint:
+    """The one state kept of a training in a folder (None keeps nothing), replaced whole or not at all.
+
+    `training` makes it this training and no other, as JSON: settings, and fingerprints of data.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, training: dict[str, Any]) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._training = json.loads(json.dumps(training))  # as it is read: tuples are lists
+
+    def read(self) -> Kept | None:
+        """Return the state, or None where there is none yet.
+
+        Raises StorageError if the checkpoint is of another training, with what differs; or a file was changed.
+        """
+        if self._folder is None or not self._folder.exists():
+            return None
+        folder = open_folder(self._folder, KIND)
+        stored = read_json(folder / "training.json")
+        theirs = stored["training"]
+        other = [
+            f"{key} ({theirs.get(key)!r}, now {self._training.get(key)!r})"
+            for key in sorted({*theirs, *self._training})
+            if theirs.get(key) != self._training.get(key)
+        ]
+        if other:
+            raise StorageError(
+                f"The checkpoint {self._folder} is of another training; different: {', '.join(other)}. "
+                "Train as then to go on with it, remove it, or choose another folder."
+            )
+        return Kept(stored["numbers"], load_arrays(folder / "arrays.safetensors"))
+
+    def write(self, numbers: dict[str, Any], arrays: Arrays) -> None:
+        """Keep a state in place of the one before."""
+        if self._folder is None:
+            return
+        with new_folder(self._folder, KIND) as folder:
+            write_json(folder / "training.json", {"training": self._training, "numbers": numbers})
+            save_arrays(
+                folder / "arrays.safetensors", {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+            )
+
+    def remove(self) -> None:
+        """Remove what is kept: the training has ended."""
+        if self._folder is not None and self._folder.exists():
+            shutil.rmtree(open_folder(self._folder, KIND))
+
+
+def matrix_fingerprint(matrix: Matrix) -> str:
+    """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
+    digest = hashlib.sha256(str(matrix.shape).encode())
+    csr: Any = matrix
+    if sp.issparse(matrix):
+        parts = [csr.indptr, csr.indices, csr.data]
+    else:
+        places = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
+        parts = [np.asarray(matrix[places])]
+    for part in parts:
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()[:16]
 
 
 class EpochLoss(NamedTuple):
@@ -30,7 +107,7 @@ class EpochLoss(NamedTuple):
     loss: float
 
 
-class DeepCourse(Course):
+class DeepCourse(TrainingState):
     """How far a training is."""
 
     batch: int = 0  # Batches of the epoch that are done

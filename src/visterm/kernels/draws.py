@@ -1,4 +1,8 @@
-"""VSE-ens: draw tags that are likely to score high for an image, from one sorted list of tags a dimension."""
+"""Other ways to draw tags than one by one: by the law of the draws, from all scores at once; or where scores are high.
+
+`draw_geometric` is WARP: the violators are counted, and the number of draws is drawn by its law. `draw_adaptive` is
+VSE-ens: it draws tags that are likely to score high for an image, from one sorted list of tags a dimension.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, draw_unit, stream_of
 from visterm.kernels.sorted_lists import contains, nth_absent
 
+CHUNK = 64  # Scores that are compared at once, in vector registers
+
 
 class SortedTags(NamedTuple):
     """One list of tags a dimension."""
@@ -22,13 +28,13 @@ class SortedTags(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def sort_tags(W, first, last, lists):
-    """Fill `lists`, a `SortedTags`, in the dimensions first .. last-1 of W (n_tags, dim)."""
-    n_tags = W.shape[0]
+def sort_tags(V, first, last, lists):
+    """Fill `lists`, a `SortedTags`, in the dimensions first .. last-1 of V (n_tags, dim)."""
+    n_tags = V.shape[0]
     for f in range(first, last):
         values = np.empty(n_tags, np.float64)
         for t in range(n_tags):
-            values[t] = -W[t, f]
+            values[t] = -V[t, f]
         lists.order[f] = np.argsort(values, kind="mergesort")
         lists.sigmas[f] = np.std(values)
 
@@ -63,7 +69,7 @@ def draw_dimension(unit, u, sigmas):
 
 
 @njit(cache=True, nogil=True)
-def draw_adaptive(pairs, first, last, positives, U, W, lists, draws):
+def draw_adaptive(pairs, first, last, positives, U, V, lists, draws):
     """Draw a tag that is probably ranked high for each of the pairs first .. last-1 (Algorithm 1, lines 12 to 18).
 
     A rank r from p(r) ∝ exp(-r / scale), a dimension f from p(f) ∝ |u_f| σ_f, and the tag on place r of the list of f,
@@ -78,7 +84,7 @@ def draw_adaptive(pairs, first, last, positives, U, W, lists, draws):
     tags_start, positive_tags = positives
     order, sigmas, scale = lists
     _, max_trials, seed, epoch = draws
-    n_tags = W.shape[0]
+    n_tags = V.shape[0]
     for p in range(first, last):
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
@@ -102,4 +108,68 @@ def draw_adaptive(pairs, first, last, positives, U, W, lists, draws):
             n += 1
         violators[p] = drawn
         trials[p] = n
-        gaps[p] = dot(u, W[tags[p]]) - dot(u, W[drawn])
+        gaps[p] = dot(u, V[tags[p]]) - dot(u, V[drawn])
+
+
+@njit(cache=True, nogil=True)
+def draw_geometric(pairs, first, last, positives, scores, draws):
+    """Draw for pairs first .. last-1 as `draw_violators` does, by the same law, from all scores of these pairs.
+
+    Among c candidates with v violators, draws with replacement meet the first violator at draw N with
+    p(N) = (1 - v/c)^(N-1) v/c, and it is each of the v with the same probability. So one number gives N, one the
+    violator, and the work does not grow with N.
+
+    `scores` are U · Vᵀ, float32, shape (last - first, n_tags); those of the tags that an image has are overwritten.
+    """
+    examples, images, tags, _, violators, trials, gaps, _ = pairs
+    tags_start, positive_tags = positives
+    margin, max_trials, seed, epoch = draws
+    n_tags = scores.shape[1]
+    for p in range(first, last):
+        row = scores[p - first]
+        begin, end = tags_start[images[p]], tags_start[images[p] + 1]
+        candidates = n_tags - (end - begin)
+        true_score = row[tags[p]]
+        least = true_score - np.float32(margin)
+        for q in range(begin, end):
+            row[positive_tags[q]] = -np.inf
+        violators[p] = -1
+        trials[p] = min(candidates, max_trials)
+        count = 0
+        for start in range(0, n_tags, CHUNK):
+            count += _count_above(row[start : start + CHUNK], least)
+        if count == 0:
+            continue
+        stream = stream_of(seed, epoch, examples[p])
+        n = 1
+        if count < candidates:
+            n += int(math.log1p(-draw_unit(stream, 0)) / math.log1p(-count / candidates))
+        if n <= trials[p]:
+            trials[p] = n
+            violators[p] = _nth_above(row, least, draw_below(stream, 1, count))
+            gaps[p] = true_score - row[violators[p]]
+
+
+@njit(cache=True, nogil=True)
+def _count_above(values, limit):
+    count = np.int32(0)
+    for c in range(values.shape[0]):
+        count += np.int32(values[c] > limit)
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _nth_above(values, limit, n):
+    """Return the place of number n, counted from 0, of the values above a limit; there are more than n."""
+    for start in range(0, values.shape[0], CHUNK):
+        chunk = values[start : start + CHUNK]
+        here = _count_above(chunk, limit)
+        if n >= here:
+            n -= here
+            continue
+        for c in range(chunk.shape[0]):
+            if chunk[c] > limit:
+                if n == 0:
+                    return start + c
+                n -= 1
+    raise IndexError("fewer values are above the limit")
