@@ -107,7 +107,7 @@ class EpochLoss(NamedTuple):
     loss: float
 
 
-class DeepCourse(TrainingState):
+class DeepState(TrainingState):
     """How far a training is."""
 
     batch: int = 0  # Batches of the epoch that are done
@@ -179,17 +179,17 @@ class DeepFit:
         n_jobs, work = resolve_jobs(model.n_jobs), model._work(self._X.shape[1], self._Y.shape[1])
         with torch_settings(n_jobs, work, half=model.half):
             training = self._training(phase, images)
-            course = self._enter(phase, training)
+            state = self._enter(phase, training)
 
             def run_epoch(rate: float) -> EpochLoss:
                 def after(batch: int, total: float) -> None:
-                    course.batch, course.total = batch, total
-                    done = (course.epoch - 1) * training.n_batches + batch
+                    state.batch, state.total = batch, total
+                    done = (state.epoch - 1) * training.n_batches + batch
                     if model.checkpoint is not None and done % model.checkpoint_batches == 0:
-                        self._keep(phase, training, course)
+                        self._keep(phase, training, state)
 
-                first, total = course.batch, course.total
-                return EpochLoss(training.run_epoch(course.epoch, rate, first=first, total=total, after=after))
+                first, total = state.batch, state.total
+                return EpochLoss(training.run_epoch(state.epoch, rate, first=first, total=total, after=after))
 
             def publish() -> Weights:
                 layers = [array for layer in training.network.layers() for array in layer]
@@ -199,7 +199,7 @@ class DeepFit:
 
             measure = model._measure_map(judged)
             model._run_epochs(
-                course, epochs, run_epoch, publish, measure, monitor=self._monitor, on_epoch=self._on_epoch
+                state, epochs, run_epoch, publish, measure, monitor=self._monitor, on_epoch=self._on_epoch
             )
 
     def _training(self, phase: int, images: NDArray[np.int64]) -> DeepTraining:
@@ -225,29 +225,29 @@ class DeepFit:
             seed=[self._seed, phase], device=self._device,
         )  # fmt: skip
 
-    def _enter(self, phase: int, training: DeepTraining) -> DeepCourse:
+    def _enter(self, phase: int, training: DeepTraining) -> DeepState:
         """Begin, or go on where the checkpoint is."""
-        course, kept = DeepCourse(self._model.patience), self._kept
+        state, kept = DeepState(self._model.patience), self._kept
         if kept is None or kept.numbers["phase"] != phase:
-            return course
+            return state
         training.restore(kept.arrays)
         numbers = kept.numbers
         weights = [np.array(kept.arrays[f"best.{place}"]) for place in range(numbers["best"]["arrays"])]
-        course.best.resume(numbers["best"]["epoch"], numbers["best"]["value"], len(numbers["history"]), weights)
-        course.epoch, course.batch, course.total = numbers["epoch"], numbers["batch"], numbers["total"]
-        course.history = list(numbers["history"])
-        return course
+        state.best.resume(numbers["best"]["epoch"], numbers["best"]["value"], len(numbers["history"]), weights)
+        state.epoch, state.batch, state.total = numbers["epoch"], numbers["batch"], numbers["total"]
+        state.history = list(numbers["history"])
+        return state
 
-    def _keep(self, phase: int, training: DeepTraining, course: DeepCourse) -> None:
+    def _keep(self, phase: int, training: DeepTraining, state: DeepState) -> None:
         """Write a checkpoint."""
-        best = course.best
+        best = state.best
         numbers = {
             "seed": self._seed,
             "phase": phase,
-            "epoch": course.epoch,
-            "batch": course.batch,
-            "total": course.total,
-            "history": course.history,
+            "epoch": state.epoch,
+            "batch": state.batch,
+            "total": state.total,
+            "history": state.history,
             "best": {"epoch": best.epoch, "value": best.value if best.epoch else 0.0, "arrays": len(best.weights)},
             "first": self._first.numbers,
         }

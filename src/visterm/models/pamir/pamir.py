@@ -153,7 +153,7 @@ class Pamir(KernelAnnotator, LinearRanker):
     max_words: int | None = 3
     max_subsets: int = MAX_SUBSETS
     epochs: int = 200
-    fit_stream: ClassVar[None] = None  # type: ignore[assignment]  # queries are made of the tags of all images
+    fit_stream: ClassVar[None] = None  # type: ignore[assignment]  # it learns in memory only
 
     def fit_queries(
         self,

@@ -138,7 +138,7 @@ class ObjectsAndParts(EmbeddingRanker):
     bias: ClassVar[float] = 0.0  # type: ignore[misc]
     standardize: ClassVar[bool] = False  # type: ignore[misc]
     relation_rows_: Floats = field(init=False)
-    fit_stream: ClassVar[None] = None  # type: ignore[assignment]  # pairs of images are drawn from all of them
+    fit_stream: ClassVar[None] = None  # type: ignore[assignment]  # it learns in memory only
 
     def annotate_pairs(
         self,

@@ -106,6 +106,6 @@ class OpenSchedule:
         weights = tuple(rows.copy() for rows in before.best.weights or before.means)
         state = RankingState(weights, model.patience)
         state.growth, state.slowing = lambda epoch: longest, lambda epoch: 1 - (epoch - 1) / FINISH
-        state.mixed, state.carried = MEANS, before.carried
+        state.mixed, state.training_state = MEANS, before.training_state
         yield TrainingPass(X, positives, state, FINISH, None)
         model.n_epochs_, model.history_ = best, before.history

@@ -90,8 +90,9 @@ class RankingState(TrainingState):
     """How far a training has come: weights as it has them, and their running means, which are published.
 
     `growth` and `slowing` are the factors of the longest vectors and of the steps in an epoch, `mixed` how many epochs
-    the means stand for at the start, and `carried` the `Training.state` that the training before left. Of windows,
-    `window` is the next one of the epoch, `seed` keys their draws, and `sums` is what training did on those before.
+    the means stand for at the start, and `training_state` the `Training.state` that the training before left. Of
+    windows, `window` is the next one of the epoch, `seed` keys their draws, and `sums` is what training did on those
+    before.
     """
 
     def __init__(self, weights: Weights, patience: int, seed: int = 0) -> None:
@@ -101,14 +102,14 @@ class RankingState(TrainingState):
         self.growth: Callable[[int], float] = lambda epoch: 1.0
         self.slowing: Callable[[int], float] = lambda epoch: 1.0
         self.mixed = 0
-        self.carried: dict[str, NDArray[Any]] = {}
+        self.training_state: dict[str, NDArray[Any]] = {}
         self.seed, self.window, self.sums = seed, 0, np.zeros(4)
 
     def run_epoch(self, training: Training, rate: float) -> EpochSums:
         """Let a training visit its pairs, as it is time to, and keep what it leaves."""
         training.growth = self.growth(self.epoch)
         sums = training.run_epoch(rate * self.slowing(self.epoch))
-        self.carried = training.state()
+        self.training_state = training.state()
         return sums
 
     def end_epoch(self) -> None:
@@ -127,7 +128,7 @@ class RankingState(TrainingState):
             "best_epoch": self.best.epoch,
             "best_value": self.best.value if self.best.epoch else None,
         }
-        arrays = {f"carried.{name}": array for name, array in self.carried.items()}
+        arrays = {f"carried.{name}": array for name, array in self.training_state.items()}
         for kind, weights in {"weights": self.weights, "means": self.means, "best": self.best.weights}.items():
             arrays |= {f"{kind}.{number}": array for number, array in enumerate(weights)}
         return Checkpoint(facts, arrays)
@@ -146,7 +147,7 @@ class RankingState(TrainingState):
             raise StorageError("The checkpoint is of another model: its weights have other shapes. Remove it.")
         facts = last.facts
         self.seed, self.epoch, self.window = facts["seed"], facts["epoch"], facts["window"]
-        self.weights, self.means, self.carried = weights, means, kinds["carried"]
+        self.weights, self.means, self.training_state = weights, means, kinds["carried"]
         self.sums, self.history = np.array(facts["sums"], np.float64), list(facts["history"])
         measured = len(self.history) if facts["best_epoch"] else 0
         self.best.resume(facts["best_epoch"], facts["best_value"] or 0.0, measured, best)
@@ -168,7 +169,7 @@ def from_memory(model: Any, each: TrainingPass, rng: np.random.Generator) -> Sou
     def begin(team: Team) -> RunEpoch:
         context = TrainingContext(rng, team, True, block_for(each.positives.nnz, each.positives.shape[1]))
         training = model._training(each.X, each.positives, each.state.weights, context)
-        training.load_state(each.state.carried)
+        training.load_state(each.state.training_state)
         return lambda rate: each.state.run_epoch(training, rate)
 
     return begin
@@ -207,7 +208,7 @@ def _window_sums(
     # Blocks as if all windows were one, but of no more than half a window's rows: they are copied together.
     block = min(block_for(windows.n_pairs, windows.n_tags), max(LARGEST_TAG_BLOCK, X.shape[0] // 2))
     training = model._training(X, positives, state.weights, TrainingContext(rng, team, True, block))
-    training.load_state(state.carried)
+    training.load_state(state.training_state)
     sums, n_pairs = state.run_epoch(training, rate), positives.nnz
     return np.array([sums.loss * n_pairs, sums.draws * n_pairs, sums.violated * n_pairs, n_pairs])
 
