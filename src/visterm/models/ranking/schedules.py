@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from visterm.core.types import Matrix
-from visterm.data.held_tags import hold_one_out
+from visterm.data.tag_queries import hold_one_out
 from visterm.models.epochs import Validation, Weights
 from visterm.models.ranking.sources import RankingState, TrainingPass
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, hold_out
