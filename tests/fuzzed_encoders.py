@@ -21,6 +21,7 @@ from fakes.immich_ml import FakeImmichMl, immich_ml
 from fuzzed_runs import OF_ARRAYS, OF_VALUES, Cases, Files, as_safetensors, bytes_changed, open_cases, write_anew
 from tiny_networks import colour_network
 from visterm.core.errors import MissingExtraError
+from visterm.core.registry import PACKAGE
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.immich import SERVER
 from visterm.learning.relations import WordRelations
@@ -37,12 +38,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """Of encoders: beside those that the contract suite tests with; a second word makes a run of other settings."""
 
 
-def make_runs(folder: Path) -> None:
-    """Fit every encoder on a few small photos, and one run that has all files a run can have; save each."""
+def make_runs(folder: Path, package: str) -> None:
+    """Fit every encoder of a package on a few small photos; of visterm also runs with all files that a run can have."""
     photos = _draw_photos(folder)
     tags = [[f"tag {i % 3}", f"all {i % 2}"] for i in range(N_PHOTOS)]
     with immich_ml() as server:
-        for name in dict.fromkeys([*ENCODERS.names(), *SETTINGS]):
+        ours = [entry.name for entry in ENCODERS if entry.package == package]
+        for name in dict.fromkeys([*ours, *(name for name in SETTINGS if name.partition(" ")[0] in ours)]):
             encoder = name.partition(" ")[0]
             try:
                 params = {**ENCODERS.load(encoder).test_params, **_files_for(encoder, folder, server)}
@@ -53,7 +55,8 @@ def make_runs(folder: Path) -> None:
             model = None if encoder == "ids" else "ridge"
             tagger = Tagger(encoder=encoder, encoder_params=params, model=model, n_jobs=1)
             tagger.fit(photos, tags, calibrate=False).save(folder / f"encoder {name}")
-    _make_run_of_all_files(folder)
+    if package == PACKAGE:
+        _make_run_of_all_files(folder)
 
 
 def _draw_photos(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Damaged models by number: a sound run of every model, changed as `fuzzed_runs` says."""
+"""Damaged models by number: a sound run of every model of a package, changed as `fuzzed_runs` says."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FURTHER = {"svm": {"kernel": "rbf"}, "tagprop": {"weights": "rank", "blocks": [4
 """Settings of the sparse runs of some models, so that all that can be learned is there."""
 
 
-def make_runs(folder: Path) -> None:
-    """Fit every model on dense features and on sparse ones, and save each as a run."""
+def make_runs(folder: Path, package: str) -> None:
+    """Fit every model of a package on dense features and on sparse ones, and save each as a run."""
     rng = np.random.default_rng(0)
     pictures = list(rng.integers(0, 256, (N_IMAGES, 16, 16, 3), np.uint8))
     encoder = Visterms(colours=4, codebook=12, scales=(1.0,), max_side=16, sample_blocks=200, n_jobs=1).fit(pictures)
@@ -31,7 +31,7 @@ def make_runs(folder: Path) -> None:
     tags = Vocabulary([f"tag {t}" for t in range(N_TAGS)])
     sp.save_npz(folder / "X.npz", X)
     for entry in MODELS:
-        if entry.extra and not find_spec(entry.extra):
+        if entry.package != package or (entry.extra and not find_spec(entry.extra)):
             continue
         for form, features in (("dense", X.toarray()), ("sparse", X)):
             cls = entry.load()
