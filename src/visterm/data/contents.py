@@ -120,15 +120,15 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
     """
     from visterm.data.pillow import is_raw, raw_preview
 
-    found = _read_exif(path, unread=unread)
-    if found.taken is not None or not is_raw(path):
-        return found
+    exif = _read_exif(path, unread=unread)
+    if exif.taken is not None or not is_raw(path):
+        return exif
     try:
-        found = _read_exif(path, raw_preview(path), unread=unread)
+        exif = _read_exif(path, raw_preview(path), unread=unread)
     except (ImageError, OSError):  # that a file cannot be read is told where it is decoded
-        return found
-    undated = found.taken is None or found.taken < FIRST_RAW  # LibRaw writes 1970 where it knows no date
-    return found._replace(taken=None) if undated else found
+        return exif
+    undated = exif.taken is None or exif.taken < FIRST_RAW  # LibRaw writes 1970 where it knows no date
+    return exif._replace(taken=None) if undated else exif
 
 
 def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, unread: list[str] | None = None) -> Exif:
@@ -194,15 +194,15 @@ def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> 
 
 def _as_iso(text: str) -> str | None:
     """Return a date in any spelling that has one meaning; without the clock, if that cannot be right."""
-    found = _MOMENT.match(text)
-    if found is None:
+    match = _MOMENT.match(text)
+    if match is None:
         return None
-    digits, clock = found["date"], found["clock"] or ""
-    parts = (digits[:4], digits[4:6], digits[6:]) if digits else found.group("year", "month", "day")
-    times = (clock[:2], clock[2:4], clock[4:]) if clock else found.group("hour", "minute", "second")
+    digits, clock = match["date"], match["clock"] or ""
+    parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
+    times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
     hour, minute, second = (int(part or 0) for part in times)
-    if found["half"] and hour <= 12:
-        hour = hour % 12 + (12 if found["half"].upper() == "PM" else 0)
+    if match["half"] and hour <= 12:
+        hour = hour % 12 + (12 if match["half"].upper() == "PM" else 0)
     try:
         day = date(*map(int, parts)).isoformat()
     except ValueError:

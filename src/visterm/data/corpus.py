@@ -14,7 +14,7 @@ from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import checked_lists
 from visterm.core.wording import count_of
-from visterm.data.frames import Table
+from visterm.data.frames import FrameTable
 from visterm.data.image_folders import CAPITALS, ENDING, ImageNames, Match, Unsearched, images_in, plain_name
 from visterm.data.images import ImageLike
 from visterm.data.tag_files import KEYWORDS, TableOptions, TagSource, find_tags, read_tag_table
@@ -79,8 +79,8 @@ class Corpus:
         records = read.records
         matches = list(zip(ImageNames(folder, paths).match([row.image for row in records]), records, strict=True))
         missing = list(dict.fromkeys(plain_name(row.image) for match, row in matches if match is None))
-        found = [(match, row._replace(image=match.name)) for match, row in matches if match is not None]
-        if not found:
+        matched = [(match, row._replace(image=match.name)) for match, row in matches if match is not None]
+        if not matched:
             example = missing[0] if missing else "nothing"
             raise TagFileError(
                 f"The tags name {count_of(len(records), 'file')} (such as '{example}'), but none is in {folder} "
@@ -88,12 +88,12 @@ class Corpus:
                 "or name the column (the tag rule image_column)."
             )
         rows: dict[Path, TagRecord] = {}
-        for match, row in found:  # several may name one file in different ways
+        for match, row in matched:  # several may name one file in different ways
             first = rows.get(match.path)
             both = [row] if first is None else [first, row._replace(image=first.image)]
             rows[match.path] = merged_by_image(both)[0]
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
-        remarks = [*read.remarks, *_remarks_on_differences(found, folder)]
+        remarks = [*read.remarks, *_remarks_on_differences(matched, folder)]
         if missing:
             remarks.append(
                 f"Tags name {count_of(len(missing), 'image')} (such as '{missing[0]}') not in the image folder; "
@@ -148,7 +148,7 @@ class Corpus:
         )  # fmt: skip
 
     @classmethod
-    def of_table(cls, table: Table, **options: Unpack[TableOptions]) -> Self:
+    def of_table(cls, table: FrameTable, **options: Unpack[TableOptions]) -> Self:
         """Make a corpus of a DataFrame or a list of dicts that name photos, or hold them as pixels, with their tags.
 
         Options are those of `read`, and rows of one image are joined. Raises TagFileError if a column is missing, or
@@ -194,20 +194,20 @@ class Corpus:
         chosen = [i for i, name in enumerate(self.splits) if name is not None and name == requested]
         if not chosen:
             counts = Counter(name for name in self.splits if name is not None)
-            there = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
+            available = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
             raise UnknownNameError(
-                f"No image is in the split '{split}'. The tags name these: {there}; or 'all'."
-                if there
+                f"No image is in the split '{split}'. The tags name these: {available}; or 'all'."
+                if available
                 else "The tags have no column 'split'. Leave split out, or add the column."
             )
         return self.subset(chosen)
 
 
-def _remarks_on_differences(found: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:
+def _remarks_on_differences(matched: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:
     """Count the names that are not quite those of their files, with an example of both."""
     remarks = []
     for differ in (CAPITALS, ENDING):
-        loose = [(row.image, match.path) for match, row in found if match.differ == differ]
+        loose = [(row.image, match.path) for match, row in matched if match.differ == differ]
         if loose:
             name, path = loose[0]
             remarks.append(

@@ -55,9 +55,9 @@ class ExifTool:
         file = Path(self._folder.name, "packet.xmp")
         file.write_bytes(packet or b"")
         source = os.fsencode(file).replace(b"%", b"%%")
-        wanted = b"-XMP<=" + source if packet else b"-XMP="
-        said = self._execute([*how, wanted, *map(str.encode, more), _argument(image)], image)
-        if b"1 image files updated" not in said and b"1 image files unchanged" not in said:
+        assignment = b"-XMP<=" + source if packet else b"-XMP="
+        output = self._execute([*how, assignment, *map(str.encode, more), _argument(image)], image)
+        if b"1 image files updated" not in output and b"1 image files unchanged" not in output:
             complaint = self._complaint() or "no reason given"
             raise why_refused(image, image.stat().st_size) or StorageError(
                 f"exiftool did not write {image}: {complaint}."
@@ -89,17 +89,17 @@ class ExifTool:
         with suppress(BrokenPipeError):  # where it has ended, what it said of that is read below
             process.stdin.write(b"\n".join(lines))
             process.stdin.flush()
-        said = b""
+        output = b""
         while not (
-            said.endswith(b"\n") and said[-len(end) - 2 :].rstrip().endswith(end)
+            output.endswith(b"\n") and output[-len(end) - 2 :].rstrip().endswith(end)
         ):  # lines of Windows end in \r\n
             more = os.read(process.stdout.fileno(), 2**16)
             if not more:
                 complaint = self._complaint() or "no reason given"
                 self._end()  # the next image gets a new one
                 raise StorageError(f"exiftool ended at {image}: {complaint}.")
-            said += more
-        return said[: said.rindex(end)]
+            output += more
+        return output[: output.rindex(end)]
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -111,19 +111,19 @@ class ExifTool:
 
     def _complaint(self) -> str:
         """Return what it said since the last command."""
-        said = self._complaints.read(2**12)
-        return " ".join(said.decode("utf-8", "replace").split())[:300]
+        text = self._complaints.read(2**12)
+        return " ".join(text.decode("utf-8", "replace").split())[:300]
 
 
 def find_exiftool() -> str:
     """Return the path of the program. Raises MissingExtraError if it is not installed."""
-    found = shutil.which("exiftool")
-    if found is None:
+    program = shutil.which("exiftool")
+    if program is None:
         raise MissingExtraError(
             "Writing into images takes the program exiftool, which is not installed. Install it (Debian: "
             "libimage-exiftool-perl; others: https://exiftool.org), or write XMP files beside the images: --to xmp."
         )
-    return found
+    return program
 
 
 def _argument(image: Path) -> bytes:

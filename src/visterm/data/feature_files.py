@@ -125,8 +125,8 @@ def _read_matrix(file: Path) -> Any:
         raise
     except READ_ERRORS as error:
         # EOFError comes with words of Python's own, and others are said in terms of NumPy's and SciPy's parameters.
-        said = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-        reason = "it breaks off" if said.startswith("EOF") else said
+        message = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        reason = "it breaks off" if message.startswith("EOF") else message
         raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}") from error
     raise UserError(f"{file} has an ending that is not known; expected one of {', '.join(SUFFIXES)}, or a folder.")
 
@@ -163,7 +163,7 @@ def _read_parquet(
             check_regular(part)
             facts = pq.read_metadata(part)
             groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
-            n_values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+            n_values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
             refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
         schema = pq.read_schema(parts[0])
         lists = [str(field.name) for field in schema if shards.is_list(field.type)]
@@ -192,19 +192,19 @@ def _read_parquet(
 
 
 def _columns(
-    there: list[str], lists: list[str], column: str | None, name_column: str | None, file: Path
+    names: list[str], lists: list[str], column: str | None, name_column: str | None, file: Path
 ) -> tuple[list[str], str]:
     """Return the columns of the rows, which are named or the usual ones, and that of the names, empty if none is."""
     for requested in (column, name_column):
-        if requested is not None and requested not in there:
-            raise UnknownNameError(unknown(f"column of {file}", requested, there))
-    usual = [column] if column is not None else next((some for some in USUAL if set(some) <= set(there)), None)
+        if requested is not None and requested not in names:
+            raise UnknownNameError(unknown(f"column of {file}", requested, names))
+    usual = [column] if column is not None else next((some for some in USUAL if set(some) <= set(names)), None)
     if usual is None and len(lists) != 1:
         raise DataError(
-            f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(there)}; expected one, or "
+            f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}; expected one, or "
             "'features', or 'indices' and 'values'. Name it with column=... (--encoder-set column=NAME)."
         )
-    return usual or lists, name_column or next((name for name in NAME_COLUMNS if name in there), "")
+    return usual or lists, name_column or next((name for name in NAME_COLUMNS if name in names), "")
 
 
 def _read_names(file: Path) -> list[str]:
@@ -233,12 +233,12 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
     if 0 in rows.shape:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
     _refuse_too_wide(file, rows)
-    places: dict[str, int] = {}
-    for place, name in enumerate(names):
-        first = places.setdefault(name_key(name), place)
-        if first != place:
+    row_of: dict[str, int] = {}
+    for row, name in enumerate(names):
+        first = row_of.setdefault(name_key(name), row)
+        if first != row:
             raise DataError(
-                f"'{name}' is the name of the rows {first + 1} and {place + 1} of {file}; expected one row an image."
+                f"'{name}' is the name of the rows {first + 1} and {row + 1} of {file}; expected one row an image."
             )
     return FeatureTable(names, rows)
 

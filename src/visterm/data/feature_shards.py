@@ -86,13 +86,13 @@ def read_named_rows(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
 def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
     """Return how many bytes the rows of a shard take in memory, from its footer: those of CSR, 8 a number at most."""
     with _opened(path) as file:
-        found = pq.read_metadata(file)
-        if FEATURES in found.schema.to_arrow_schema().names:
-            return int(4 * width * found.num_rows)
-    groups = [found.row_group(number) for number in range(found.num_row_groups)]
+        metadata = pq.read_metadata(file)
+        if FEATURES in metadata.schema.to_arrow_schema().names:
+            return int(4 * width * metadata.num_rows)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     columns = [group.column(number) for group in groups for number in range(group.num_columns)]
     sizes = [part.total_uncompressed_size for part in columns if part.path_in_schema.split(".")[0] in (INDICES, VALUES)]
-    return int(sum(sizes) + 8 * found.num_rows)
+    return int(sum(sizes) + 8 * metadata.num_rows)
 
 
 def shard_width(schema: pa.Schema) -> int | None:
@@ -111,7 +111,7 @@ def name_of_text(text: str) -> str:
     """Return the file name of an image as the column has it, odd bytes and all."""
     if r"\udc" not in text:
         return text
-    return _ESCAPE.sub(lambda found: "\\" if found[1] == "\\" else chr(int(found[1][1:], 16)), text)
+    return _ESCAPE.sub(lambda match: "\\" if match[1] == "\\" else chr(int(match[1][1:], 16)), text)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -175,10 +175,10 @@ def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDAr
     return np.concatenate([lengths for lengths, _ in parts]), np.concatenate([flat for _, flat in parts])
 
 
-def _check_lists(found: pa.DataType, what: str, tests: tuple[Callable[[Any], bool], ...], expected: str) -> None:
-    kind = found.storage_type if isinstance(found, pa.BaseExtensionType) else found
+def _check_lists(column_type: pa.DataType, what: str, tests: tuple[Callable[[Any], bool], ...], expected: str) -> None:
+    kind = column_type.storage_type if isinstance(column_type, pa.BaseExtensionType) else column_type
     if not is_list(kind) or not any(test(kind.value_type) for test in tests):
-        raise ShapeError(f"{what} has the type {found}; expected lists of {expected}.")
+        raise ShapeError(f"{what} has the type {column_type}; expected lists of {expected}.")
 
 
 def _parts(column: pa.ChunkedArray, what: str) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
@@ -198,8 +198,8 @@ def _parts(column: pa.ChunkedArray, what: str) -> Iterator[tuple[NDArray[np.int6
         else:
             lengths = np.diff(lists.offsets.to_numpy()).astype(np.int64)
         if flat.null_count:
-            place = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
-            row = before + int(np.searchsorted(np.cumsum(lengths), place, side="right")) + 1
+            index = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
+            row = before + int(np.searchsorted(np.cumsum(lengths), index, side="right")) + 1
             raise ShapeError(f"{what}, row {row}: a number is missing (null); expected a number in each place.")
         before += len(lists)
         yield lengths, flat.to_numpy(zero_copy_only=False)
@@ -226,13 +226,13 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
 def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads: bool = False) -> Any:
     """Read some columns of texts of a shard, and those of its rows."""
     with _opened(path) as file:
-        there = pq.read_schema(file).names
-        of_rows = [FEATURES] if FEATURES in there else [INDICES, VALUES]
+        names = pq.read_schema(file).names
+        of_rows = [FEATURES] if FEATURES in names else [INDICES, VALUES]
         columns = [*texts, *(of_rows if rows else [])]
-        missing = sorted(set(columns) - set(there))
+        missing = sorted(set(columns) - set(names))
         if missing:
             raise CorruptFileError(
-                f"{os.fspath(path)} is no shard of features: it has no column '{missing[0]}', but {', '.join(there)}."
+                f"{os.fspath(path)} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
             )
         table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
         table.validate(full=True)
@@ -259,4 +259,4 @@ def _text(name: str) -> str:
     r"""Return a file name as UTF-8 can hold it: odd bytes as ``\udcff``, and in such a name backslashes doubled."""
     if not _ODD_BYTE.search(name) and r"\udc" not in name:
         return name
-    return _ODD_BYTE.sub(lambda found: f"\\u{ord(found[0]):04x}", name.replace("\\", r"\\"))
+    return _ODD_BYTE.sub(lambda match: f"\\u{ord(match[0]):04x}", name.replace("\\", r"\\"))

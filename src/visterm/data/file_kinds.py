@@ -44,7 +44,7 @@ RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
 _SHOWN = 3  # Suffixes that are named of a kind
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """One kind of files."""
 
     name: str  # In JSON
@@ -70,10 +70,10 @@ def reads_videos() -> bool:
 
 
 KINDS = (
-    Kind("photo", "photo", PHOTO, lambda: True),
-    Kind("heic", "HEIC file", HEIC, reads_heic, HEIC_ADVICE),
-    Kind("raw", "RAW file", RAW, reads_raw, RAW_ADVICE),
-    Kind(VIDEOS, "video", VIDEO, reads_videos, VIDEO_ADVICE),
+    FileKind("photo", "photo", PHOTO, lambda: True),
+    FileKind("heic", "HEIC file", HEIC, reads_heic, HEIC_ADVICE),
+    FileKind("raw", "RAW file", RAW, reads_raw, RAW_ADVICE),
+    FileKind(VIDEOS, "video", VIDEO, reads_videos, VIDEO_ADVICE),
 )
 
 
@@ -118,7 +118,7 @@ def count_by_kind(names: Iterable[str], *, videos: bool = False) -> NotRead:
             files[kinds.get(suffix, OTHER)][suffix] += 1
 
     counts, texts = {}, []
-    for name, noun, _, _, advice in (*KINDS[1:], Kind(OTHER, OTHER, frozenset(), lambda: False)):
+    for name, noun, _, _, advice in (*KINDS[1:], FileKind(OTHER, OTHER, frozenset(), lambda: False)):
         counts[name] = files[name].total()
         if counts[name]:
             first = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]

@@ -19,7 +19,7 @@ MOST_SHOWN = 24  # Photos that a notebook shows of a result
 SIDE = 160  # Longer side of these, in pixels
 
 
-class Table(NamedTuple):
+class FrameTable(NamedTuple):
     """A frame, or a list of dicts: rows with named columns."""
 
     names: list[Any]
@@ -30,7 +30,7 @@ class Table(NamedTuple):
         return [None if _is_missing(cell) else cell for cell in self.column(name)]
 
 
-def as_table(value: Any) -> Table | None:
+def as_table(value: Any) -> FrameTable | None:
     """Return the columns of a DataFrame (of pandas, polars and what else narwhals reads), or of dicts.
 
     These are a list of dicts, one a row, or one dict of columns. None of anything else. Raises DataError if some
@@ -41,22 +41,22 @@ def as_table(value: Any) -> Table | None:
     if isinstance(value, list | tuple):
         if not value or not isinstance(value[0], Mapping):
             return None
-        other = next((place for place, row in enumerate(value) if not isinstance(row, Mapping)), None)
+        other = next((index for index, row in enumerate(value) if not isinstance(row, Mapping)), None)
         if other is not None:
             raise DataError(
                 f"Entry {other} of the list is a {type(value[other]).__name__}, and the first is a dict. Pass a dict "
                 'for each photo, such as {"path": "1.jpg", "tags": ["sea"]}.'
             )
         names = list(dict.fromkeys(name for row in value for name in row))
-        return Table(names, lambda name: [row.get(name) for row in value])
+        return FrameTable(names, lambda name: [row.get(name) for row in value])
     frame = _narwhal(value)
     if frame is None or not hasattr(frame, "columns"):
         return None
-    return Table(list(frame.columns), lambda name: list(frame.get_column(name).to_list()))
+    return FrameTable(list(frame.columns), lambda name: list(frame.get_column(name).to_list()))
 
 
-def _columns(given: Mapping[Any, Any]) -> Table:
-    columns = {name: listed(cells) for name, cells in given.items()}
+def _columns(columns_given: Mapping[Any, Any]) -> FrameTable:
+    columns = {name: listed(cells) for name, cells in columns_given.items()}
     lengths = {
         name: len(cells) if isinstance(cells, list | tuple | np.ndarray) else None for name, cells in columns.items()
     }
@@ -68,7 +68,7 @@ def _columns(given: Mapping[Any, Any]) -> Table:
             f"The dict has {kinds or 'nothing'}; expected a list for each column, all of one length, such as "
             '{"path": ["1.jpg"], "tags": [["sea"]]}. For one photo, pass a list with its dict.'
         )
-    return Table(list(columns), lambda name: list(columns[name]))
+    return FrameTable(list(columns), lambda name: list(columns[name]))
 
 
 def unique_names(names: Sequence[Any]) -> list[Any]:
@@ -83,11 +83,11 @@ def unique_names(names: Sequence[Any]) -> list[Any]:
 
 def listed(values: Any) -> Any:
     """Return the entries of a Series, or of a frame's only column, as a list; anything else as it is."""
-    found = _narwhal(values)
-    if found is None:
+    frame = _narwhal(values)
+    if frame is None:
         return values
-    if not hasattr(found, "columns"):
-        return found.to_list()
+    if not hasattr(frame, "columns"):
+        return frame.to_list()
     table = as_table(values)
     return values if table is None or len(table.names) != 1 else table.column(table.names[0])
 
@@ -189,14 +189,14 @@ def _narwhal(value: Any) -> Any:
     import narwhals
 
     try:
-        found: Any = narwhals.from_native(value, pass_through=True, allow_series=True)
+        frame: Any = narwhals.from_native(value, pass_through=True, allow_series=True)
     except narwhals.exceptions.DuplicateError:  # of pandas or pyarrow, which allow columns of one name
         names = unique_names(list(getattr(value, "column_names", value.columns)))
         named = value.rename_columns(names) if hasattr(value, "rename_columns") else value.set_axis(names, axis=1)
-        found = narwhals.from_native(named)
-    if isinstance(found, narwhals.LazyFrame):
-        found = found.collect()
-    return found if isinstance(found, narwhals.DataFrame | narwhals.Series) else None
+        frame = narwhals.from_native(named)
+    if isinstance(frame, narwhals.LazyFrame):
+        frame = frame.collect()
+    return frame if isinstance(frame, narwhals.DataFrame | narwhals.Series) else None
 
 
 def _is_missing(cell: Any) -> bool:

@@ -63,16 +63,16 @@ def find_images(
 
     Raises DataError if a path does not exist, a folder cannot be listed, or without `unsearched` a sub-folder.
     """
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    found: dict[Path, None] = {}
-    for path in map(as_path, given):
+    requested = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    images: dict[Path, None] = {}
+    for path in map(as_path, requested):
         if path.is_dir() if is_remote(path) else os.path.isdir(path):
-            found.update(dict.fromkeys(path / name for name in _names_in(path, unsearched, videos=videos)))
+            images.update(dict.fromkeys(path / name for name in _names_in(path, unsearched, videos=videos)))
         elif is_there(path):
-            found[path] = None
+            images[path] = None
         else:
             raise DataError(f"There is no file or folder {path}. Name a photo, or a folder of photos.")
-    return list(found)
+    return list(images)
 
 
 def images_in(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[Path]:
@@ -89,10 +89,10 @@ def image_names(folder: str | os.PathLike[str], *, unsearched: Unsearched | None
     """List the images of a folder as `images_in` does, by their paths inside it: an eighth of the memory."""
     path = as_path(folder)
     check_image_folder(path)
-    found = _names_in(path, unsearched)
-    if not found:
+    names = _names_in(path, unsearched)
+    if not names:
         raise DataError(no_images(path))
-    return found
+    return names
 
 
 class ListedImages(Sequence[Path]):
@@ -132,10 +132,10 @@ def no_images(folder: str | os.PathLike[str]) -> str:
     closed = "".join(f" {item.image} is a {item.reason}." for item in unsearched.closed[:1])
     if not files:
         return f"The folder {os.fspath(folder)} has no files{' that can be listed' if closed else ''}.{closed}"
-    there = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
+    others = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
-        f"{', '.join(COMMON)} or as another kind of picture. {there}.{closed}"
+        f"{', '.join(COMMON)} or as another kind of picture. {others}.{closed}"
     )
 
 
@@ -211,10 +211,10 @@ class ImageNames:
         RAW file and its JPEG, the JPEG is meant.
         Raises TagFileError if a name fits several files.
         """
-        found = [self._match(name) for name in names]
-        if None in found:
-            self._match_loosely(names, found)
-        return found
+        matches = [self._match(name) for name in names]
+        if None in matches:
+            self._match_loosely(names, matches)
+        return matches
 
     def _match(self, name: str) -> Match | None:
         for spelled in dict.fromkeys((name, plain_name(name))):
@@ -226,14 +226,14 @@ class ImageNames:
                 return Match(self._by_path[fit], spelled)
         return None
 
-    def _match_loosely(self, names: Sequence[str], found: list[Match | None]) -> None:
+    def _match_loosely(self, names: Sequence[str], matches: list[Match | None]) -> None:
         """Find files that differ in capitals, or whose ending the name lacks, among those that no name has."""
-        used = {match.path for match in found if match is not None}
+        used = {match.path for match in matches if match is not None}
         free = [name for name, path in self._by_path.items() if path not in used]
         folded = PathsByEnd(free, _folded)
         bare = PathsByEnd(free, lambda name: _without_ending(_folded(name)))
         for i, name in enumerate(names):
-            if found[i] is not None:
+            if matches[i] is not None:
                 continue
             for spelled in dict.fromkeys((name, plain_name(name))):
                 key = _folded(self._inside(spelled))
@@ -243,7 +243,7 @@ class ImageNames:
                     fit = self._only(spelled, [one for one in fits if suffix_of(one) not in RAW] or fits)
                     differ = ENDING
                 if fit is not None:
-                    found[i] = Match(self._by_path[fit], spelled, differ)
+                    matches[i] = Match(self._by_path[fit], spelled, differ)
                     break
 
     def _only(self, name: str, fits: Sequence[str]) -> str | None:

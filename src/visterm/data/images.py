@@ -187,10 +187,10 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
         raise ImageError(os.fspath(path), _reason(error)) from error
 
 
-def _decoded_or_skipped(index: int, image: ImageLike | Fetched, max_side: int | None) -> Decoded | Skipped:
+def _decoded_or_skipped(index: int, image: ImageLike | FetchedImage, max_side: int | None) -> Decoded | Skipped:
     """Return the pixels of an image, or why there are none."""
     try:
-        if not isinstance(image, Fetched):
+        if not isinstance(image, FetchedImage):
             return Decoded(index, read_image(image, max_side=max_side))
         if image.content is None:
             return Skipped(image.name, GONE)
@@ -271,7 +271,7 @@ def _reason(error: Exception) -> str:
     return f"{category}: {text}"[:_REASON_LENGTH]
 
 
-class Fetched(NamedTuple):
+class FetchedImage(NamedTuple):
     """An image file's content."""
 
     name: str  # Its address
@@ -279,7 +279,7 @@ class Fetched(NamedTuple):
 
 
 def fetch_ahead(images: Iterator[tuple[int, Any]]) -> Generator[tuple[int, Any]]:
-    """Pass numbered images on, in order: those in object stores as `Fetched`, all others as they are.
+    """Pass numbered images on, in order: those in object stores as `FetchedImage`, all others as they are.
 
     Raises StorageError if a store cannot be reached, or does not allow reading: no image is skipped for that.
     """
@@ -315,12 +315,12 @@ def fetch(address: str) -> bytes:
     return content
 
 
-def _fetched(address: str) -> Fetched:
+def _fetched(address: str) -> FetchedImage:
     """Return an object, or that there is none."""
     try:
-        return Fetched(address, as_path(address).read_bytes())
+        return FetchedImage(address, as_path(address).read_bytes())
     except FileNotFoundError:
-        return Fetched(address, None)
+        return FetchedImage(address, None)
 
 
 def _come(item: tuple[int, Any]) -> tuple[int, Any]:

@@ -135,20 +135,20 @@ def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> 
     spaces for its ``_``. Returns columns of (part, whole), int64 of shape (n_pairs, 2), sorted, each pair once.
     Relations with a word that is no tag are left out. Raises DataError if there are relations, but none among the tags.
     """
-    found: set[tuple[int, int]] = set()
+    pairs: set[tuple[int, int]] = set()
     examples: list[str] = []
     for part, whole in relations:
         columns = _column(part, vocabulary), _column(whole, vocabulary)
         if columns[0] is not None and columns[1] is not None and columns[0] != columns[1]:
-            found.add((columns[0], columns[1]))
+            pairs.add((columns[0], columns[1]))
         else:
             examples = [*examples, f"{part} of {whole}"][:3]
-    if examples and not found:
+    if examples and not pairs:
         raise DataError(
             f"None of the part-of relations ({', '.join(examples)}) is between two tags of the vocabulary "
             f"({', '.join(vocabulary.tags[:3])}). Check that its lines are part,whole."
         )
-    return np.array(sorted(found), np.int64).reshape(-1, 2)
+    return np.array(sorted(pairs), np.int64).reshape(-1, 2)
 
 
 def _column(word: str, vocabulary: Vocabulary) -> int | None:

@@ -52,13 +52,13 @@ def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int
     Returns two places in `hashes`, the smaller first, and the number of bits, in order; flat ones are in no pair.
     """
     bits = hashes.view(np.uint64)
-    there = np.flatnonzero(hashes != FLAT)
+    usable = np.flatnonzero(hashes != FLAT)
     edges = np.linspace(0, 64, distance + 2).astype(np.uint64)
-    found = [np.empty((0, 2), np.int64)]
+    of_pieces = [np.empty((0, 2), np.int64)]
     for first, last in pairwise(edges):
-        piece = (bits[there] >> first) & np.uint64((1 << int(last - first)) - 1)
+        piece = (bits[usable] >> first) & np.uint64((1 << int(last - first)) - 1)
         order = np.argsort(piece, kind="stable")
-        members, values = there[order], piece[order]
+        members, values = usable[order], piece[order]
         # Neighbours 1, 2, 3, ... places on, until none shares its piece any more: no pair of a piece is left out.
         shift, starts = 1, np.arange(len(members))
         while True:
@@ -68,8 +68,8 @@ def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int
                 break
             a, b = members[starts], members[starts + shift]
             near = np.bitwise_count(bits[a] ^ bits[b]) <= distance
-            found.append(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1)[near])
+            of_pieces.append(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1)[near])
             shift += 1
-    pairs = np.unique(np.concatenate(found), axis=0)
+    pairs = np.unique(np.concatenate(of_pieces), axis=0)
     apart = np.bitwise_count(bits[pairs[:, 0]] ^ bits[pairs[:, 1]])
     return list(zip(map(tuple, pairs.tolist()), apart.tolist(), strict=True))

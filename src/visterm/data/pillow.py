@@ -246,13 +246,13 @@ def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
     command = [program, "-config", "", "-j", "-b", "-n", "-Orientation", *(f"-{name}" for name in _PREVIEWS), "-"]
     try:
         done = subprocess.run(command, input=content, capture_output=True, check=False, timeout=SECONDS)
-        found = json.loads(done.stdout)[0]
+        fields = json.loads(done.stdout)[0]
     except (subprocess.TimeoutExpired, ValueError, LookupError) as error:
         raise ImageError(path, "damaged: not a RAW file that exiftool knows") from error
-    texts = [text for name in _PREVIEWS if (text := str(found.get(name, ""))).startswith(_BASE64)]
+    texts = [text for name in _PREVIEWS if (text := str(fields.get(name, ""))).startswith(_BASE64)]
     if not texts:
         raise ImageError(path, WITHOUT_PREVIEW)
-    return base64.b64decode(max(texts, key=len).removeprefix(_BASE64)), found.get("Orientation", 1)
+    return base64.b64decode(max(texts, key=len).removeprefix(_BASE64)), fields.get("Orientation", 1)
 
 
 def _oriented(jpeg: bytes, orientation: int) -> bytes:

@@ -53,8 +53,8 @@ def program_path(tag: str) -> tuple[str, ...]:
     if _MAY_BE.match(tag.strip()) is None:  # as most
         return ()
     parts = tuple(part.strip() for part in _BETWEEN.split(tag))
-    own = (len(parts) > 1 and parts[0] in ROOTS) or parts in PATHS or parts[-1] in NAMES
-    return parts if own else (tag,) if tag.strip().startswith(tuple(BEGINNINGS)) else ()
+    is_program = (len(parts) > 1 and parts[0] in ROOTS) or parts in PATHS or parts[-1] in NAMES
+    return parts if is_program else (tag,) if tag.strip().startswith(tuple(BEGINNINGS)) else ()
 
 
 def program_names(tags: Iterable[str]) -> set[str]:

@@ -86,8 +86,8 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
             of_query = judged.setdefault(row.query, {})
             of_query[column[name]] = max(row.relevance, of_query.get(column[name], 0.0))
     starts = np.cumsum([0, *map(len, judged.values())])
-    columns = np.array([i for found in judged.values() for i in sorted(found)], np.int32)
-    values = np.array([found[i] for found in judged.values() for i in sorted(found)], np.float32)
+    columns = np.array([i for relevance in judged.values() for i in sorted(relevance)], np.int32)
+    values = np.array([relevance[i] for relevance in judged.values() for i in sorted(relevance)], np.float32)
     return JudgedTexts(
         list(judged), sp.csr_array((values, columns, starts), shape=(len(judged), len(images))), list(unknown)
     )

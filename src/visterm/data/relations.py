@@ -45,7 +45,7 @@ class PairFormat(NamedTuple):
 IS_A_FILE = PairFormat("is-a file", "the tag rule isa", ("child", "parent"), "tiger,big cat", "a kind of")
 
 
-class Pair(NamedTuple):
+class WordPair(NamedTuple):
     """One line: its two words, and where it stands (file and line, for messages)."""
 
     first: str
@@ -53,7 +53,7 @@ class Pair(NamedTuple):
     place: str
 
 
-def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[Pair]:
+def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordPair]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of two columns.
 
     A first line that names both columns is a header; there may then be other columns too, in any order. Raises
@@ -166,7 +166,7 @@ def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
     return None
 
 
-def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str, form: PairFormat) -> Pair:
+def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str, form: PairFormat) -> WordPair:
     if len(cells) < n_columns or any(cells[n_columns:]):
         raise DataError(
             f"{place}: {len(cells)} columns; expected {n_columns}, {' and '.join(form.columns)}. "
@@ -179,4 +179,4 @@ def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str
         )
     if form.relation is not None and tag_key(first) == tag_key(second):
         raise DataError(f"{place}: '{first}' is said to be {form.relation} itself. Leave the line out.")
-    return Pair(first, second, place)
+    return WordPair(first, second, place)

@@ -61,8 +61,8 @@ class Sidecars:
     def of(self, image: Path) -> list[Path]:
         """Return the XMP files that tell of an image, ``photo.jpg.xmp`` first."""
         names, _ = self._list(image.parent)
-        found = [names.get(name) for name in (image.name, image.stem)]
-        return [image.with_name(name) for name in dict.fromkeys(found) if name is not None]
+        existing = [names.get(name) for name in (image.name, image.stem)]
+        return [image.with_name(name) for name in dict.fromkeys(existing) if name is not None]
 
     def target(self, image: Path, naming: str = FOUND) -> Path:
         """Return the XMP file to write for an image.
@@ -82,9 +82,9 @@ class Sidecars:
                 )
             return image.with_name(names.get(image.stem, f"{image.stem}{SUFFIX}"))
         shared = self.shares_stem(image)
-        there = [path for path in self.of(image) if not shared or path.stem == image.name]
-        there = there[::-1] if naming == STEM_FOUND else there
-        return there[0] if there else image.with_name(f"{image.name}{SUFFIX}")
+        existing = [path for path in self.of(image) if not shared or path.stem == image.name]
+        existing = existing[::-1] if naming == STEM_FOUND else existing
+        return existing[0] if existing else image.with_name(f"{image.name}{SUFFIX}")
 
     def shares_stem(self, image: Path) -> bool:
         """Return whether another image beside it has the same name with another ending."""
@@ -187,8 +187,8 @@ def sweep_temporaries(folder: Path) -> None:
     except OSError:  # its images say that it cannot be read
         return
     for name in names:
-        found = _TEMPORARY.fullmatch(name)
-        if found is not None and not is_alive(int(found[1])):
+        match = _TEMPORARY.fullmatch(name)
+        if match is not None and not is_alive(int(match[1])):
             with suppress(OSError):  # as above
                 (folder / name).unlink()
 
@@ -218,8 +218,8 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     except Exception:  # whatever hostile bytes lead Pillow to, as in read_image: what is no image has no keywords
         return Keywords([], [])
     inside = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
-    there = set(map(tag_key, inside.tags))
-    ours = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc} - there
+    in_xmp = set(map(tag_key, inside.tags))
+    ours = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc} - in_xmp
     flat = [tag for tag in (*words, *windows) if tag_key(tag) not in ours]  # a person took those out of XMP
     cut = frozenset(tag for tag, is_cut in words.items() if is_cut).difference(inside.tags, windows)
     parts = (inside, Keywords(flat, [], programs=frozenset(program_names(flat)), cut=cut))
@@ -246,35 +246,41 @@ def read_iptc(path: str | os.PathLike[str]) -> Iptc:
     """Read the IPTC of an image file; nothing of a file that is no image, or whose IPTC is broken."""
     try:
         with opened_image(path) as image:
-            can_hold, found = image.format in IPTC_FORMATS, _datasets(image)
+            can_hold, datasets = image.format in IPTC_FORMATS, _datasets(image)
     except Exception:  # whatever hostile bytes lead Pillow to, as above
         return Iptc([])
-    words = found.get(IPTC_KEYWORDS, ())
-    utf8 = IPTC_UTF8 in found.get(IPTC_CHARACTERS, ()) and all(w.decode("utf-8", "ignore").encode() == w for w in words)
-    plain = IPTC_CHARACTERS not in found and all(part.isascii() for parts in found.values() for part in parts)
-    return Iptc([*_iptc_keywords(found)], bool(found), can_hold and (utf8 or plain), utf8, set(found) <= _IPTC_FRAME)
+    is_utf8 = IPTC_UTF8 in datasets.get(IPTC_CHARACTERS, ())
+    is_utf8 = is_utf8 and all(w.decode("utf-8", "ignore").encode() == w for w in datasets.get(IPTC_KEYWORDS, ()))
+    is_ascii = IPTC_CHARACTERS not in datasets and all(part.isascii() for parts in datasets.values() for part in parts)
+    return Iptc(
+        [*_iptc_keywords(datasets)],
+        is_there=bool(datasets),
+        is_writable=can_hold and (is_utf8 or is_ascii),
+        is_utf8=is_utf8,
+        only_keywords=set(datasets) <= _IPTC_FRAME,
+    )
 
 
 def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:
     """Return the XMP packet of an image that Pillow has opened, or None."""
-    found: Any = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp")
-    if not found:
-        found = getattr(image, "tag_v2", {}).get(TIFF_XMP)
-    if not found and image.format in _PACKETS and image.fp is not None:
+    packet: Any = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp")
+    if not packet:
+        packet = getattr(image, "tag_v2", {}).get(TIFF_XMP)
+    if not packet and image.format in _PACKETS and image.fp is not None:
         image.fp.seek(0)
-        found = _PACKETS[image.format](image.fp)
-    if isinstance(found, tuple):
-        found = bytes(found)
-    return found.encode() if isinstance(found, str) else found or None
+        packet = _PACKETS[image.format](image.fp)
+    if isinstance(packet, tuple):
+        packet = bytes(packet)
+    return packet.encode() if isinstance(packet, str) else packet or None
 
 
 def union(tags: Iterable[str]) -> list[str]:
     """Return tags each once, as they are first spelled."""
-    found: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for tag in map(clean_tag, tags):
         if tag:
-            found.setdefault(tag_key(tag), tag)
-    return list(found.values())
+            spellings.setdefault(tag_key(tag), tag)
+    return list(spellings.values())
 
 
 def _if_readable(read: Callable[[ImageFile.ImageFile], T], image: ImageFile.ImageFile) -> T | None:
@@ -293,16 +299,16 @@ def _datasets(image: ImageFile.ImageFile) -> dict[tuple[int, int], list[bytes]]:
     content: Any = image.info.get("photoshop", {}).get(IPTC_RESOURCE)
     if content is None:
         content = getattr(getattr(image, "tag_v2", None), "_tagdata", {}).get(IPTC_NAA_CHUNK, b"")
-    found: dict[tuple[int, int], list[bytes]] = {}
+    datasets: dict[tuple[int, int], list[bytes]] = {}
     at = 0
     while content[at : at + 1] == IPTC_MARKER and len(content) >= at + 5:
         key, size, at = (content[at + 1], content[at + 2]), int.from_bytes(content[at + 3 : at + 5], "big"), at + 5
         if size > IPTC_SHORT:  # the length of the length
             n, at = size & IPTC_SHORT, at + (size & IPTC_SHORT)
             size = int.from_bytes(content[at - n : at], "big")
-        found.setdefault(key, []).append(content[at : at + size])
+        datasets.setdefault(key, []).append(content[at : at + size])
         at += size
-    return found
+    return datasets
 
 
 def _iptc_keywords(iptc: Mapping[tuple[int, int], Sequence[bytes]]) -> dict[str, bool]:
@@ -334,8 +340,8 @@ def _decomposed(tag: str) -> str:
 
 
 def _windows(image: ImageFile.ImageFile) -> list[str]:
-    found: Any = image.getexif().get(XP_KEYWORDS)
-    text = found if isinstance(found, str) else bytes(found or b"").decode("utf-16-le", "ignore")
+    value: Any = image.getexif().get(XP_KEYWORDS)
+    text = value if isinstance(value, str) else bytes(value or b"").decode("utf-16-le", "ignore")
     return text.rstrip("\0").split(";")
 
 

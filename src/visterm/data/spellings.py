@@ -39,23 +39,23 @@ def alike_spellings(tags: Sequence[str]) -> list[Alike]:
     hyphens and accents only: 2011 is no slip of 2012. No two tags are equal but for case. Pairs are sorted; each is
     there once, with the smallest difference.
     """
-    found: dict[tuple[int, int], str] = {}
+    differences: dict[tuple[int, int], str] = {}
     words = [folded(tag) for tag in tags]
     worded = [i for i, word in enumerate(words) if word and not any(letter.isdigit() for letter in word)]
     for pair in _sharing((word, n) for n, word in enumerate(words) if word):
-        found.setdefault(pair, SAME_LETTERS)
+        differences.setdefault(pair, SAME_LETTERS)
     for i, j in _sharing((form, n) for n in worded for form in {words[n], *singulars(words[n])}):
         if words[i] in singulars(words[j]) or words[j] in singulars(words[i]):
-            found.setdefault((i, j), PLURAL)
+            differences.setdefault((i, j), PLURAL)
     beginning: defaultdict[str, list[int]] = defaultdict(list)
     for i in worded:
         beginning[words[i][0]].append(i)
     for same in beginning.values():  # one letter after the other, because the remainders are many
-        for i, j in _sharing((left, n) for n in same for left in _shortened(words[n], 2)):
+        for i, j in _sharing((remainder, n) for n in same for remainder in _shortened(words[n], 2)):
             how = kind_of_slip(words[i], words[j])
             if how is not None and min(len(words[i]), len(words[j])) >= SHORTEST[how]:
-                found.setdefault((i, j), how)
-    return [Alike(*pair, how) for pair, how in sorted(found.items())]
+                differences.setdefault((i, j), how)
+    return [Alike(*pair, how) for pair, how in sorted(differences.items())]
 
 
 def folded(tag: str) -> str:

@@ -106,11 +106,11 @@ def find_tags(
                 "(--tags FILE)."
             )
         return keywords
-    found = _metadata_tags(folder, options)
-    if found is None and not columns_named:
-        found = _tags_of_images(folder, files, separator)
-    if found is not None:
-        return found
+    tags = _metadata_tags(folder, options)
+    if tags is None and not columns_named:
+        tags = _tags_of_images(folder, files, separator)
+    if tags is not None:
+        return tags
     looked_for = [f"a table ({' or '.join(METADATA)})", *(() if columns_named else WITHOUT_COLUMNS)]
     raise NoTagsError(
         f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
@@ -170,7 +170,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     no other of the photo with them.
     """
     sidecars = Sidecars()
-    found: list[tuple[Path, Keywords]] = []
+    tagged: list[tuple[Path, Keywords]] = []
     bad, skipped, n_predicted = [], [], 0
     refused: list[str] = []
     for image in images:
@@ -186,11 +186,11 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
         n_predicted += len(keywords.tags) - len(keywords.of_people)
         keywords = keywords._replace(tags=usable_keywords(keywords.of_people, str(image), refused))
         if keywords.of_people:
-            found.append((image, keywords._replace(paths=paths)))
-    tree, names = tree_of_places(path for _, keywords in found for path in keywords.paths)
+            tagged.append((image, keywords._replace(paths=paths)))
+    tree, names = tree_of_places(path for _, keywords in tagged for path in keywords.paths)
     records = [
         record(image.relative_to(folder).as_posix(), _called(keywords, names), None, place=str(image))
-        for image, keywords in found
+        for image, keywords in tagged
     ]
     remarks = ["Tags: keywords in XMP files beside the images and in these."]
     if n_predicted:
@@ -203,15 +203,15 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 
 def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterator[str]:
     """Yield the tags of people in one image as the tree calls them; those that lie above others, too."""
-    places: dict[str, list[tuple[str, ...]]] = {}
+    paths_to: dict[str, list[tuple[str, ...]]] = {}
     for path in keywords.paths:
         for n in range(1, len(path) + 1):
-            places.setdefault(tag_key(path[n - 1]), []).append(path[:n])
+            paths_to.setdefault(tag_key(path[n - 1]), []).append(path[:n])
     ends = {tag_key(path[-1]) for path in keywords.paths}
     for tag in keywords.of_people:
-        here = places.get(tag_key(tag), [])
-        own = [place for place in here if place in keywords.paths] if tag_key(tag) in ends else here
-        yield from (names[place] for place in own) if own else (tag,)
+        paths = paths_to.get(tag_key(tag), [])
+        chosen = [each for each in paths if each in keywords.paths] if tag_key(tag) in ends else paths
+        yield from (names[each] for each in chosen) if chosen else (tag,)
 
 
 def _describe_folders(records: list[TagRecord]) -> list[str]:
@@ -232,8 +232,8 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
     tables = [path for name in METADATA if (path := folder / name).is_file()][:1]
     if not tables:
         below = (path for name in METADATA for path in sorted(folder.rglob(name)))
-        shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-        first = {path.parent: path for path in reversed(shown)}
+        visible = [path for path in below if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+        first = {path.parent: path for path in reversed(visible)}
         tables = [first[parent] for parent in sorted(first)]
     if not tables:
         return None

@@ -59,8 +59,8 @@ class Queries:
     def among(self, images: NDArray[np.int64]) -> Self:
         """Return the queries that have a relevant image among some, which are numbered anew in their order."""
         relevant = as_csr(self.relevant[:, images])
-        kept = np.flatnonzero(np.diff(relevant.indptr))
-        return type(self)(self.words[kept], relevant[kept])
+        answered = np.flatnonzero(np.diff(relevant.indptr))
+        return type(self)(self.words[answered], relevant[answered])
 
     def texts(self, tags: list[str]) -> list[str]:
         """Write each query as it would be typed, its words parted by commas."""
@@ -157,10 +157,10 @@ def _even_limit(counts: NDArray[np.int64], total: int) -> int:
     if counts.sum() <= total:
         return int(counts.max(initial=1))
     ordered = np.sort(counts)
-    left = ordered.size - np.arange(ordered.size)
+    remaining = ordered.size - np.arange(ordered.size)
     before = np.cumsum(ordered) - ordered
-    cut = np.flatnonzero(before + left * ordered > total)[0]
-    return max(1, int((total - before[cut]) // left[cut]))
+    cut = np.flatnonzero(before + remaining * ordered > total)[0]
+    return max(1, int((total - before[cut]) // remaining[cut]))
 
 
 def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Generator) -> Iterator[NDArray[np.int32]]:
@@ -176,7 +176,7 @@ def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Gener
             yield _unique_rows(np.sort(tags[order[drawn == width, :width]], axis=1))
 
 
-class HeldTags(NamedTuple):
+class HeldOutTags(NamedTuple):
     """Tags to learn from, and one held out of each of some images."""
 
     rest: sp.csr_array  # float32, shape (n_images, n_tags): what is left to learn from
@@ -186,24 +186,24 @@ class HeldTags(NamedTuple):
     known: sp.csr_array
 
 
-def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | None = None) -> HeldTags:
+def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | None = None) -> HeldOutTags:
     """Hold out one given tag, drawn at random, of each image that has two or more, or of `at_most` images.
 
     Only entries of `Y`, (n_images, n_tags), above 0 can be held out; the others stay in `rest`. `rng` draws the tags,
     and the images where there are more than `at_most`. Raises DataError if no image has two tags.
     """
     Y = as_csr(Y)
-    given = as_csr(Y > 0)
-    counts = np.diff(given.indptr)
+    positive_tags = as_csr(Y > 0)
+    counts = np.diff(positive_tags.indptr)
     images = np.flatnonzero(counts >= 2)
     if images.size == 0:
         raise DataError("No image has two tags or more, so that one could be held out and one be known.")
     if at_most is not None and images.size > at_most:
         images = np.sort(rng.permutation(images)[:at_most])
-    chosen = given.indptr[images] + (rng.random(images.size) * counts[images]).astype(np.int64)
-    tags = given.indices[chosen]
+    chosen = positive_tags.indptr[images] + (rng.random(images.size) * counts[images]).astype(np.int64)
+    tags = positive_tags.indices[chosen]
     one = np.ones(images.size, np.float32)
     held_out = sp.csr_array((one, (images, tags)), shape=Y.shape)
     rest = as_csr(Y - held_out)
-    held = sp.csr_array((one, tags, np.arange(images.size + 1)), shape=(images.size, Y.shape[1]))
-    return HeldTags(rest, images, held, sp.csr_array(rest[images]))
+    one_each = sp.csr_array((one, tags, np.arange(images.size + 1)), shape=(images.size, Y.shape[1]))
+    return HeldOutTags(rest, images, one_each, sp.csr_array(rest[images]))

@@ -90,11 +90,11 @@ class TagRules:
             values = tomllib.loads(read_text(path, "file of tag rules"))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise TagFileError(f'{path} is no TOML: {error}. Texts stand in quotes: stop_tags = ["nikon"].') from error
-        found = cls._checked(values, str(path))
+        result = cls._checked(values, str(path))
         beside: dict[str, Any] = {
-            name: str(path.parent / value) for name in _PATHS if (value := getattr(found, name)) not in (None, WORDNET)
+            name: str(path.parent / value) for name in _PATHS if (value := getattr(result, name)) not in (None, WORDNET)
         }
-        return replace(found, **beside)
+        return replace(result, **beside)
 
     @classmethod
     def _checked(cls, values: dict[str, Any], source: str) -> Self:
@@ -246,34 +246,34 @@ def prune(
         together.
     """
     meant = {tag_key(alias): tag_key(tag) for alias, tag in (aliases or {}).items()}
-    left = corpus
+    remaining = corpus
     remarks: list[str] = []
     facts: dict[str, int] = {}
     if stop_tags:
-        left, remark, facts["stop tags"] = _without_stop_tags(left, stop_tags, meant)
+        remaining, remark, facts["stop tags"] = _without_stop_tags(remaining, stop_tags, meant)
         remarks.append(remark)
     if per_user is not None:
-        left, remark, facts["images left out per user"] = _capped(left, per_user, meant)
+        remaining, remark, facts["images left out per user"] = _capped(remaining, per_user, meant)
         remarks.append(remark)
     if max_share is not None:
-        left, remark, facts["too frequent tags"] = _without_frequent(left, max_share, meant)
+        remaining, remark, facts["too frequent tags"] = _without_frequent(remaining, max_share, meant)
         remarks.append(remark)
-    if remarks and not any(left.tags[i] for i in _learned(left)) and any(corpus.tags):
+    if remarks and not any(remaining.tags[i] for i in _learned(remaining)) and any(corpus.tags):
         raise DataError(f"No tag is left to learn. {' '.join(remarks)}")
-    return Pruned(left, remarks, facts)
+    return Pruned(remaining, remarks, facts)
 
 
 def _without_stop_tags(corpus: Corpus, stop_tags: Collection[str], meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
     """Leave out stop tags; return what is left, a remark, and the number of tags."""
     listed = {tag_key(tag): tag for tag in stop_tags}
     learned = _learned(corpus)
-    there = {tag_key(tag) for i in learned for tag in corpus.tags[i]}
-    stopped = {key for key in there if key in listed or meant.get(key) in listed}
+    learned_keys = {tag_key(tag) for i in learned for tag in corpus.tags[i]}
+    stopped = {key for key in learned_keys if key in listed or meant.get(key) in listed}
     # An alias of a listed tag stands for its line too: the tag itself need not be on an image.
     used = {key if key in listed else meant[key] for key in stopped}
     dropped = stopped | listed.keys() | {alias for alias, tag in meant.items() if tag in listed}
-    left = _without(corpus, dropped)
-    n_images = sum(len(left.tags[i]) < len(corpus.tags[i]) for i in learned)
+    remaining = _without(corpus, dropped)
+    n_images = sum(len(remaining.tags[i]) < len(corpus.tags[i]) for i in learned)
     remark = (
         f"Stop tags: {count_of(len(used), 'tag')} of {count_of(n_images, 'image')} "
         f"{'is' if len(used) == 1 else 'are'} not learned"
@@ -281,7 +281,7 @@ def _without_stop_tags(corpus: Corpus, stop_tags: Collection[str], meant: Mappin
     unused = [tag for key, tag in listed.items() if key not in used]
     if unused:
         remark += f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag of the images"
-    return left, f"{remark}.", len(used)
+    return remaining, f"{remark}.", len(used)
 
 
 def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
@@ -299,12 +299,12 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
             f"{', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]}. Call it so, or leave the rule out."
         )
     dropped: set[int] = set()
-    over = {of: found for of, found in alike.items() if len(found) > per_user}
-    for found in over.values():
-        in_order = sorted(found, key=lambda i: corpus.names[i])
+    over = {of: images for of, images in alike.items() if len(images) > per_user}
+    for images in over.values():
+        in_order = sorted(images, key=lambda i: corpus.names[i])
         # Evenly from the first to the last; a single one is the first.
-        places = [i * (len(found) - 1) // max(1, per_user - 1) for i in range(per_user)]
-        dropped.update(set(found) - {in_order[place] for place in places})
+        positions = [i * (len(images) - 1) // max(1, per_user - 1) for i in range(per_user)]
+        dropped.update(set(images) - {in_order[i] for i in positions})
     remark = f"Per user: {len(dropped):,} of {count_of(len(learned), 'image')} left out"
     if over:
         (user, _), most = max(over.items(), key=lambda item: (len(item[1]), item[0][0]))
@@ -316,8 +316,8 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
         )
     if n_unknown:
         remark += f"; {count_of(n_unknown, 'image')} of no known user all kept"
-    kept = [i for i in range(len(corpus)) if i not in dropped]
-    return corpus.subset(kept), f"{remark}.", len(dropped)
+    remaining = [i for i in range(len(corpus)) if i not in dropped]
+    return corpus.subset(remaining), f"{remark}.", len(dropped)
 
 
 def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
@@ -326,7 +326,7 @@ def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]
     counts = Counter(key for i in learned for key in _keys(corpus.tags[i], meant))
     by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     frequent = {key: count for key, count in by_count if count / len(learned) > max_share}
-    left = _without(corpus, frequent.keys() | {alias for alias, tag in meant.items() if tag in frequent})
+    remaining = _without(corpus, frequent.keys() | {alias for alias, tag in meant.items() if tag in frequent})
     shown = [f"'{key}' ({count:,})" for key, count in frequent.items()][:_N_SHOWN]
     remark = (
         f"Too frequent: {count_of(len(frequent), 'tag')} on more than {max_share:.4g} of "
@@ -334,7 +334,7 @@ def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]
     )
     if shown:
         remark += f": {', '.join(shown)}{', ...' * (len(frequent) > len(shown))}"
-    return left, f"{remark}.", len(frequent)
+    return remaining, f"{remark}.", len(frequent)
 
 
 def _learned(corpus: Corpus) -> list[int]:

@@ -136,9 +136,9 @@ def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
     if folder is not None:
         inner = Path(folder) / "dict"
         return inner if (inner / "index.noun").is_file() else Path(folder)
-    for place in PLACES:
-        if (Path(place) / "index.noun").is_file():
-            return Path(place)
+    for candidate in PLACES:
+        if (Path(candidate) / "index.noun").is_file():
+            return Path(candidate)
     raise DataError(
         f"WordNet is at none of its usual places ({', '.join(PLACES)}). Install it (Debian's package wordnet-base), or "
         "give the folder of its database files."
@@ -150,9 +150,9 @@ def synset_offset(text: str, *, bare: bool = False) -> int | None:
 
     If `bare`, it may be the number alone, also without its leading zeros.
     """
-    found = _ID.fullmatch(text)
-    if found is not None:
-        return int(found[1] or found[2])
+    match = _ID.fullmatch(text)
+    if match is not None:
+        return int(match[1] or match[2])
     return int(text) if bare and _NUMBER.fullmatch(text) else None
 
 
@@ -289,17 +289,17 @@ def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathL
     """
     tags = list(tags)
     mapped = {} if mapping is None else read_mapping(mapping)
-    found = [mapped[key] for key in map(_key, tags) if key in mapped]
-    if mapping is not None and not found:
+    lines = [mapped[key] for key in map(_key, tags) if key in mapped]
+    if mapping is not None and not lines:
         raise DataError(
             f"The mapping {mapping} names none of the tags ({', '.join(tags[:3])}); it has "
             f"{', '.join(line.tag for line in list(mapped.values())[:3])}. Check that its lines are tag,synset."
         )
-    absent = [line for line in found if line.offset is not None and not wordnet.has(line.offset)]
+    absent = [line for line in lines if line.offset is not None and not wordnet.has(line.offset)]
     if absent:
         examples = "; ".join(f"{line.place}: {line.tag} n{line.offset:08d}" for line in absent[:3])
         raise DataError(
-            f"{len(absent)} of the {len(found)} synsets that {mapping} gives the tags are not in the WordNet of "
+            f"{len(absent)} of the {len(lines)} synsets that {mapping} gives the tags are not in the WordNet of "
             f"{wordnet.folder} ({examples}). Their numbers differ from version to version: pass the folder of the "
             "version that the mapping was made for, or correct these lines (an empty synset: none)."
         )
@@ -316,17 +316,17 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
     tag; the message names file and line.
     """
     mapped: dict[str, MappedTag] = {}
-    for tag, synset, place in read_pairs(path, MAPPING_FILE):
+    for tag, synset, where in read_pairs(path, MAPPING_FILE):
         offset = synset_offset(synset, bare=True)
         if synset and offset is None:
             raise DataError(
-                f"{place}: '{synset}' is no noun's synset; expected its id or number, such as n03358726; or nothing, "
+                f"{where}: '{synset}' is no noun's synset; expected its id or number, such as n03358726; or nothing, "
                 f"for '{tag}' to have no meaning."
             )
-        before = mapped.setdefault(_key(tag), MappedTag(tag, offset, place))
+        before = mapped.setdefault(_key(tag), MappedTag(tag, offset, where))
         if before.offset != offset:
             raise DataError(
-                f"{place}: '{tag}' is mapped to another synset than in {before.place}. Leave one of the lines out."
+                f"{where}: '{tag}' is mapped to another synset than in {before.place}. Leave one of the lines out."
             )
     return mapped
 

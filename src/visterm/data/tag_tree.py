@@ -161,15 +161,15 @@ class TagTree:
         that are new, too, are among them.
         """
         new = dict.fromkeys(each for tag in tags if SLASH in tag for each in self.with_parents([tag]))
-        found: dict[str, tuple[str, str]] = {}
+        named: dict[str, tuple[str, str]] = {}
         taken = self._parents.keys() | self._children.keys() | self._meant.keys()
         for tag in (each for each in new if self._is_new(self._key(each)) and self._over(self._key(each))):
-            above, own = self.parents(tag)[0], tag.rpartition(SLASH)[2].replace(WRITTEN_SLASH, SLASH)
-            parent = found[above][0] if above in found else above
-            name = own if tag_key(own) not in taken else SLASH.join((parent, own))
-            found[tag] = (name if tag_key(name) not in taken else tag), parent
+            above, last = self.parents(tag)[0], tag.rpartition(SLASH)[2].replace(WRITTEN_SLASH, SLASH)
+            parent = named[above][0] if above in named else above
+            name = last if tag_key(last) not in taken else SLASH.join((parent, last))
+            named[tag] = (name if tag_key(name) not in taken else tag), parent
             taken |= {tag_key(name)}
-        return found
+        return named
 
     def with_paths(self, tags: Iterable[str]) -> TagTree:
         """Return the tree with new tags that are paths in it, under what these say; itself if there is none."""
@@ -296,26 +296,26 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
     for a ``/``, as digiKam writes ``AC|DC``.
     """
     written = dict.fromkeys(tag for tags in tag_lists for tag in map(clean_tag, tags) if SLASH in tag)
-    places = {tag: tuple(part.replace(WRITTEN_SLASH, SLASH) for part in parts_of(tag)) for tag in written}
-    tree, names = tree_of_places(places.values())
-    whole = {path_text(place): name for place, name in names.items() if len(place) > 1}
-    return tree, whole | {tag: names[place] for tag, place in places.items() if place}
+    paths = {tag: tuple(part.replace(WRITTEN_SLASH, SLASH) for part in parts_of(tag)) for tag in written}
+    tree, names = tree_of_places(paths.values())
+    whole = {path_text(path): name for path, name in names.items() if len(path) > 1}
+    return tree, whole | {tag: names[path] for tag, path in paths.items() if path}
 
 
-def tree_of_places(places: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tuple[str, ...], str]]:
+def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tuple[str, ...], str]]:
     """Return the tree of tags that are each said with those above it, the topmost first, and what they are called.
 
     Names are those of `tree_of_paths`, and there is one of each place, and of those above it, as they are spelled.
     """
     nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # By their keys, the spelling that came first
     spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
-    for place in places:
-        if len(place) > MOST_LEVELS:
-            raise _too_many_levels(place[::-1])
+    for path in paths:
+        if len(path) > MOST_LEVELS:
+            raise _too_many_levels(path[::-1])
         keys: tuple[str, ...] = ()
-        for n in range(1, len(place) + 1):
-            keys = spelled[place[:n]] = spelled.get(place[:n]) or (*keys, tag_key(place[n - 1]))
-            nodes.setdefault(keys, place[:n])
+        for n in range(1, len(path) + 1):
+            keys = spelled[path[:n]] = spelled.get(path[:n]) or (*keys, tag_key(path[n - 1]))
+            nodes.setdefault(keys, path[:n])
     ends: defaultdict[tuple[str, ...], int] = defaultdict(int)
     for node in nodes:
         for n in range(1, len(node) + 1):
@@ -325,12 +325,12 @@ def tree_of_places(places: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tup
         n = next((n for n in range(1, len(node) + 1) if ends[node[-n:]] == 1), len(node))
         names[node] = SLASH.join(parts[-n:])
     tree = TagTree((names[node], names[node[:-1]]) for node in nodes if len(node) > 1)
-    return tree, {place: names[keys] for place, keys in spelled.items()}
+    return tree, {path: names[keys] for path, keys in spelled.items()}
 
 
-def path_text(place: Iterable[str]) -> str:
+def path_text(path: Iterable[str]) -> str:
     """Return a tag with those above it as a path, as digiKam writes it: a ``/`` in a name is ``|``."""
-    return SLASH.join(part.replace(SLASH, WRITTEN_SLASH) for part in place)
+    return SLASH.join(part.replace(SLASH, WRITTEN_SLASH) for part in path)
 
 
 def ends_in(path: str, tag: str) -> bool:
@@ -338,9 +338,9 @@ def ends_in(path: str, tag: str) -> bool:
     return tag_key(path).replace(WRITTEN_SLASH, SLASH).endswith(SLASH + tag_key(tag).replace(WRITTEN_SLASH, SLASH))
 
 
-def suffixes(place: Sequence[str]) -> Iterator[str]:
+def suffixes(path: Sequence[str]) -> Iterator[str]:
     """Yield what a tag with those above it may be called in a tree, and so may each of these."""
-    yield from (SLASH.join(place[start:stop]) for stop in range(1, len(place) + 1) for start in range(stop))
+    yield from (SLASH.join(path[start:stop]) for stop in range(1, len(path) + 1) for start in range(stop))
 
 
 def own_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -378,14 +378,15 @@ def tree_summary(tree: TagTree) -> str:
     """Describe a tree in a line, and which tags lie under several others."""
     children = dict.fromkeys(child for child, _ in tree.pairs)
     several = [child for child in children if len(tree.parents(child)) > 1]
-    said = f"Tree: {count_of(len(children), 'tag')} under {len({tag_key(parent) for _, parent in tree.pairs}):,} others"
+    n_parents = len({tag_key(parent) for _, parent in tree.pairs})
+    summary = f"Tree: {count_of(len(children), 'tag')} under {n_parents:,} others"
     if several:
         both = " and ".join(f"'{parent}'" for parent in tree.parents(several[0]))
-        said += (
+        summary += (
             f"; {len(several):,} of them under more than one (such as '{several[0]}' under {both}), whose photos have "
             "all of these"
         )
-    return f"{said}."
+    return f"{summary}."
 
 
 def parts_of(path: str) -> tuple[str, ...]:

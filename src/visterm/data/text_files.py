@@ -65,10 +65,9 @@ def read_words(path: str | os.PathLike[str], option: str = "--add") -> list[str]
                 f"{path}, line {number}: '{word[:40]} …' has {len(word):,} characters; expected a word or a phrase of "
                 f"at most {LONGEST:,}."
             )
-    found = [word for word in words if word]
-    if not found:
+    if not any(words):
         raise DataError(f"The list of words ({option}) {path} is empty; expected a word or a phrase on each line.")
-    return found
+    return list(filter(None, words))
 
 
 def guarded(cell: str) -> str:
@@ -121,8 +120,8 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
             n_texts += 1
             words = _PIECE.findall(tag_key(line))
             spans = ((start, start + n) for n in range(1, longest + 1) for start in range(len(words) - n + 1))
-            found = {tuple(words[start:stop]) for start, stop in spans} & tags.keys()
-            counts[[column for run in found for column in tags[run]]] += 1
+            present = {tuple(words[start:stop]) for start, stop in spans} & tags.keys()
+            counts[[column for run in present for column in tags[run]]] += 1
     if n_texts == 0:
         raise TagFileError(f"The reference corpus {path} has no text; expected one text a line.")
     if not counts.any():

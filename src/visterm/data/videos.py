@@ -58,12 +58,12 @@ class VideoFacts(NamedTuple):
 def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     """Return what ffprobe says of a video. Raises ImageError if it is none, or it cannot be read."""
     file = _checked(path)
-    shown = "stream=width,height,duration:stream_tags:stream_side_data=rotation:format=duration:format_tags"
-    how = ["-v", "quiet", "-show_error", "-of", "json", "-select_streams", "V:0", "-show_entries", shown]
+    entries = "stream=width,height,duration:stream_tags:stream_side_data=rotation:format=duration:format_tags"
+    how = ["-v", "quiet", "-show_error", "-of", "json", "-select_streams", "V:0", "-show_entries", entries]
     answer = _run("ffprobe", [*how, *_reading(file)], PROBE_SECONDS, file)
     try:
-        found: dict[str, Any] = json.loads(answer or b"{}")
-        stream, whole = (found.get("streams") or [{}])[0], found.get("format", {})
+        report: dict[str, Any] = json.loads(answer or b"{}")
+        stream, whole = (report.get("streams") or [{}])[0], report.get("format", {})
         width, height = int(stream.get("width", 0)), int(stream.get("height", 0))
         length = float(stream.get("duration") or whole.get("duration") or 0)
         tags = {**stream.get("tags", {}), **whole.get("tags", {})}
@@ -71,9 +71,9 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
         sideways = any(value is not None and round(float(value)) % 180 == 90 for value in turned)
     except (ValueError, TypeError, AttributeError) as error:
         raise ImageError(file, "damaged: ffprobe does not understand it") from error
-    if "error" in found:
-        said = str(found["error"].get("string", "no reason given"))[:120]
-        raise ImageError(file, NOT_OPENED if said == "Invalid argument" else f"damaged: {said}")
+    if "error" in report:
+        reason = str(report["error"].get("string", "no reason given"))[:120]
+        raise ImageError(file, NOT_OPENED if reason == "Invalid argument" else f"damaged: {reason}")
     if width < 1 or height < 1:
         raise ImageError(file, "not a video: it has no pictures")
     when = _DATE.match(str(tags.get("com.apple.quicktime.creationdate") or tags.get("creation_time") or ""))
@@ -81,9 +81,9 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     width, height = (height, width) if sideways else (width, height)
     apple = "com.apple.quicktime."
     camera = camera_name(tags.get(f"{apple}make"), tags.get(f"{apple}model"))
-    place = _PLACE.match(str(tags.get(f"{apple}location.ISO6709") or tags.get("location") or ""))
-    north, east = map(float, place.groups()) if place else (0.0, 0.0)
-    known = place is not None and abs(north) <= 90 and abs(east) <= 180
+    location = _PLACE.match(str(tags.get(f"{apple}location.ISO6709") or tags.get("location") or ""))
+    north, east = map(float, location.groups()) if location else (0.0, 0.0)
+    known = location is not None and abs(north) <= 90 and abs(east) <= 180
     exif = Exif(when[0] if when else None, camera, *((north, east) if known else ()))
     return VideoFacts(width, height, seconds, exif)
 
@@ -106,14 +106,14 @@ class VideoFrames:
 
     def file(self, path: str | os.PathLike[str], sha256: str, at: float) -> Path:
         """Return the file of a frame; it is extracted again if it is not there. Raises ImageError if it cannot be."""
-        found = self._folder_of(path, sha256) / _name(at)
-        if not found.is_file():
+        frame = self._folder_of(path, sha256) / _name(at)
+        if not frame.is_file():
             content = _frame(_checked(path), at)
             if not content:
                 raise ImageError(os.fspath(path), f"damaged: ffmpeg finds no picture at {at:g} s")
-            found.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(found, content)
-        return found
+            frame.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(frame, content)
+        return frame
 
     def sweep(self, known: set[str]) -> None:
         """Remove the frames of all but some videos, by SHA-256, and what a kill left."""
@@ -169,9 +169,9 @@ def _scenes(path: str, seconds: float) -> list[float]:
         "null",
         "-",
     ]
-    said = _run("ffmpeg", ["-v", "quiet", "-nostdin", "-threads", "1", *command], SCAN_SECONDS, path)
-    found = {math.floor(float(time) * 1000) / 1000 for time in _MOMENT.findall(said)}
-    return sorted(found or {0.0})
+    output = _run("ffmpeg", ["-v", "quiet", "-nostdin", "-threads", "1", *command], SCAN_SECONDS, path)
+    moments = {math.floor(float(time) * 1000) / 1000 for time in _MOMENT.findall(output)}
+    return sorted(moments or {0.0})
 
 
 def _frame(path: str, at: float) -> bytes:
@@ -180,9 +180,9 @@ def _frame(path: str, at: float) -> bytes:
     for start in (at, max(0.0, at - 1)):
         command = ["-ss", f"{start:.3f}", *_reading(path), "-map", "0:V:0", "-frames:v", "1", "-vf", size]
         as_jpeg = ["-c:v", "mjpeg", "-q:v", "3", "-f", "image2pipe", "pipe:1"]
-        said = _run("ffmpeg", ["-v", "quiet", "-nostdin", "-threads", "1", *command, *as_jpeg], FRAME_SECONDS, path)
-        if said:
-            return said
+        picture = _run("ffmpeg", ["-v", "quiet", "-nostdin", "-threads", "1", *command, *as_jpeg], FRAME_SECONDS, path)
+        if picture:
+            return picture
     return b""
 
 
@@ -221,7 +221,7 @@ def _run(program: str, arguments: list[str], seconds: float, path: str) -> bytes
     timer = threading.Timer(seconds, end)
     timer.start()
     try:
-        said = process.stdout.read(MOST_BYTES + 1)
+        output = process.stdout.read(MOST_BYTES + 1)
     finally:
         timer.cancel()
         process.kill()
@@ -229,6 +229,6 @@ def _run(program: str, arguments: list[str], seconds: float, path: str) -> bytes
         process.wait()
     if late.is_set():
         raise ImageError(path, f"too slow to decode: {program} took more than {seconds:g} s")
-    if len(said) > MOST_BYTES:
+    if len(output) > MOST_BYTES:
         raise ImageError(path, f"damaged: {program} wrote more than {MOST_BYTES:,} bytes")
-    return said
+    return output

@@ -206,11 +206,11 @@ def read_text_vectors(path: Path, wants: Wants) -> WordRows:
         n_words = 0
         for number, line in lines if counts is not None else chain([first], lines):
             n_words += 1
-            place = f"{path}, line {number}"
-            word, numbers = _parted(line, width, place)
+            where = f"{path}, line {number}"
+            word, numbers = _parted(line, width, where)
             is_wanted = wants is None or wants(word)
             if is_wanted or n_words == 1:  # the first shows whether this is such a text
-                vector = _numbers(numbers, width, place)
+                vector = _numbers(numbers, width, where)
             if is_wanted:
                 words.append(word)
                 rows.append(vector)
@@ -268,8 +268,8 @@ def read_tensor_vectors(path: Path, wants: Wants) -> WordRows:
 
     matrices = [name for name, entry in header.items() if len(entry["shape"]) == 2]
     if VECTORS not in matrices and len(matrices) != 1:
-        there = f"these: {', '.join(sorted(matrices))}" if matrices else "none"
-        raise DataError(f"{path}: expected one matrix (words, numbers), or one named '{VECTORS}'; there are {there}.")
+        names = f"these: {', '.join(sorted(matrices))}" if matrices else "none"
+        raise DataError(f"{path}: expected one matrix (words, numbers), or one named '{VECTORS}'; there are {names}.")
     name = VECTORS if VECTORS in matrices else matrices[0]
     kind = header[name]["dtype"]
     if kind not in _TYPES:
@@ -331,26 +331,26 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _parted(line: bytes, width: int, place: str) -> tuple[str, bytes]:
+def _parted(line: bytes, width: int, where: str) -> tuple[str, bytes]:
     """Part the word from its numbers, which are only counted: most words of a file are not requested."""
     if line.count(b" ") == width:
         word, _, numbers = line.partition(b" ")
         return word.decode("utf-8", "replace"), numbers
     cells = line.split()
     if len(cells) <= width:
-        raise DataError(f"{place}: {_shown(line)}; expected a word and {width} numbers.")
+        raise DataError(f"{where}: {_shown(line)}; expected a word and {width} numbers.")
     before = cells[-width - 1]
     if len(cells) > width + 1 and b"." in before and are_numbers([before]):  # unlike the words of "catch 22"
-        raise DataError(f"{place}: {_shown(line)}; it has more than {width} numbers after the word.")
+        raise DataError(f"{where}: {_shown(line)}; it has more than {width} numbers after the word.")
     return b" ".join(cells[:-width]).decode("utf-8", "replace"), b" ".join(cells[-width:])
 
 
-def _numbers(text: bytes, width: int, place: str) -> NDArray[np.float32]:
+def _numbers(text: bytes, width: int, where: str) -> NDArray[np.float32]:
     cells = text.split()
     if len(cells) != width or not are_numbers(cells):
-        raise DataError(f"{place}: {_shown(text)}; expected {width} numbers after the word.")
+        raise DataError(f"{where}: {_shown(text)}; expected {width} numbers after the word.")
     with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused
-        return _finite(np.array([float(cell) for cell in cells], np.float32), place)
+        return _finite(np.array([float(cell) for cell in cells], np.float32), where)
 
 
 def are_numbers(cells: list[bytes]) -> bool:
@@ -361,9 +361,9 @@ def are_numbers(cells: list[bytes]) -> bool:
         return False
 
 
-def _finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
+def _finite(vector: NDArray[np.float32], where: str) -> NDArray[np.float32]:
     if not np.isfinite(vector).all():
-        raise DataError(f"{place}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
+        raise DataError(f"{where}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
     return vector
 
 

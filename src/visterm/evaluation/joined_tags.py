@@ -14,7 +14,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.relations import Pair, PairFormat, read_pairs
+from visterm.data.relations import PairFormat, WordPair, read_pairs
 from visterm.data.tag_tree import TagTree
 
 MAP_FILE = PairFormat("map of tags", "--map", ("their_tag", "run_tag"), "puppy,dog", needs_header=True)
@@ -128,7 +128,7 @@ def _remarks(counts: dict[str, Any]) -> list[str]:
 def _read(tag_map: TagMap, vocabulary: Vocabulary) -> dict[str, str]:
     """Return the map from their tags to the run's; refuse what is no tag of the run, and what means two tags."""
     if isinstance(tag_map, Mapping):
-        pairs: Iterable[Pair] = [Pair(theirs, ours, "map") for theirs, ours in tag_map.items()]
+        pairs: Iterable[WordPair] = [WordPair(theirs, ours, "map") for theirs, ours in tag_map.items()]
     else:
         pairs = read_pairs(tag_map, MAP_FILE)
     found: dict[str, str] = {}

@@ -20,7 +20,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.frames import Table, as_table, listed
+from visterm.data.frames import FrameTable, as_table, listed
 from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.data.tag_files import TableOptions
 from visterm.data.tag_formats.tables import (
@@ -303,16 +303,16 @@ def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None =
     first = next(iter(columns))
     rows = {"row": list(range(len(columns[first])))} | columns
     options: TableOptions = {"image_column": "row", "tags_column": first, "separator": separator}
-    records = table_records(Table(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
+    records = table_records(FrameTable(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
     return [[*row.tags, *(f"-{tag}" for tag in row.negatives)] for row in records]
 
 
-def _columns_of_tags(table: Table, tags_column: str | None) -> tuple[str, ...]:
+def _columns_of_tags(table: FrameTable, tags_column: str | None) -> tuple[str, ...]:
     wanted = TAGS_COLUMNS if tags_column is None else (tags_column,)
     return columns_named(wanted, tuple(name for name in table.names if isinstance(name, str)))
 
 
-def _lists_of_matrix(matrix: Any, table: Table | None) -> list[list[str]]:
+def _lists_of_matrix(matrix: Any, table: FrameTable | None) -> list[list[str]]:
     """Return the tags of the rows of a matrix, which may be a table with a column for each tag."""
     names = list(map(str, range(matrix.shape[1]) if table is None else table.names))
     if table is not None:

@@ -277,23 +277,23 @@ class TagsRead(NamedTuple):
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> TagsRead:
         """Look through tags and how often each is used; spellings that differ in case count as one."""
-        found: Counter[str] = Counter()
+        uses: Counter[str] = Counter()
         spelled: dict[str, str] = {}
         for tag, count in counts.items():
-            found[tag.casefold()] += count
+            uses[tag.casefold()] += count
             spelled.setdefault(tag.casefold(), tag)
-        parts = {key: _keys(key, f"[{USUAL}]") for key in found if not _USUAL.isdisjoint(key)}
+        parts = {key: _keys(key, f"[{USUAL}]") for key in uses if not _USUAL.isdisjoint(key)}
         before = {part for several in parts.values() for part in several[:-1]}
         last = {several[-1] for several in parts.values() if several}
-        known = (found.keys() - parts.keys()) | (before & last)
+        known = (uses.keys() - parts.keys()) | (before & last)
         lists = [
             spelled[key]
             for key, several in parts.items()
             if len(several) > 1
             and (not _NEVER_IN_TAGS.isdisjoint(key) or sum(part in known for part in several) > len(several) / 2)
         ]
-        once = sum(count == 1 for count in found.values())
-        return cls(len(found), len(parts), once, len(lists), tuple(lists[:_SHOWN]))
+        once = sum(count == 1 for count in uses.values())
+        return cls(len(uses), len(parts), once, len(lists), tuple(lists[:_SHOWN]))
 
     @classmethod
     def in_lists(cls, tag_lists: Iterable[Iterable[str]], *, paths: bool = False) -> TagsRead:

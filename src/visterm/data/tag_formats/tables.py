@@ -17,7 +17,7 @@ import numpy as np
 from visterm.core.errors import TagFileError
 from visterm.core.files import open_text
 from visterm.data.contents import is_there
-from visterm.data.frames import Table, unique_names
+from visterm.data.frames import FrameTable, unique_names
 from visterm.data.image_folders import plain_name
 from visterm.data.tag_formats.record import Splitter, TagRecord, listed, record, split_name
 from visterm.data.text_files import UTF16, read_text, unguarded
@@ -41,7 +41,7 @@ class Row(NamedTuple):
     cells: dict[str, Any]
 
 
-class Columns(NamedTuple):
+class TableColumns(NamedTuple):
     """The columns of a table that are read; None of those that it lacks."""
 
     image: str
@@ -64,7 +64,7 @@ def read_table(
     """Read a CSV, TSV or JSON-lines file: one record for each row.
 
     JSON lines are known by their suffix or first character; the delimiter of other tables by a first line ``sep=;``, as
-    Excel knows it, or else by the header it makes. Columns of tags that have one name are joined.
+    Excel knows it, or else by the header it makes. TableColumns of tags that have one name are joined.
     `image_column` and `tags_column` are used instead of the names in `IMAGE_COLUMNS` and `TAGS_COLUMNS` (in either
     case). A column of `USER_COLUMNS`, which need not be there, says whose an image is. `separator` separates tags in
     one cell, see `Splitter`; lists need none. Raises TagFileError if it is not UTF-8 (or UTF-16 that says so), a column
@@ -81,7 +81,7 @@ def read_table(
 
 
 def table_records(
-    table: Table, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
+    table: FrameTable, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
 ) -> tuple[list[Any], list[TagRecord]]:
     """Read a table that is in memory as `read_table` reads a file: the images of its rows, and a record of each.
 
@@ -92,14 +92,14 @@ def table_records(
     wanted = dict.fromkeys([*columns, *columns_named((columns.tags,), tuple(names))])
     cells = {name: table.cells(name) for name in wanted if name is not None}
     images = cells[columns.image]
-    cells[columns.image] = [image_name(image, place) for place, image in enumerate(images)]
+    cells[columns.image] = [image_name(image, index) for index, image in enumerate(images)]
     rows = [Row(n, dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
     if not rows:
         raise TagFileError("The table has no rows.")
     return images, _records("the table", rows, columns, separator)
 
 
-def image_cells(table: Table, image_column: str | None = None) -> list[Any]:
+def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]:
     """Return the images that a table names or holds. Raises TagFileError if it has no such column."""
     names = [name for name in table.names if isinstance(name, str)]
     if len(table.names) > 1 or image_column is not None:
@@ -108,7 +108,7 @@ def image_cells(table: Table, image_column: str | None = None) -> list[Any]:
     return table.cells(table.names[0]) if table.names else []
 
 
-def column_note(table: Table, image_column: str | None = None) -> str:
+def column_note(table: FrameTable, image_column: str | None = None) -> str:
     """Return which column names the photos, and which other one names files that are there.
 
     Nothing where the first photo is there, or is no file.
@@ -128,13 +128,13 @@ def column_note(table: Table, image_column: str | None = None) -> str:
     return note
 
 
-def image_name(image: Any, place: int) -> str | None:
+def image_name(image: Any, index: int) -> str | None:
     """Return what an image at a place of a sequence is called; None where there is none."""
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)
     if isinstance(image, int | np.integer):
         return str(image)
-    return None if image is None else f"image {place}"
+    return None if image is None else f"image {index}"
 
 
 def stream_table(
@@ -215,21 +215,21 @@ def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
     return TableForm((images, tags), '{"file_name": "1.jpg", "tags": ["sea", "sky"]}')
 
 
-def _columns_of(form: TableForm, names: Sequence[str], table: str) -> Columns:
+def _columns_of(form: TableForm, names: Sequence[str], table: str) -> TableColumns:
     """Find the columns of a table, which errors call `table`. Raises TagFileError if one is missing."""
     image = required_column(form.columns[0], names, table, " of file names", _SAY_IMAGES)
     several = columns_named(tuple(form.columns[1]), tuple(names))  # which are joined
     tags = several[0] if several else required_column(form.columns[1], names, table, " of tags", _SAY_TAGS)
-    return Columns(image, tags, find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
+    return TableColumns(image, tags, find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
 
 
-def _records(path: Path | str, rows: Sequence[Row], columns: Columns, separator: str | None) -> list[TagRecord]:
+def _records(path: Path | str, rows: Sequence[Row], columns: TableColumns, separator: str | None) -> list[TagRecord]:
     """Make a record of each row."""
     splitter = Splitter(lambda: _texts_of(path, rows, columns), separator)
     return [_record(path, row, splitter, columns) for row in rows]
 
 
-def _texts_of(path: Path | str, rows: Iterable[Row], columns: Columns) -> Iterator[str]:
+def _texts_of(path: Path | str, rows: Iterable[Row], columns: TableColumns) -> Iterator[str]:
     """Yield the tags of rows that are texts to split."""
     return (text for row in rows if (text := _tags_cell(path, row, columns.tags)[0]) is not None)
 
@@ -302,8 +302,8 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
 def _delimiter(path: Path, text: str, form: TableForm) -> str:
     """Return what the line ``sep=`` says, or the delimiter that makes a header with most of the columns looked for."""
     header = next((line for line in text.splitlines() if line.strip()), "")
-    if said := _SEP_LINE.fullmatch(header):
-        return said[2]
+    if sep_line := _SEP_LINE.fullmatch(header):
+        return sep_line[2]
     if path.suffix.lower() in (".tsv", ".tab"):
         return "\t"
 
@@ -314,18 +314,18 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
     return max(_DELIMITERS, key=columns)
 
 
-def _record(path: Path | str, row: Row, splitter: Splitter, columns: Columns) -> TagRecord:
+def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumns) -> TagRecord:
     """Make a record of a row; its image is called as the cell has it, see `ImageNames.match`."""
-    place = f"{path}, line {row.line}"
+    where = f"{path}, line {row.line}"
     name = (_text_cell(path, row, columns.image) or "").removeprefix("./")
     if not plain_name(name):
-        raise TagFileError(f"{place}: the cell '{columns.image}' is empty; expected the name of an image file.")
+        raise TagFileError(f"{where}: the cell '{columns.image}' is empty; expected the name of an image file.")
     text_of_tags, in_lists = _tags_cell(path, row, columns.tags)
     tags = [*(splitter.split(text_of_tags) if text_of_tags else ()), *in_lists]
     split = split_name(_text_cell(path, row, columns.split)) if columns.split else None
     owner = row.cells.get(columns.user) if columns.user else None  # a text, or whatever else JSON has
     user = owner if isinstance(owner, str) else "" if owner is None else json.dumps(owner, sort_keys=True)
-    return record(name, tags, split, user.strip() or None, place=place)
+    return record(name, tags, split, user.strip() or None, place=where)
 
 
 def _text_cell(path: Path | str, row: Row, name: str) -> str | None:

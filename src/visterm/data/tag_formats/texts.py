@@ -66,23 +66,23 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
             f"The tag folder {texts} has no {SUFFIX} file.{why} Expected one for each image (1{SUFFIX} for 1.jpg). "
             "If the tags are in a table, name the file itself."
         )
-    found = {  # 1.jpg.txt before 1.txt
+    text_of = {  # 1.jpg.txt before 1.txt
         image: by_key[key] for image in images for key in reversed(_keys(image.relative_to(folder))) if key in by_key
     }
-    used = set(found.values())
+    used = set(text_of.values())
     free = {key: path for key, path in by_key.items() if path not in used}
-    found |= _by_name(texts, folder, [image for image in images if image not in found], free)
-    if not found:
+    text_of |= _by_name(texts, folder, [image for image in images if image not in text_of], free)
+    if not text_of:
         raise TagFileError(
             f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
             f"such as '{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
         )
-    used = set(found.values())
+    used = set(text_of.values())
     unused = sorted(key for key, path in by_key.items() if path not in used)
     left_out = [
         f"Left out: {count_of(len(unused), 'text')} of no image, such as '{key}{SUFFIX}'." for key in unused[:1]
     ]
-    records, skipped = _read(folder, [(image, found[image]) for image in images if image in found], separator)
+    records, skipped = _read(folder, [(image, text_of[image]) for image in images if image in text_of], separator)
     skipped += map(closed_folder, closed)
     return TagsFound(records, left_out, f"without a {SUFFIX} in {texts}", skipped=skipped)
 
@@ -112,12 +112,12 @@ def _read(
         note = notes[path.parent].of(path, content_of(path))
         predicted = set(map(tag_key, note.predicted if note else ()))
         tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted]
-        place = str(path)
+        where = str(path)
         names = {tag: without_minus(clean_tag(tag)) for tag in tags}
         wrong = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
         if wrong is not None:
-            place += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"
-        records.append(record(image.relative_to(folder).as_posix(), tags, None, place=place))
+            where += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"
+        records.append(record(image.relative_to(folder).as_posix(), tags, None, place=where))
     return records, skipped
 
 
@@ -207,9 +207,9 @@ class TextNotes:
         Where a kill fell between a note and its text, the content decides: if it is not what was to be written, the
         note before that counts.
         """
-        found = hashlib.sha256(content or b"").hexdigest()
+        sha256 = hashlib.sha256(content or b"").hexdigest()
         notes = reversed(self._notes.get(text.name, []))
-        note = next((note for note in notes if note.done or note.sha256 == found), None)
+        note = next((note for note in notes if note.done or note.sha256 == sha256), None)
         return note if note is not None and note.tags else None
 
     def put(self, note: TextNote) -> None:

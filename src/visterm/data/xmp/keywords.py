@@ -111,15 +111,15 @@ def keywords_of(document: Document) -> Keywords:
     one of them only takes it out there alone. Paths don't count, as some programs leave flat tags out of them. What
     programs wrote for themselves is left out, in dc:subject if only their paths explain it.
     """
-    found = texts_of(document)
+    texts_of_field = texts_of(document)
     lists = (element for node in descriptions(document) for element in node.children if element.name == WRITTEN)
     notes = [mark for element in lists for item in items(element) if (mark := mark_of(item)) is not None]
-    whole = {folded(text): text for text in found[SUBJECT]}
-    own: dict[str, str] = {}  # Of each tag its first spelling, of fields where visterm did not copy it
+    whole = {folded(text): text for text in texts_of_field[SUBJECT]}
+    spelled: dict[str, str] = {}  # Of each tag its first spelling, of fields where visterm did not copy it
     lies_in: dict[str, set[str]] = {}
     placed: set[str] = set()
     copied = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.lies_in()}
-    for name, texts in found.items():
+    for name, texts in texts_of_field.items():
         for text in texts:
             if program_path(text):
                 continue
@@ -130,23 +130,23 @@ def keywords_of(document: Document) -> Keywords:
             if key:
                 lies_in.setdefault(folded(tag), set()).add(name)
                 if (name, folded(tag)) not in copied:
-                    own.setdefault(key, clean_tag(tag))
+                    spelled.setdefault(key, clean_tag(tag))
     removed = {
         tag_key(mark.tag)
         for mark in notes
         if not lies_in.get(folded(mark.tag), set()).issuperset({*mark.lies_in()} - {HIERARCHICAL})
     }
-    programs = program_names(text for texts in found.values() for text in texts)
-    tags = [tag for key, tag in own.items() if key not in removed | (programs - placed)]
+    programs = program_names(text for texts in texts_of_field.values() for text in texts)
+    tags = [tag for key, tag in spelled.items() if key not in removed | (programs - placed)]
     marks = [mark for mark in notes if mark.source != COPIED]
     copies = tuple(mark for mark in notes if mark.source == COPIED)
     of_people = Keywords(tags, marks).of_people
-    paths = _paths(found, notes, whole, set(map(folded, of_people)))
+    paths = _paths(texts_of_field, notes, whole, set(map(folded, of_people)))
     return Keywords(tags, marks, copies, paths, frozenset(programs), frozenset(placed))
 
 
 def _paths(
-    found: Mapping[str, list[str]], notes: Iterable[Mark], whole: Mapping[str, str], tags: set[str]
+    texts_of_field: Mapping[str, list[str]], notes: Iterable[Mark], whole: Mapping[str, str], tags: set[str]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the places of some tags, by `folded`.
 
@@ -155,7 +155,7 @@ def _paths(
     spelled = dict(whole) | {folded(part): part for mark in notes for part in mark.path if folded(part) not in whole}
 
     def inside(name: str) -> Iterator[tuple[str, ...]]:
-        for text in found[name]:
+        for text in texts_of_field[name]:
             parts = [] if folded(text) in whole else parts_in(text, name)
             if len(parts) > 1 and folded(parts[-1]) in tags:
                 yield tuple(clean_tag(spelled.setdefault(folded(part), part)) for part in parts)
@@ -165,27 +165,27 @@ def _paths(
 
 def first_places(groups: Iterable[Iterable[tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
     """Return the places of tags: of each those of the first group, of paths, that has one."""
-    found: dict[str, list[tuple[str, ...]]] = {}
+    chosen: dict[str, list[tuple[str, ...]]] = {}
     for group in groups:
-        here: dict[str, list[tuple[str, ...]]] = {}
+        paths_to: dict[str, list[tuple[str, ...]]] = {}
         for path in dict.fromkeys(group):
-            here.setdefault(folded(path[-1]), []).append(path)
-        found |= {key: places for key, places in here.items() if key not in found}
-    return tuple(path for places in found.values() for path in places)
+            paths_to.setdefault(folded(path[-1]), []).append(path)
+        chosen |= {key: places for key, places in paths_to.items() if key not in chosen}
+    return tuple(path for places in chosen.values() for path in places)
 
 
 def texts_of(document: Document) -> dict[str, list[str]]:
     """Return what stands in each field of keywords."""
-    found: dict[str, list[str]] = {name: [] for name in FIELDS}
+    texts: dict[str, list[str]] = {name: [] for name in FIELDS}
     for node in descriptions(document):
         for name, text in node.attributes.items():
-            if name in found:
-                found[name].append(text)
+            if name in texts:
+                texts[name].append(text)
         for element in node.children:
-            if element.name in found:
+            if element.name in texts:
                 is_list = container(element) is not None
-                found[element.name] += map(value, items(element)) if is_list else [element.text]
-    return found
+                texts[element.name] += map(value, items(element)) if is_list else [element.text]
+    return texts
 
 
 def tag_of(text: str, name: str, whole: Mapping[str, str]) -> str:
@@ -252,16 +252,16 @@ def value(item: Element) -> str:
 def fields(item: Element) -> dict[str, str]:
     """Return the fields of a structure, in any of the ways in which RDF writes one."""
     nodes = [item, *(child for child in item.children if child.name == DESCRIPTION)]
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for node in nodes:
-        found |= node.attributes | {child.name: child.text for child in node.children if child.name != DESCRIPTION}
-    return found
+        values |= node.attributes | {child.name: child.text for child in node.children if child.name != DESCRIPTION}
+    return values
 
 
 def mark_of(item: Element) -> Mark | None:
     """Read a note that visterm made; None where it is no such thing (any more)."""
-    found = fields(item)
-    texts = {name: clean_tag(found.get(qname(VISTERM, name), "")) for name in Mark._fields}
+    values = fields(item)
+    texts = {name: clean_tag(values.get(qname(VISTERM, name), "")) for name in Mark._fields}
     if not texts["tag"]:
         return None
     try:

@@ -78,15 +78,15 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
     for mark in marks:
         check_writable(mark)
     document = Document(content, where)
-    there = keywords_of(document)
+    keywords = keywords_of(document)
     wanted = {tag_key(mark.tag): mark for mark in marks}
-    keys, noted = {tag_key(tag) for tag in there.tags}, {tag_key(mark.tag): mark for mark in there.marks}
+    keys, noted = {tag_key(tag) for tag in keywords.tags}, {tag_key(mark.tag): mark for mark in keywords.marks}
     texts = texts_of(document)
     fields_there = _fields(texts)
     in_iptc = set(map(tag_key, iptc))
-    old_copies = {tag_key(mark.tag) for mark in there.copies}
+    old_copies = {tag_key(mark.tag) for mark in keywords.copies}
     new = [mark for key, mark in wanted.items() if key not in keys.union(noted, old_copies)]
-    theirs = there.programs & {tag_key(text) for text in texts[SUBJECT]}
+    theirs = keywords.programs & {tag_key(text) for text in texts[SUBJECT]}
     new = [mark._replace(fields=_prefixes(mark, theirs, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
     renewed = []
     for key, mark in noted.items():
@@ -96,7 +96,7 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
             known = [*(fields or "").split(), *_prefixes(wanted.get(key, mark), theirs, iptc=key in in_iptc).split()]
             fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in known)
         renewed.append(mark._replace(source=source, fields=fields))
-    copies = _copies(there, wanted, fields_there, in_iptc)
+    copies = _copies(keywords, wanted, fields_there, in_iptc)
     renewed = [mark for mark in renewed if mark != noted[tag_key(mark.tag)]]
     if not (new or renewed or any(tag_key(mark.tag) in {*wanted, *in_iptc} for mark in copies)):
         return content
@@ -119,8 +119,8 @@ def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | No
     of visterm was in it. Raises DataError if it cannot be understood.
     """
     document = Document(content, where)
-    there, keys = keywords_of(document), {tag_key(tag) for tag in tags}
-    copies = there.copies if all(tag_key(mark.tag) in keys for mark in there.marks) else ()
+    keywords, keys = keywords_of(document), {tag_key(tag) for tag in tags}
+    copies = keywords.copies if all(tag_key(mark.tag) in keys for mark in keywords.marks) else ()
     content = _removed(document, keys, copies=copies)
     return None if content.replace(b'end="r"', b'end="w"') in (SIDECAR, PACKET) else content
 
@@ -141,10 +141,10 @@ def check_writable(mark: Mark) -> None:
     Raises DataError if it, or one above it, has a control character, or half of a character of two parts.
     """
     for tag in (mark.tag, *mark.path):
-        found = _NOT_IN_XML.search(tag)
-        if found:
+        match = _NOT_IN_XML.search(tag)
+        if match:
             raise DataError(
-                f"The tag {tag!r} has the character U+{ord(found[0]):04X}, which XMP cannot hold. Rename the tag."
+                f"The tag {tag!r} has the character U+{ord(match[0]):04X}, which XMP cannot hold. Rename the tag."
             )
 
 
@@ -166,24 +166,24 @@ def _prefixes(mark: Mark, theirs: Collection[str], *, iptc: bool) -> str:
 
 
 def _copies(
-    there: Keywords, wanted: dict[str, Mark], fields: dict[str, tuple[set[str], set[str]]], in_iptc: set[str]
+    keywords: Keywords, wanted: dict[str, Mark], fields: dict[str, tuple[set[str], set[str]]], in_iptc: set[str]
 ) -> list[Mark]:
     """Return notes of the tags of other programs that are to be copied into fields (and IPTC) that lack them.
 
     A tag with several places gets a note of each. One that only lies above others is in no list of paths by itself.
     """
-    ours = {tag_key(mark.tag) for mark in there.marks}
+    ours = {tag_key(mark.tag) for mark in keywords.marks}
     places: dict[str, list[tuple[str, ...]]] = {}
-    for path in there.paths:
+    for path in keywords.paths:
         places.setdefault(folded(path[-1]), []).append(path)
-    above = {folded(part) for path in there.paths for part in path[:-1]}
+    above = {folded(part) for path in keywords.paths for part in path[:-1]}
     in_paths = fields[HIERARCHICAL][0] | fields[TAGS_LIST][0]
-    found = []
-    for tag in there.tags:
+    notes = []
+    for tag in keywords.tags:
         key, name = tag_key(tag), folded(tag)
         if key in ours:
             continue
-        old = [mark for mark in there.copies if tag_key(mark.tag) == key]
+        old = [mark for mark in keywords.copies if tag_key(mark.tag) == key]
         copies = [*old]
         if not old:
             lacking = [prefix for prefix, field in OWN_FIELDS.items() if name not in fields[field][1]]
@@ -197,22 +197,22 @@ def _copies(
             ]
         if key in in_iptc and not any(mark.is_in_iptc for mark in copies):
             copies[0] = copies[0]._replace(fields=f"{copies[0].fields} {IPTC}".strip())
-        found += [mark for mark in copies if mark.fields] if copies != old else []
-    return found
+        notes += [mark for mark in copies if mark.fields] if copies != old else []
+    return notes
 
 
 def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> list[Edit]:
     """Return what to insert where: into the lists that are there, or else into a new description."""
     edits, missing = [], {}
     for name, new in marks.items():
-        there = [child for node in descriptions(document) for child in node.children if child.name == name]
-        if any(name in node.attributes for node in descriptions(document)) or any(map(_is_text, there)):
+        properties = [child for node in descriptions(document) for child in node.children if child.name == name]
+        if any(name in node.attributes for node in descriptions(document)) or any(map(_is_text, properties)):
             raise DataError(
                 f"In {where}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Write the keywords "
                 "anew with the program that they are from."
             )
-        if there:
-            edits.append(_into(document, there[0], name, new))
+        if properties:
+            edits.append(_into(document, properties[0], name, new))
         else:
             missing[name] = new
     if missing:
@@ -268,8 +268,8 @@ def _inside(document: Document, element: Element, text: str) -> Edit:
     if element.inside == element.end:  # it is written <a/>
         name = document.text[element.start + 1 : element.end].split(maxsplit=1)[0].rstrip(b"/>").decode()
         return Edit(element.end - len("/>"), element.end, f">{text}</{name}>")
-    place = element.children[-1].end if element.children else element.inside
-    return Edit(place, place, text)
+    end = element.children[-1].end if element.children else element.inside
+    return Edit(end, end, text)
 
 
 def _entry(mark: Mark, name: str, around: Element) -> str:
@@ -277,18 +277,18 @@ def _entry(mark: Mark, name: str, around: Element) -> str:
     rdf, declared = _prefix(around, "rdf", RDF)
     if name != WRITTEN:
         return f"<{rdf}li{declared}>{escape(path_in(mark, name))}</{rdf}li>"
-    own, own_declared = _prefix(around, "visterm", VISTERM)
+    visterm, visterm_declared = _prefix(around, "visterm", VISTERM)
     confidence = None if mark.confidence is None else f"{mark.confidence:.4f}"
     noted = mark._asdict() | {"path": mark.path_text, "confidence": confidence}
     known = {name: text for name, text in noted.items() if text is not None}
-    fields = "".join(f"<{own}{name}>{escape(text)}</{own}{name}>" for name, text in known.items())
-    return f'<{rdf}li{declared}{own_declared} {rdf}parseType="Resource">{fields}</{rdf}li>'
+    fields = "".join(f"<{visterm}{name}>{escape(text)}</{visterm}{name}>" for name, text in known.items())
+    return f'<{rdf}li{declared}{visterm_declared} {rdf}parseType="Resource">{fields}</{rdf}li>'
 
 
 def _prefix(around: Element, wanted: str, namespace: str) -> tuple[str, str]:
     """Return the prefix of a namespace with its colon, and the declaration that it takes."""
-    found = next((prefix for prefix, uri in around.prefixes.items() if prefix and uri == namespace), None)
-    return (f"{found}:", "") if found else (f"{wanted}:", f" xmlns:{wanted}={quoteattr(namespace)}")
+    declared = next((prefix for prefix, uri in around.prefixes.items() if prefix and uri == namespace), None)
+    return (f"{declared}:", "") if declared else (f"{wanted}:", f" xmlns:{wanted}={quoteattr(namespace)}")
 
 
 def _removed(
@@ -299,9 +299,9 @@ def _removed(
     copied = {(name, folded(mark.tag)) for mark in copies for name in mark.lies_in()}
     noted = {*keys, *(tag_key(mark.tag) for mark in copies)}
     folds, whole = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
-    there = keywords_of(document)
-    programs = there.programs - {
-        tag_key(mark.tag) for mark in (*there.marks, *there.copies) if SUBJECT in mark.lies_in()
+    keywords = keywords_of(document)
+    programs = keywords.programs - {
+        tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies) if SUBJECT in mark.lies_in()
     }
 
     def goes(text: str, name: str) -> bool:
@@ -336,9 +336,9 @@ def _is_empty(document: Document, element: Element | None, gone: set[int]) -> bo
     """Return whether nothing is left inside an element, not even a comment, and if so count it as gone."""
     if element is None or any(id(child) not in gone for child in element.children):
         return False
-    places = [element.inside, *(place for child in element.children for place in (child.start, child.end))]
-    ends = [*places[1:], element.inside_end]
-    empty = not any(document.text[a:b].strip() for a, b in list(zip(places, ends, strict=True))[::2])
+    offsets = [element.inside, *(edge for child in element.children for edge in (child.start, child.end))]
+    ends = [*offsets[1:], element.inside_end]
+    empty = not any(document.text[a:b].strip() for a, b in list(zip(offsets, ends, strict=True))[::2])
     if empty:
         gone.add(id(element))
     return empty
