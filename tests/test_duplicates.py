@@ -19,8 +19,7 @@ from visterm.cli import main
 from visterm.core.errors import UserError
 from visterm.core.remote import only_named_stores
 from visterm.data.contents import exif_of
-from visterm.data.perceptual_hash import FLAT, near_pairs, perceptual_hash
-from visterm.library.duplicates import find_duplicates
+from visterm.library.duplicates import FLAT, find_duplicates, near_pairs, perceptual_hash
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import read_records
 

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,13 +23,12 @@ from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write, w
 from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, UserError, VistermError
-from visterm.data.one_pass import BoundedCounts, Reservoir
 from visterm.data.tag_files import read_tag_table
 from visterm.data.tag_formats.tables import stream_table
-from visterm.features.streaming.joining import JoinedTags
+from visterm.features.streaming.joining import NO_SPLIT, BoundedCounts, JoinedTags
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.shards import NameIndex, Shards
-from visterm.features.streaming.windows import RowCopy, ShardWindows
+from visterm.features.streaming.windows import RowCopy, ShardWindows, draw_positions
 from visterm.features.training_rows import NONE_HELD_OUT, as_corpus
 from visterm.learning.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
 from visterm.models.baselines import Prior
@@ -85,22 +85,22 @@ def assert_same_model(tagger, other):
 # -- parts ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_reservoir_draws_each_item_equally_often_whatever_the_parts():
+def test_a_sample_of_a_stream_is_uniform(monkeypatch):
+    monkeypatch.setattr("visterm.features.streaming.windows.PAIRS", 4)
+    rows, tags = SimpleNamespace(n_rows=10), SimpleNamespace(bits=np.full(10, NO_SPLIT, np.uint8))
     counts = Counter()
-    rng = np.random.default_rng(0)
-    for _ in range(2000):
-        reservoir = Reservoir(3)
-        for start, stop in [(0, 1), (1, 7), (7, 10)]:
-            reservoir.offer(rng.random(stop - start), np.arange(start, stop))
-        counts.update(reservoir.sample().tolist())
+    for seed in range(2000):
+        drawn = draw_positions(rows, tags, NO_SPLIT, 3, seed)
+        assert drawn.size == 3
+        counts.update(drawn.tolist())
     assert sorted(counts) == list(range(10))
     assert all(500 < count < 700 for count in counts.values())  # 600 expected, deviation 20
 
 
-def test_a_reservoir_of_more_than_there_is_keeps_all():
-    reservoir = Reservoir(5)
-    reservoir.offer(np.array([0.3, 0.1]), np.array([7, 4]))
-    assert reservoir.sample().tolist() == [4, 7]
+def test_a_sample_of_more_than_there_is_has_all(monkeypatch):
+    monkeypatch.setattr("visterm.features.streaming.windows.PAIRS", 4)
+    tags = SimpleNamespace(bits=np.isin(np.arange(10), [4, 7]).astype(np.uint8))
+    assert draw_positions(SimpleNamespace(n_rows=10), tags, NO_SPLIT, 5, 0).tolist() == [4, 7]
 
 
 def test_counts_are_exact_while_words_fit_and_bounded_by_the_error_after():
@@ -381,6 +381,7 @@ def test_a_checkpoint_of_other_settings_is_passed_over(tmp_path, drawn, monkeypa
 KILLED = """
 import sys, time
 from pathlib import Path
+from types import SimpleNamespace
 import test_larger_than_memory as tests
 offer, left = tests.FileCheckpoints.offer, iter(range(20))
 

@@ -76,7 +76,7 @@ def test_no_pair_of_the_drawn_words_is_missed():
             letters[place : place + 1] = [[], ["x"], [letters[place], "y"]][rng.integers(3)]
         words.add("".join(letters))
     tags = sorted(words)
-    found = {(pair.first, pair.second) for pair in alike_spellings(tags)}
+    found = {(first, second) for first, second, _ in alike_spellings(tags)}
     for i, j in combinations(range(len(tags)), 2):
         one, other = tags[i], tags[j]
         shorter = min(len(one), len(other))

@@ -7,7 +7,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
 from visterm.core.remote import as_path, as_remote, is_remote
-from visterm.core.threads import resolve_jobs
+from visterm.core.threads import Team, resolve_jobs
 
 T = TypeVar("T")
 
@@ -213,10 +212,8 @@ def _as_iso(text: str) -> str | None:
 
 def _of_all(look: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:
     """Look at all paths, at many of a store at the same time."""
-    if any(map(is_remote, paths)):
-        with ThreadPoolExecutor(READERS, thread_name_prefix="visterm-fetch") as pool:
-            return list(pool.map(look, paths))
-    return [look(path) for path in paths]
+    with Team(reading_threads(paths, 1)) as team:
+        return team.run(lambda n: look(paths[n]), len(paths))
 
 
 def _stamp(path: Path) -> object:

@@ -170,22 +170,12 @@ def sparse_rows(
 
 
 def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return how long the lists of a column are, and what is in them."""
-    parts = list(_parts(column, what)) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
-    return np.concatenate([lengths for lengths, _ in parts]), np.concatenate([flat for _, flat in parts])
+    """Return how long the lists of a column are, and what is in them.
 
-
-def _check_lists(column_type: pa.DataType, what: str, tests: tuple[Callable[[Any], bool], ...], expected: str) -> None:
-    kind = column_type.storage_type if isinstance(column_type, pa.BaseExtensionType) else column_type
-    if not is_list(kind) or not any(test(kind.value_type) for test in tests):
-        raise ShapeError(f"{what} has the type {column_type}; expected lists of {expected}.")
-
-
-def _parts(column: pa.ChunkedArray, what: str) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Yield how long the lists of each chunk are, and what is in them.
-
-    Joined, long columns of lists would overflow their 32-bit offsets.
+    They are taken chunk by chunk: joined, long columns of lists would overflow their 32-bit offsets.
     """
+    lengths: list[NDArray[np.int64]] = []
+    flats: list[NDArray[Any]] = []
     before = 0
     for chunk in filter(len, column.chunks):
         lists = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
@@ -194,15 +184,24 @@ def _parts(column: pa.ChunkedArray, what: str) -> Iterator[tuple[NDArray[np.int6
             missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
             raise ShapeError(f"{what}, row {before + missing + 1}: it is missing (null); expected a list of numbers.")
         if pa.types.is_fixed_size_list(lists.type):
-            lengths = np.full(len(lists), lists.type.list_size, np.int64)
+            lengths.append(np.full(len(lists), lists.type.list_size, np.int64))
         else:
-            lengths = np.diff(lists.offsets.to_numpy()).astype(np.int64)
+            lengths.append(np.diff(lists.offsets.to_numpy()).astype(np.int64))
         if flat.null_count:
             index = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
-            row = before + int(np.searchsorted(np.cumsum(lengths), index, side="right")) + 1
+            row = before + int(np.searchsorted(np.cumsum(lengths[-1]), index, side="right")) + 1
             raise ShapeError(f"{what}, row {row}: a number is missing (null); expected a number in each place.")
         before += len(lists)
-        yield lengths, flat.to_numpy(zero_copy_only=False)
+        flats.append(flat.to_numpy(zero_copy_only=False))
+    if not lengths:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate(lengths), np.concatenate(flats)
+
+
+def _check_lists(column_type: pa.DataType, what: str, tests: tuple[Callable[[Any], bool], ...], expected: str) -> None:
+    kind = column_type.storage_type if isinstance(column_type, pa.BaseExtensionType) else column_type
+    if not is_list(kind) or not any(test(kind.value_type) for test in tests):
+        raise ShapeError(f"{what} has the type {column_type}; expected lists of {expected}.")
 
 
 @contextmanager

@@ -284,18 +284,20 @@ def fetch_ahead(images: Iterator[tuple[int, Any]]) -> Generator[tuple[int, Any]]
     Raises StorageError if a store cannot be reached, or does not allow reading: no image is skipped for that.
     """
     pool: ThreadPoolExecutor | None = None
-    waiting: deque[tuple[int, Any]] = deque()
+    waiting: deque[tuple[int, Future[Any]]] = deque()
     try:
         for index, image in images:
             if not waiting and not is_remote(image):
                 yield index, image
                 continue
             pool = pool or ThreadPoolExecutor(READERS, thread_name_prefix="visterm-fetch")
-            waiting.append((index, pool.submit(_fetched, os.fspath(image)) if is_remote(image) else image))
+            waiting.append((index, pool.submit(_fetched, image)))
             if len(waiting) == AHEAD:
-                yield _come(waiting.popleft())
+                index, ready = waiting.popleft()
+                yield index, ready.result()
         while waiting:
-            yield _come(waiting.popleft())
+            index, ready = waiting.popleft()
+            yield index, ready.result()
     finally:
         if pool is not None:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -309,20 +311,17 @@ def fetch(address: str) -> bytes:
     state = RemotePath(address).state()
     if state is not None and state[0] > MOST_BYTES:
         raise ImageError(address, f"too large: {state[0]:,} bytes, and at most {MOST_BYTES:,} are fetched")
-    content = _fetched(address).content
+    content: bytes | None = _fetched(address).content
     if content is None:
         raise ImageError(address, GONE)
     return content
 
 
-def _fetched(address: str) -> FetchedImage:
-    """Return an object, or that there is none."""
+def _fetched(image: Any) -> Any:
+    """Return an object of a store, or that there is none, as a `FetchedImage`; any other image as it is."""
+    if not is_remote(image):
+        return image
     try:
-        return FetchedImage(address, as_path(address).read_bytes())
+        return FetchedImage(os.fspath(image), as_path(image).read_bytes())
     except FileNotFoundError:
-        return FetchedImage(address, None)
-
-
-def _come(item: tuple[int, Any]) -> tuple[int, Any]:
-    index, image = item
-    return index, image.result() if isinstance(image, Future) else image
+        return FetchedImage(os.fspath(image), None)

@@ -6,7 +6,6 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, groupby, pairwise
-from typing import NamedTuple
 
 # In what spellings may differ, the surest first
 HOW = (
@@ -22,16 +21,10 @@ SHORTEST = {DOUBLED: 3, LEFT_OUT: 3, EXCHANGED: 4, TWO_SLIPS: 6}
 _LETTERS = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l"}
 
 
-class Alike(NamedTuple):
-    """Two tags, by their numbers with the smaller first, and in what their spellings differ."""
-
-    first: int
-    second: int
-    how: str
-
-
-def alike_spellings(tags: Sequence[str]) -> list[Alike]:
+def alike_spellings(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     """Find pairs of tags whose spellings are alike, without comparing all with all.
+
+    Returns the numbers of two tags, the smaller first, and in what their spellings differ (one of `HOW`).
 
     Two words a slip apart, a letter left out, put in, exchanged or two turned round, are equal when a letter is left
     out of both (Garbe's SymSpell); so only words that share such a remainder are compared. Both must begin with the
@@ -55,7 +48,7 @@ def alike_spellings(tags: Sequence[str]) -> list[Alike]:
             how = kind_of_slip(words[i], words[j])
             if how is not None and min(len(words[i]), len(words[j])) >= SHORTEST[how]:
                 differences.setdefault((i, j), how)
-    return [Alike(*pair, how) for pair, how in sorted(differences.items())]
+    return [(*pair, how) for pair, how in sorted(differences.items())]
 
 
 def folded(tag: str) -> str:

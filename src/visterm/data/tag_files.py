@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from visterm.core.errors import DataError, NoTagsError, TagFileError, UserError
@@ -144,21 +144,30 @@ def check_in_file(tags: TagSource) -> None:
         )
 
 
-def read_folder_tags(folder: Path, images: Sequence[Path]) -> list[TagRecord]:
+def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
     Nested folders are several tags; images outside of all have no record. If all images lie in folders named train,
-    valid(ation), val or test, those are splits and not tags.
+    valid(ation), val or test, those are splits and not tags. A remark counts the folders, and those whose names cannot
+    be read.
     """
     inside = [image.relative_to(folder) for image in images]
     has_splits = bool(inside) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD for p in inside)
-    records = []
+    records, folders = [], set[str]()
     for path in inside:
         name, parts = path.as_posix(), path.parts[:-1]
         split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
         if tags:
             records.append(record(name, tags, split, place=f"the folder of {name}"))
-    return records
+            folders.add(path.parent.as_posix())
+    remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
+    odd = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # bytes, to Python
+    if odd:
+        remarks.append(
+            f"The names of {count_of(len(odd), 'folder')} (such as '{printable(odd[0])}') are not UTF-8; "
+            f"their tags have {REPLACEMENT} in place of what cannot be read."
+        )
+    return TagsFound(records, remarks, "in no tag's folder, so without a tag")
 
 
 def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
@@ -214,19 +223,6 @@ def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterato
         yield from (names[each] for each in chosen) if chosen else (tag,)
 
 
-def _describe_folders(records: list[TagRecord]) -> list[str]:
-    """Report that folders are the tags, and which of their names cannot be read."""
-    folders = {str(PurePosixPath(row.image).parent) for row in records}
-    remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
-    odd = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # bytes, to Python
-    if odd:
-        remarks.append(
-            f"The names of {count_of(len(odd), 'folder')} (such as '{printable(odd[0])}') are not UTF-8; "
-            f"their tags have {REPLACEMENT} in place of what cannot be read."
-        )
-    return remarks
-
-
 def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
     """Read the table of the folder itself, or else those of its sub-folders; None where there is none."""
     tables = [path for name in METADATA if (path := folder / name).is_file()][:1]
@@ -263,8 +259,8 @@ def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None)
     sidecars = Sidecars()
     keywords = read_keyword_tags(folder, images) if any(sidecars.of(image) for image in images) else None
     if keywords is None or not keywords.records:
-        records = read_folder_tags(folder, images)
-        if records:
-            return TagsFound(records, _describe_folders(records), "in no tag's folder, so without a tag")
+        of_folders = read_folder_tags(folder, images)
+        if of_folders.records:
+            return of_folders
         keywords = keywords or read_keyword_tags(folder, images)
     return keywords if keywords.records else None

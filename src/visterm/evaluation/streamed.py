@@ -15,27 +15,35 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError, TagFileError, UnknownNameError
+from visterm.core.errors import DataError, UnknownNameError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
-from visterm.core.writing import new_map
 from visterm.data.image_folders import plain_name
 from visterm.data.relations import sibling_sets
 from visterm.data.tag_files import check_in_file
-from visterm.data.tag_formats.record import Contradictions, TagRecord, split_name
+from visterm.data.tag_formats.record import TagRecord, split_name
 from visterm.data.tag_formats.tables import stream_table
 from visterm.data.tag_senses import read_relations
-from visterm.features.streaming.joining import ROWS, TagPairs, batches_of, check_met, ones_at, tag_hash
-from visterm.features.streaming.shards import Shards, check_encoder, index_names, read_ahead
+from visterm.features.streaming.joining import (
+    NO_SPLIT,
+    OTHER,
+    ROWS,
+    TRAIN,
+    JoinedTable,
+    batches_of,
+    check_met,
+    tag_hash,
+)
+from visterm.features.streaming.shards import Shards, check_encoder, read_ahead
 from visterm.metrics.report import Part, PartMeasures
 from visterm.metrics.significance import Interval
 from visterm.models.base import Annotator
 from visterm.tagging.tagger import Tagger
 
-MEASURED, NO_SPLIT, OTHER = 1, 2, 4  # Bits of an image: what its rows in the table say of splits; 0 where it has none
+MEASURED = TRAIN  # The bit of images of the split to measure on
 USUAL_SPLIT = "test"
 
 
@@ -90,7 +98,7 @@ def evaluate_streamed(
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
 
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:
-        judged = JudgedTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
+        judged = MeasuredTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
         shape = judged.n_images, len(vocabulary)
         measures = PartMeasures(metrics, shape, judged.counts(), Path(folder), siblings)
         learned = 0
@@ -120,7 +128,7 @@ def evaluate_streamed(
 
 
 def _parts(
-    model: Annotator, shards: Shards, judged: JudgedTags, progress: Progress
+    model: Annotator, shards: Shards, judged: MeasuredTags, progress: Progress
 ) -> Iterator[tuple[list[str], Part]]:
     """Yield the images to measure on, shard by shard: their names, and their tags with what scores them."""
 
@@ -139,7 +147,7 @@ def _parts(
             progress.advance(int(shards.starts[number + 1] - shards.starts[number]))
 
 
-class JudgedTags:
+class MeasuredTags(JoinedTable):
     """Tags of the images of a features folder in the columns of a vocabulary.
 
     Only the rows of `split` are measured on, "all" is all; None: those of "test", if there are splits. `columns` are
@@ -161,14 +169,11 @@ class JudgedTags:
         split: str | None = None,
         **columns: str | None,
     ) -> None:
-        self._shards, self._vocabulary = shards, vocabulary
-        self._index = index_names(folder, shards)
-        self._bits = new_map(folder / "bits.npy", np.uint8, (shards.n_rows,))
-        self._pairs = TagPairs(folder, shards.n_rows)
-        self._unread = {item.image: item for item in shards.skipped()}
+        super().__init__(folder, shards)
+        self._vocabulary, self.n_tags = vocabulary, len(vocabulary)
+        self._column_of = np.append(np.arange(self.n_tags), -1)
         self._splits: Counter[str] = Counter()
         unread: list[tuple[int, Skipped]] = []
-        self.remarks: list[str] = []
         requested = None if split is None else split_name(split)
         self._read(stream_table(as_path(table), **columns), requested, unread)
         self._bit = NO_SPLIT if requested is None and not self._splits else MEASURED
@@ -186,40 +191,29 @@ class JudgedTags:
             self.n_unknown += int((tags < 0).sum())
 
         if self.n_images == 0:
-            there = ", ".join(f"'{name}' ({count_of(count, 'row')})" for name, count in sorted(self._splits.items()))
+            names = ", ".join(f"'{name}' ({count_of(count, 'row')})" for name, count in sorted(self._splits.items()))
             raise UnknownNameError(
-                f"No image is in the split '{split}'. The tags name these: {there}; or 'all'."
-                if there
+                f"No image is in the split '{split}'. The tags name these: {names}; or 'all'."
+                if names
                 else "The tags have no column 'split'. Leave split out, or add the column."
             )
 
     def measured(self, number: int) -> NDArray[np.int64]:
         """Return the positions of the images of a shard to measure on. Raises TagFileError if one is in two splits."""
-        first, last = self._shards.starts[number : number + 2].tolist()
-        bits = np.asarray(self._bits[first:last])
-        twice = np.flatnonzero((bits & MEASURED > 0) & (bits & OTHER > 0))
-        if twice.size:
-            raise TagFileError(f"The image {self._shards.names(number)[twice[0]]} is in two splits; expected one.")
-        found: NDArray[np.int64] = first + np.flatnonzero(bits & self._bit)
-        return found
-
-    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Return the tags of images at some positions: ones, shape (n_positions, n_tags)."""
-        columns, images = self._pairs.at(positions)
-        known = columns >= 0
-        return ones_at(images[known], columns[known], (positions.size, len(self._vocabulary)))
+        positions: NDArray[np.int64] = self.shards.starts[number] + np.flatnonzero(self.bits_of(number) & self._bit)
+        return positions
 
     def counts(self) -> NDArray[np.int64]:
         """Count the images to measure on that have each tag, shape (n_tags,)."""
-        found = np.zeros(len(self._vocabulary), np.int64)
-        for number in range(len(self._shards)):
-            found += np.bincount(self.rows_at(self.measured(number)).indices, minlength=found.size)
-        return found
+        counts = np.zeros(self.n_tags, np.int64)
+        for number in range(len(self.shards)):
+            counts += np.bincount(self.rows_at(self.measured(number)).indices, minlength=counts.size)
+        return counts
 
     def _read(self, records: Iterable[TagRecord], requested: str | None, unread: list[tuple[int, Skipped]]) -> None:
         """Go through the table once: bits of images, pairs, and images that could not be read."""
-        n_missing, n_found, example = 0, 0, ""
-        contradictions = Contradictions()
+        n_missing, n_matched, example = 0, 0, ""
+        without_row = {item.image: item for item in self.shards.skipped()}
         vocabulary = self._vocabulary
 
         @lru_cache(maxsize=ROWS)
@@ -234,26 +228,16 @@ class JudgedTags:
 
         for batch in batches_of(records):
             self._splits.update(row.split for row in batch if row.split is not None)
-            positions = self._index.find([row.image for row in batch])
-            bits = np.array([bit_of(row.split) for row in batch], np.uint8)
-            there = positions >= 0
-            np.bitwise_or.at(self._bits, positions[there], bits[there])
-            self._pairs.add(
-                [
-                    (position, hash_of(tag))
-                    for row, position in zip(batch, positions.tolist(), strict=True)
-                    if position >= 0
-                    for tag in contradictions.left_out(row).tags
-                ]
-            )
-            n_found += int(there.sum())
-            for number in np.flatnonzero(~there).tolist():
-                name = batch[number].image
-                item = self._unread.get(name) or self._unread.get(plain_name(name))
+            matched, missing = self.match(batch, [bit_of(row.split) for row in batch])
+            self._pairs.add([(position, hash_of(tag)) for row, position in matched for tag in row.tags])
+            n_matched += len(matched)
+            for row, bit in missing:
+                item = without_row.get(row.image) or without_row.get(plain_name(row.image))
                 if item is None:
                     n_missing += 1
-                    example = example or name
+                    example = example or row.image
                 else:
-                    unread.append((int(bits[number]), item))
+                    unread.append((bit, item))
 
-        self.remarks += [*check_met(self._shards, n_found, n_missing, example), *contradictions.remarks()]
+        self.remarks += check_met(self.shards, n_matched, n_missing, example)
+        self.remarks += self._contradictions.remarks()

@@ -19,12 +19,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import check_count
 from visterm.core.errors import DataError, TagFileError, UnknownNameError
 from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
-from visterm.data.one_pass import BoundedCounts
 from visterm.data.tag_formats.record import Contradictions, TagRecord, TagsRead, split_name
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.shards import Shards, index_names
@@ -41,7 +41,58 @@ PAIRS = 2**20  # Pairs sorted at a time
 _PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
 
 
-class JoinedTags:
+class JoinedTable:
+    """The images of a features folder, and what a table says of them, joined by name: of which splits, with which tags.
+
+    A subclass says what the bits mean beside `NO_SPLIT` (those of splits are twice as large and more), adds the tags of
+    the rows that `match` returns to `_pairs`, and sets `n_tags` and `_column_of`: the column of each sorted key, -1 of
+    one that has none, and last the -1 of tags without a key. `bits`, uint8 (n_images,), is a memory map; `remarks` are
+    lines for people.
+    """
+
+    n_tags: int
+    _column_of: NDArray[np.int64]
+
+    def __init__(self, folder: Path, shards: Shards) -> None:
+        self.shards = shards
+        self.index = index_names(folder, shards)
+        self.bits = new_map(folder / "bits.npy", np.uint8, (shards.n_rows,))
+        self.remarks: list[str] = []
+        self._pairs = TagPairs(folder, shards.n_rows)
+        self._contradictions = Contradictions()
+
+    def match(
+        self, rows: Sequence[TagRecord], bits: Sequence[int]
+    ) -> tuple[list[tuple[TagRecord, int]], list[tuple[TagRecord, int]]]:
+        """Find the images of rows, note a bit of each, and return the rows with their positions; and the other rows.
+
+        The tags that a row both gives and denies are left out. Rows without an image come with their bits.
+        """
+        positions = self.index.find([row.image for row in rows])
+        is_matched = positions >= 0
+        np.bitwise_or.at(self.bits, positions[is_matched], np.array(bits, np.uint8)[is_matched])
+        pairs = list(zip(rows, positions.tolist(), strict=True))
+        matched = [(self._contradictions.left_out(row), position) for row, position in pairs if position >= 0]
+        return matched, [(rows[n], bits[n]) for n in np.flatnonzero(~is_matched).tolist()]
+
+    def bits_of(self, number: int) -> NDArray[np.uint8]:
+        """Return the bits of the images of a shard. Raises TagFileError if one of them is in two splits."""
+        first, last = self.shards.starts[number : number + 2].tolist()
+        bits = np.asarray(self.bits[first:last])
+        in_several = np.flatnonzero(np.bitwise_count(bits & ~np.uint8(NO_SPLIT)) > 1)
+        if in_several.size:
+            raise TagFileError(f"The image {self.shards.names(number)[in_several[0]]} is in two splits; expected one.")
+        return bits
+
+    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
+        """Return the tags of images at some positions, ones in a float32 CSR matrix (n_positions, n_tags)."""
+        candidates, images = self._pairs.at(positions)
+        columns = self._column_of[candidates]
+        is_known = columns >= 0
+        return ones_at(images[is_known], columns[is_known], (positions.size, self.n_tags))
+
+
+class JoinedTags(JoinedTable):
     """Tags of the images of a features folder, as far as they are in the vocabulary.
 
     Only rows of one split are learned from, of "all" with that name; None is "train", if there are splits. At most
@@ -66,20 +117,16 @@ class JoinedTags:
         most_words: int,
         **columns: str | None,
     ) -> None:
-        self.shards, n = shards, shards.n_rows
-        self.index = index_names(folder, shards)
-        self.bits = new_map(folder / "bits.npy", np.uint8, (n,))
-        self._pairs = TagPairs(folder, n)
-        self.remarks: list[str] = []
+        super().__init__(folder, shards)
         meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         words = BoundedCounts(most_words)
         self._read(stream_table(as_path(table), **columns), words, meant, split)
         self.understood = TagsRead.of(words.counts())
         self.understood.check(columns.get("separator"))
         self.remarks.append(self.understood.line())
-        blocks = (self.bits[start : start + PAIRS] for start in range(0, n, PAIRS))
-        with_split = split is None and any(bool((bits & (TRAIN | VALID | OTHER)).any()) for bits in blocks)
-        self.learned = TRAIN if with_split else NO_SPLIT
+        self.learned = NO_SPLIT
+        if split is None and self.count(TRAIN | VALID | OTHER):
+            self.learned = TRAIN
         self._keys = sorted({tag_key(word) for word in words.counts()})
         self._pairs.sort(self._keys)
         self.vocabulary = self._choose(words, min_count, aliases or {}, meant)
@@ -90,9 +137,9 @@ class JoinedTags:
     ) -> None:
         """Go through the table once: bits of images, pairs, counted words."""
         requested = None if split is None else split_name(split)
-        passed, missing, found = 0, 0, 0
+        n_passed, n_missing, n_matched = 0, 0, 0
         splits: Counter[str | None] = Counter()
-        example, contradictions = "", Contradictions()
+        example = ""
 
         @lru_cache(maxsize=ROWS)
         def word_of(tag: str) -> tuple[str, int]:
@@ -100,30 +147,27 @@ class JoinedTags:
             return word, tag_hash(tag_key(word))
 
         for batch in batches_of(records):
-            some = [row for row in batch if requested in (None, "all") or row.split == requested]
-            passed += len(batch) - len(some)
-            if not some:
+            rows = [row for row in batch if requested in (None, "all") or row.split == requested]
+            n_passed += len(batch) - len(rows)
+            if not rows:
                 continue
-            positions = self.index.find([row.image for row in some])
-            missing += int((positions < 0).sum())
-            example = example or next((r.image for r, p in zip(some, positions, strict=True) if p < 0), "")
-            there = [(row, position) for row, position in zip(some, positions.tolist(), strict=True) if position >= 0]
-            found += len(there)
-            splits.update(row.split for row, _ in there if requested is None)
-            bits = [_SPLITS.get(row.split, OTHER) if requested is None else NO_SPLIT for row, _ in there]
-            np.bitwise_or.at(self.bits, positions[positions >= 0], np.array(bits, np.uint8))
-            new = []
-            for (row, position), bit in zip(there, bits, strict=True):
-                given = [word_of(tag) for tag in contradictions.left_out(row).tags]
-                if bit in (NO_SPLIT, TRAIN):
+            bits = [_SPLITS.get(row.split, OTHER) if requested is None else NO_SPLIT for row in rows]
+            matched, missing = self.match(rows, bits)
+            n_matched, n_missing = n_matched + len(matched), n_missing + len(missing)
+            example = example or next((row.image for row, _ in missing), "")
+            splits.update(row.split for row, _ in matched if requested is None)
+            pairs = []
+            for row, position in matched:
+                given = [word_of(tag) for tag in row.tags]
+                if requested is not None or row.split in (None, "train"):
                     words.add(word for word, _ in given)
-                new += [(position, tag) for _, tag in given]
-            self._pairs.add(new)
+                pairs += [(position, tag) for _, tag in given]
+            self._pairs.add(pairs)
 
-        if passed and not (missing or found):
+        if n_passed and not (n_missing or n_matched):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
-        self.remarks += [*check_met(self.shards, found, missing, example), *not_learned(splits)]
-        self.remarks += contradictions.remarks()
+        self.remarks += [*check_met(self.shards, n_matched, n_missing, example), *not_learned(splits)]
+        self.remarks += self._contradictions.remarks()
 
     def _choose(
         self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]
@@ -131,11 +175,12 @@ class JoinedTags:
         """Return the vocabulary: the candidates that enough images have; each gets its column."""
         counts = np.zeros(len(self._keys), np.int64)
         n_learned = 0
-        for first, kept in self.learned_parts():
-            n_learned += int(kept.sum())
-            candidates, images = self._pairs.at(first + np.flatnonzero(kept))
-            there = candidates >= 0
-            each = np.unique(images[there] * max(1, counts.size) + candidates[there])
+        for number, first in enumerate(self.shards.starts[:-1].tolist()):
+            positions = first + np.flatnonzero(self.bits_of(number) & self.learned)
+            n_learned += positions.size
+            candidates, images = self._pairs.at(positions)
+            is_counted = candidates >= 0
+            each = np.unique(images[is_counted] * max(1, counts.size) + candidates[is_counted])
             counts += np.bincount(each % max(1, counts.size), minlength=counts.size)
 
         chosen = np.flatnonzero(counts >= min_count)
@@ -162,24 +207,6 @@ class JoinedTags:
         return Vocabulary(
             shown, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in known}
         )
-
-    def learned_parts(self) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-        """Yield the first position of each shard, and which of its images are learned from."""
-        for first, last in zip(self.shards.starts[:-1].tolist(), self.shards.starts[1:].tolist(), strict=True):
-            bits = np.asarray(self.bits[first:last])
-            ones = [(bits & bit) > 0 for bit in (TRAIN, VALID, OTHER)]
-            if (np.sum(ones, axis=0) > 1).any():
-                row = int(np.flatnonzero(np.sum(ones, axis=0) > 1)[0])
-                number = int(np.searchsorted(self.shards.starts, first, side="right")) - 1
-                raise TagFileError(f"The image {self.shards.names(number)[row]} is in two splits; expected one.")
-            yield first, (bits & self.learned) > 0
-
-    def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Return the tags of images at some positions, ones in a float32 CSR matrix (n_positions, n_tags)."""
-        candidates, images = self._pairs.at(positions)
-        columns = self._column_of[candidates]
-        known = columns >= 0
-        return ones_at(images[known], columns[known], (positions.size, self.n_tags))
 
     def learned_among(self, first: int, last: int) -> NDArray[np.bool_]:
         """Return which images of a range of positions are learned from."""
@@ -276,3 +303,39 @@ def ones_at(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[in
     starts = np.searchsorted(each, np.arange(shape[0] + 1) * shape[1])
     data = np.ones(each.size, np.float32)
     return sp.csr_array((data, (each % shape[1]).astype(np.int32), starts.astype(np.int32)), shape=shape)
+
+
+class BoundedCounts:
+    """Counts of words, of which no more than `most` are held, 1 or more.
+
+    When there are more, half of them are dropped: as much is taken off all counts as makes the lesser half nothing
+    (Misra and Gries). A word that is held has been seen `count` times at least, and ``count + error`` at most; one that
+    is not, `error` times at most. The error is 0 as long as no word was dropped. The frequent words of long texts thus
+    stay, whatever their tail.
+
+    References
+    ----------
+    Misra, Gries: Finding repeated elements. Science of Computer Programming 2, 1982. Agarwal et al.: Mergeable
+    summaries. PODS 2012.
+    """
+
+    def __init__(self, most: int) -> None:
+        check_count(most, "most")
+        self._most = most
+        self._counts: Counter[str] = Counter()
+        self.error = 0
+
+    def add(self, words: Iterable[str]) -> None:
+        """Count some words."""
+        self._counts.update(words)
+        while len(self._counts) > self._most:
+            counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
+            subtracted = int(np.partition(counts, counts.size - self._most // 2 - 1)[counts.size - self._most // 2 - 1])
+            self._counts = Counter(
+                {word: count - subtracted for word, count in self._counts.items() if count > subtracted}
+            )
+            self.error += subtracted
+
+    def counts(self) -> dict[str, int]:
+        """Return the words that are held, with the least that each was seen."""
+        return dict(self._counts)

@@ -19,7 +19,6 @@ from visterm.core.checks import check_magnitude
 from visterm.core.errors import StorageError
 from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix
-from visterm.data.one_pass import Reservoir
 from visterm.features.streaming.joining import NO_SPLIT, PAIRS, VALID, JoinedTags
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards, read_ahead
@@ -94,14 +93,19 @@ def survey(
 
 
 def draw_positions(shards: Shards, tags: JoinedTags, bit: int, n: int, seed: int) -> NDArray[np.int64]:
-    """Draw positions of images with a bit, in one pass."""
-    reservoir = Reservoir(n)
+    """Draw `n` positions of images with a bit, in one pass; all samples are equally likely. Returns them sorted.
+
+    Each image draws a key, and those with the smallest keys so far are the sample so far (a reservoir).
+    """
+    smallest, sample = np.empty(0), np.empty(0, np.int64)
     for start in range(0, shards.n_rows, PAIRS):
         bits = np.asarray(tags.bits[start : start + PAIRS])
         keys = np.random.default_rng([seed, start]).random(bits.size)
-        there = np.flatnonzero(bits & bit)
-        reservoir.offer(keys[there], start + there)
-    return reservoir.sample()
+        offered = np.flatnonzero(bits & bit)
+        smallest, sample = np.concatenate([smallest, keys[offered]]), np.concatenate([sample, start + offered])
+        chosen = np.argsort(smallest, kind="stable")[:n]
+        smallest, sample = smallest[chosen], sample[chosen]
+    return np.sort(sample)
 
 
 class ShardWindows:
