@@ -166,12 +166,12 @@ def test_relations_come_from_a_file_or_from_wordnet_with_how_tags_were_matched(w
     found = read_part_relations(path, tags)
     assert found.relations == [PartOf("door", "house"), PartOf("wheel", "car")]
     np.testing.assert_array_equal(part_pairs(found.relations, tags), [[1, 0]])
-    assert (found.senses, found.source) == (None, path)
+    assert (found.senses, found.wordnet) == (None, None)
 
     found = read_part_relations(wordnet.folder, tags)
     assert found.relations == [PartOf("window", "house"), PartOf("door", "house")]
     np.testing.assert_array_equal(part_pairs(found.relations, tags), [[1, 0], [2, 0]])
-    assert found.source == wordnet.folder
+    assert found.wordnet.folder == wordnet.folder
     assert found.senses is not None
     assert found.senses.unmatched == ["home planet"]
 
@@ -183,14 +183,9 @@ def test_wordnet_at_its_usual_place_a_mapping_and_the_depth_are_used(wordnet, tm
     monkeypatch.setenv("WNSEARCHDIR", str(wordnet.folder))
     found = read_part_relations(None, tags, mapping=mapping, inherit=2)
     assert found.relations == [PartOf("window", "hut")]
-    assert found.source == wordnet.folder
+    assert found.wordnet.folder == wordnet.folder
     with pytest.raises(DataError, match=r"none of the tags as a part of another; 2 of 2 tags have a meaning"):
         read_part_relations(None, tags, mapping=mapping, inherit=1)
-
-
-def test_a_mapping_with_a_file_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"mapping .*m\.csv is of tags .* relations come from the file .*part_of\.csv"):
-        read_part_relations(written(tmp_path, "door,house\n"), Vocabulary(["door", "house"]), mapping="m.csv")
 
 
 @pytest.mark.shared

@@ -130,8 +130,8 @@ class Corpus:
                 f"users of {len(users)}; expected as many of each."
             )
         rows = [
-            record(name, given, split_name(split), user)
-            for name, given, split, user in zip(names, checked_lists(tags), splits, users, strict=True)
+            record(name, given_tags, split_name(split), user)
+            for name, given_tags, split, user in zip(names, checked_lists(tags), splits, users, strict=True)
         ]
         return cls._of_records(images, rows)
 
@@ -207,11 +207,11 @@ def _remarks_on_differences(matched: Sequence[tuple[Match, TagRecord]], folder: 
     """Count the names that are not quite those of their files, with an example of both."""
     remarks = []
     for differ in (CAPITALS, ENDING):
-        loose = [(row.image, match.path) for match, row in matched if match.differ == differ]
-        if loose:
-            name, path = loose[0]
+        differing = [(row.image, match.path) for match, row in matched if match.differ == differ]
+        if differing:
+            name, path = differing[0]
             remarks.append(
-                f"Only {differ} set {count_of(len(loose), 'name')} apart from the images (such as '{name}' and "
+                f"Only {differ} set {count_of(len(differing), 'name')} apart from the images (such as '{name}' and "
                 f"'{path.relative_to(folder).as_posix()}'); taken as the same."
             )
     return remarks

@@ -51,12 +51,12 @@ class ExifTool:
         image stays as it was beside it (``photo.jpg_original``), unless one is there from
         before. Raises DataError or StorageError as `read_packet` does; the image is then as it was.
         """
-        how = [] if keep_original else [b"-overwrite_original"]
+        options = [] if keep_original else [b"-overwrite_original"]
         file = Path(self._folder.name, "packet.xmp")
         file.write_bytes(packet or b"")
         source = os.fsencode(file).replace(b"%", b"%%")
         assignment = b"-XMP<=" + source if packet else b"-XMP="
-        output = self._execute([*how, assignment, *map(str.encode, more), _argument(image)], image)
+        output = self._execute([*options, assignment, *map(str.encode, more), _argument(image)], image)
         if b"1 image files updated" not in output and b"1 image files unchanged" not in output:
             complaint = self._complaint() or "no reason given"
             raise why_refused(image, image.stat().st_size) or StorageError(
@@ -79,7 +79,12 @@ class ExifTool:
             process.stdout.close()
 
     def _execute(self, arguments: list[bytes], image: Path) -> bytes:
-        process = self._started()
+        if self._process is None:
+            command = [self._program, "-config", "", "-stay_open", "True", "-@", "-"]
+            command += ["-common_args", "-charset", "utf8", "-charset", "filename=utf8"]
+            with self._errors.open("ab") as errors:
+                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
         self._complaints.seek(0, os.SEEK_END)  # past what it said of others
@@ -90,9 +95,8 @@ class ExifTool:
             process.stdin.write(b"\n".join(lines))
             process.stdin.flush()
         output = b""
-        while not (
-            output.endswith(b"\n") and output[-len(end) - 2 :].rstrip().endswith(end)
-        ):  # lines of Windows end in \r\n
+        # Until the line that says the number of the command; lines of Windows end in \r\n
+        while not (output.endswith(b"\n") and output[-len(end) - 2 :].rstrip().endswith(end)):
             more = os.read(process.stdout.fileno(), 2**16)
             if not more:
                 complaint = self._complaint() or "no reason given"
@@ -100,14 +104,6 @@ class ExifTool:
                 raise StorageError(f"exiftool ended at {image}: {complaint}.")
             output += more
         return output[: output.rindex(end)]
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            command = [self._program, "-config", "", "-stay_open", "True", "-@", "-"]
-            command += ["-common_args", "-charset", "utf8", "-charset", "filename=utf8"]
-            with self._errors.open("ab") as errors:
-                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-        return self._process
 
     def _complaint(self) -> str:
         """Return what it said since the last command."""

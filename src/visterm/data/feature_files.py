@@ -139,8 +139,8 @@ def _refuse_other_content(file: Path, what: str, begin: bytes, advice: str) -> N
     except OSError as error:
         raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
     if not begins.startswith(begin):
-        why = f"it begins with {begins!r}, as no such file does" if begins else "it is empty"
-        raise DataError(f"{file} cannot be read as {what}: {why}. {advice}")
+        reason = f"it begins with {begins!r}, as no such file does" if begins else "it is empty"
+        raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}")
 
 
 def _read_parquet(
@@ -198,7 +198,7 @@ def _columns(
     for requested in (column, name_column):
         if requested is not None and requested not in names:
             raise UnknownNameError(unknown(f"column of {file}", requested, names))
-    usual = [column] if column is not None else next((some for some in USUAL if set(some) <= set(names)), None)
+    usual = [column] if column is not None else next((each for each in USUAL if set(each) <= set(names)), None)
     if usual is None and len(lists) != 1:
         raise DataError(
             f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}; expected one, or "
@@ -255,9 +255,9 @@ def _refuse_too_wide(file: Path, rows: Any) -> None:
         row = np.searchsorted(rows.indptr, largest, side="right")
         where = f"; row {row} has the index {rows.indices[largest]}"
     if rows.shape[1] > most:
-        why = f", as only {n_used:,} of them have numbers" if most < MOST_FEATURES else ""
+        reason = f", as only {n_used:,} of them have numbers" if most < MOST_FEATURES else ""
         raise ShapeError(
-            f"{file} has {rows.shape[1]:,} features (columns){where}; expected at most {most:,}{why}. Correct the "
+            f"{file} has {rows.shape[1]:,} features (columns){where}; expected at most {most:,}{reason}. Correct the "
             "index, or number the features from 0."
         )
 
@@ -430,8 +430,8 @@ def _refuse_first_wrong_line(path: Path) -> None:
                     continue
                 wrong = _wrong(index, value, last)
                 if wrong:
-                    shown = pair[:40].decode("utf-8", "replace")
-                    raise DataError(f"{path}, line {number}: '{shown}' {wrong}. Correct the line, or leave it out.")
+                    text = pair[:40].decode("utf-8", "replace")
+                    raise DataError(f"{path}, line {number}: '{text}' {wrong}. Correct the line, or leave it out.")
                 last = int(index)
 
 

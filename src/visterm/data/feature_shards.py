@@ -128,11 +128,11 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
     _check_lists(column.type, what, _IS_NUMBER, "numbers")
     lengths, numbers = _joined(column, what)
     width = int(lengths[0]) if len(lengths) else 0
-    odd = np.flatnonzero(lengths != width)
-    if odd.size:
+    wrong = np.flatnonzero(lengths != width)
+    if wrong.size:
         raise ShapeError(
-            f"{what}, row {odd[0] + 1}: it has {lengths[odd[0]]:,} numbers, and the first row has {width:,}; expected "
-            "as many in each (or sparse rows, as columns 'indices' and 'values')."
+            f"{what}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} numbers, and the first row has {width:,}; "
+            "expected as many in each (or sparse rows, as columns 'indices' and 'values')."
         )
     with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused where the row is taken
         return numbers.astype(np.float32, copy=False).reshape(len(lengths), width)
@@ -151,11 +151,11 @@ def sparse_rows(
     _check_lists(values.type, what, _IS_NUMBER, "numbers")
     lengths, columns = _joined(indices, what)
     counts, data = _joined(values, what)
-    odd = np.flatnonzero(lengths != counts)
-    if odd.size:
+    wrong = np.flatnonzero(lengths != counts)
+    if wrong.size:
         raise ShapeError(
-            f"{what}, row {odd[0] + 1}: it has {lengths[odd[0]]:,} indices and {counts[odd[0]]:,} values; expected one "
-            "value an index."
+            f"{what}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} indices and {counts[wrong[0]]:,} values; "
+            "expected one value an index."
         )
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     if width is None:
@@ -176,22 +176,22 @@ def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDAr
     """
     lengths: list[NDArray[np.int64]] = []
     flats: list[NDArray[Any]] = []
-    before = 0
+    n_before = 0
     for chunk in filter(len, column.chunks):
         lists = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
         flat = lists.flatten()
         if lists.null_count:
             missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
-            raise ShapeError(f"{what}, row {before + missing + 1}: it is missing (null); expected a list of numbers.")
+            raise ShapeError(f"{what}, row {n_before + missing + 1}: it is missing (null); expected a list of numbers.")
         if pa.types.is_fixed_size_list(lists.type):
             lengths.append(np.full(len(lists), lists.type.list_size, np.int64))
         else:
             lengths.append(np.diff(lists.offsets.to_numpy()).astype(np.int64))
         if flat.null_count:
             index = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
-            row = before + int(np.searchsorted(np.cumsum(lengths[-1]), index, side="right")) + 1
+            row = n_before + int(np.searchsorted(np.cumsum(lengths[-1]), index, side="right")) + 1
             raise ShapeError(f"{what}, row {row}: a number is missing (null); expected a number in each place.")
-        before += len(lists)
+        n_before += len(lists)
         flats.append(flat.to_numpy(zero_copy_only=False))
     if not lengths:
         return np.empty(0, np.int64), np.empty(0, np.int64)

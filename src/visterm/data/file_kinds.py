@@ -122,8 +122,8 @@ def count_by_kind(names: Iterable[str], *, videos: bool = False) -> NotRead:
         counts[name] = files[name].total()
         if counts[name]:
             first = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
-            named = ", ".join([suffix or "without ending" for suffix in first[:_SHOWN]])
-            how = READ_VIDEOS if name == VIDEOS and not videos else advice and f"read with: {advice}"
-            more = f"{', ...' if len(first) > _SHOWN else ''}{f'; {how}' if how else ''}"
-            texts.append(f"{count_of(counts[name], noun)} ({named}{more})")
+            suffixes = ", ".join([suffix or "without ending" for suffix in first[:_SHOWN]])
+            advice_text = READ_VIDEOS if name == VIDEOS and not videos else advice and f"read with: {advice}"
+            more = f"{', ...' if len(first) > _SHOWN else ''}{f'; {advice_text}' if advice_text else ''}"
+            texts.append(f"{count_of(counts[name], noun)} ({suffixes}{more})")
     return NotRead(counts, ", ".join(texts))

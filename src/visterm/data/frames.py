@@ -152,7 +152,7 @@ class Framed:
         return to_frame(self, "polars")
 
 
-def pictures(shown: Iterable[tuple[Any, str, str]], n: int) -> str:
+def pictures(photos: Iterable[tuple[Any, str, str]], n: int) -> str:
     """Return the first of `n` photos for a notebook, in HTML: each an image or its path, its name and a line below.
 
     Names are escaped, and pictures are inside the page. Photos that are not on this machine have no picture.
@@ -160,9 +160,9 @@ def pictures(shown: Iterable[tuple[Any, str, str]], n: int) -> str:
     from visterm.data.images import data_uri
 
     figures = []
-    for (image, name, line), _ in zip(shown, range(MOST_SHOWN), strict=False):
-        here = image is not None and not is_remote(image)
-        address = data_uri(image, SIDE) if here else None
+    for (image, name, line), _ in zip(photos, range(MOST_SHOWN), strict=False):
+        is_local = image is not None and not is_remote(image)
+        address = data_uri(image, SIDE) if is_local else None
         name, line = escape(printable(name)), escape(printable(line))
         picture = "" if address is None else f'<img src="{address}" alt="{name}">'
         figures.append(
@@ -192,8 +192,8 @@ def _narwhal(value: Any) -> Any:
         frame: Any = narwhals.from_native(value, pass_through=True, allow_series=True)
     except narwhals.exceptions.DuplicateError:  # of pandas or pyarrow, which allow columns of one name
         names = unique_names(list(getattr(value, "column_names", value.columns)))
-        named = value.rename_columns(names) if hasattr(value, "rename_columns") else value.set_axis(names, axis=1)
-        frame = narwhals.from_native(named)
+        renamed = value.rename_columns(names) if hasattr(value, "rename_columns") else value.set_axis(names, axis=1)
+        frame = narwhals.from_native(renamed)
     if isinstance(frame, narwhals.LazyFrame):
         frame = frame.collect()
     return frame if isinstance(frame, narwhals.DataFrame | narwhals.Series) else None

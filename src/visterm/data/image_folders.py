@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple
 
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.remote import as_path, as_remote, is_remote
@@ -104,13 +104,7 @@ class ListedImages(Sequence[Path]):
     def __len__(self) -> int:
         return len(self._names)
 
-    @overload
-    def __getitem__(self, which: int) -> Path: ...
-
-    @overload
-    def __getitem__(self, which: slice) -> list[Path]: ...
-
-    def __getitem__(self, which: int | slice) -> Path | list[Path]:
+    def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return [self._folder / name for name in self._names[which]]
         return self._folder / self._names[which]
@@ -272,9 +266,9 @@ class PathsByEnd:
 
     def ending_as(self, key: str) -> list[str]:
         """List the paths that end as `key` does, or that it ends as; the very same where there is one."""
-        named = self._by_name.get(PurePosixPath(key).name, [])
-        same = [path for folded, path in named if folded == key]
-        return same or [path for folded, path in named if _one_ends_as_the_other(key, folded)]
+        candidates = self._by_name.get(PurePosixPath(key).name, [])
+        same = [path for folded, path in candidates if folded == key]
+        return same or [path for folded, path in candidates if _one_ends_as_the_other(key, folded)]
 
 
 def plain_name(name: str) -> str:

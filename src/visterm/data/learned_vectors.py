@@ -69,8 +69,8 @@ def ppmi(Y: sp.csr_array) -> sp.csr_array:
     as_context = of_word**SMOOTHING  # the matrix is symmetric
     expected = of_word[pairs.row] * as_context[pairs.col] / max(as_context.sum(), 1)
     values = np.log(pairs.data / expected)
-    kept = values > 0
-    return sp.csr_array((values[kept], (pairs.row[kept], pairs.col[kept])), shape=together.shape)
+    is_positive = values > 0
+    return sp.csr_array((values[is_positive], (pairs.row[is_positive], pairs.col[is_positive])), shape=together.shape)
 
 
 def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -101,8 +101,8 @@ def _skipgram_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArr
     contexts = np.zeros_like(words)
     rates = np.linspace(RATE, LAST_RATE, EPOCHS + 1)
     for epoch in range(EPOCHS):
-        some = Y[rng.permutation(Y.shape[0])]
-        starts, tags = some.indptr.astype(np.int64), some.indices.astype(np.int32)
+        shuffled = Y[rng.permutation(Y.shape[0])]
+        starts, tags = shuffled.indptr.astype(np.int64), shuffled.indices.astype(np.int32)
         skipgram_epoch(
             starts, tags, ends, words, contexts, CONTEXTS, NEGATIVES, rates[epoch], rates[epoch + 1], seed, epoch
         )

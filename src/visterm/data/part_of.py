@@ -14,7 +14,7 @@ from visterm.core.checks import check_choice
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.relations import PairFormat, read_pairs
-from visterm.data.tag_senses import Synset, TagSenses, WordNet, find_wordnet, match_tags
+from visterm.data.tag_senses import Synset, TagSenses, WordNet, match_tags
 
 PART_OF_FILE = PairFormat("part-of file", "the tag rule part_of", ("part", "whole"), "wheel,car", "part of")
 
@@ -34,7 +34,7 @@ class PartRelations(NamedTuple):
 
     relations: list[PartOf]  # All relations of a file; of WordNet, those among the tags
     senses: TagSenses | None  # How the tags were matched with WordNet; None where the relations are from a file
-    source: Path  # The file, or WordNet's folder
+    wordnet: WordNet | None  # The WordNet that was read; None where the relations are from a file
 
 
 def read_part_relations(
@@ -46,8 +46,8 @@ def read_part_relations(
 ) -> PartRelations:
     """Read which tags are parts of which: from a part-of CSV, or from WordNet.
 
-    Raises DataError if a file or the folder cannot be used, or has no relation between two tags; UserError if `mapping`
-    is given with a file, or `inherit` cannot be used.
+    Raises DataError if a file or the folder cannot be used, or has no relation between two tags; UserError if `inherit`
+    cannot be used.
 
     Parameters
     ----------
@@ -61,11 +61,6 @@ def read_part_relations(
         How far parts are inherited (`wordnet_part_of`); of WordNet only, a file says all itself.
     """
     if source is not None and not Path(source).is_dir():
-        if mapping is not None:
-            raise UserError(
-                f"The mapping {mapping} is of tags to WordNet's synsets, but relations come from the file {source}. "
-                "Leave it out, or give WordNet's folder instead of the file."
-            )
         relations = read_part_of(source)
         try:
             part_pairs(relations, vocabulary)
@@ -74,8 +69,8 @@ def read_part_relations(
                 f"{source} (the tag rule part_of): no line has two known tags, such as "
                 f"{', '.join(vocabulary.tags[:3])}. The first pair is '{','.join(relations[0])}'; expected part,whole."
             ) from error
-        return PartRelations(relations, None, Path(source))
-    wordnet = WordNet(find_wordnet(source))
+        return PartRelations(relations, None, None)
+    wordnet = WordNet(source)
     senses = match_tags(wordnet, vocabulary, mapping=mapping)
     relations = wordnet_part_of(wordnet, senses, inherit=inherit)
     if not relations:
@@ -83,7 +78,7 @@ def read_part_relations(
             f"The WordNet of {wordnet.folder} knows none of the tags as a part of another; {senses.summary()} "
             "Say what they mean (a mapping of tags to synsets), or give a CSV of part,whole."
         )
-    return PartRelations(relations, senses, wordnet.folder)
+    return PartRelations(relations, senses, wordnet)
 
 
 def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:

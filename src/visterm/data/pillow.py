@@ -16,6 +16,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
@@ -44,7 +45,6 @@ _TRANSPOSE = {
 _PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 _BITS_PER_SAMPLE = 258  # TIFF 6.0, section 8
 _lock = threading.Lock()
-_heif_registered = False
 _n_silenced = 0
 MOST_BYTES = GB
 SECONDS = 120  # How long exiftool may take for one file
@@ -76,14 +76,12 @@ def readable_formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
+@cache
 def register_heif() -> None:
     """Let Pillow open HEIC files, at the first call, if a reader is installed; it is looked for only once."""
-    global _heif_registered
-    with _lock:
-        package = None if _heif_registered else next(filter(find_spec, HEIF_PACKAGES), None)
-        if package is not None:
-            import_module(package).register_heif_opener(thumbnails=False)
-        _heif_registered = True
+    package = next(filter(find_spec, HEIF_PACKAGES), None)
+    if package is not None:
+        import_module(package).register_heif_opener(thumbnails=False)
 
 
 def is_heic(head: bytes) -> bool:

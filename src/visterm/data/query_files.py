@@ -54,8 +54,8 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         raise TagFileError(f"The query file (--queries) {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     query, image = (
-        required_column(wanted, names, f"The query file {file}", "", ADVICE)
-        for wanted in (QUERY_COLUMNS, IMAGE_COLUMNS)
+        required_column(column_names, names, f"The query file {file}", "", ADVICE)
+        for column_names in (QUERY_COLUMNS, IMAGE_COLUMNS)
     )
     relevance = find_column(RELEVANCE_COLUMNS, names, f"The query file {file}")
     return [

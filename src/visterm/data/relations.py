@@ -158,10 +158,10 @@ def _delimiter(path: Path) -> str:
 
 def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
     """Return the two columns that a first line names; None if it is no header."""
-    named = [cell.casefold() for cell in cells]
+    names = [cell.casefold() for cell in cells]
     for columns in (form.columns, form.other_columns):
-        if columns is not None and all(column.casefold() in named for column in columns):
-            first, second = (named.index(column.casefold()) for column in columns)
+        if columns is not None and all(column.casefold() in names for column in columns):
+            first, second = (names.index(column.casefold()) for column in columns)
             return first, second
     return None
 

@@ -328,9 +328,9 @@ def _text(word: bytes) -> str:
     try:
         return word.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = word[: error.start]
-        if error.reason == "unexpected end of data" and (len(word) == MOST_IPTC or not before.isascii()):
-            return before.decode("utf-8")
+        valid = word[: error.start]
+        if error.reason == "unexpected end of data" and (len(word) == MOST_IPTC or not valid.isascii()):
+            return valid.decode("utf-8")
     return "".join(bytes([letter]).decode("latin-1" if letter in CP1252_HOLES else "cp1252") for letter in word)
 
 

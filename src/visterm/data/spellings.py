@@ -88,16 +88,16 @@ def slips(one: str, other: str) -> int:
 
     No letter is touched twice (optimal string alignment).
     """
-    before: list[int] = []
+    second_last: list[int] = []
     last = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
         row = [i]
         for j, against in enumerate(other, 1):
             best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (letter != against))
             if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == against:
-                best = min(best, before[j - 2] + 1)
+                best = min(best, second_last[j - 2] + 1)
             row.append(best)
-        before, last = last, row
+        second_last, last = last, row
     return last[-1]
 
 

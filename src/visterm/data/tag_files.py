@@ -161,10 +161,10 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
             records.append(record(name, tags, split, place=f"the folder of {name}"))
             folders.add(path.parent.as_posix())
     remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
-    odd = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # bytes, to Python
-    if odd:
+    garbled = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # bytes, to Python
+    if garbled:
         remarks.append(
-            f"The names of {count_of(len(odd), 'folder')} (such as '{printable(odd[0])}') are not UTF-8; "
+            f"The names of {count_of(len(garbled), 'folder')} (such as '{printable(garbled[0])}') are not UTF-8; "
             f"their tags have {REPLACEMENT} in place of what cannot be read."
         )
     return TagsFound(records, remarks, "in no tag's folder, so without a tag")

@@ -158,9 +158,9 @@ def _even_limit(counts: NDArray[np.int64], total: int) -> int:
         return int(counts.max(initial=1))
     ordered = np.sort(counts)
     remaining = ordered.size - np.arange(ordered.size)
-    before = np.cumsum(ordered) - ordered
-    cut = np.flatnonzero(before + remaining * ordered > total)[0]
-    return max(1, int((total - before[cut]) // remaining[cut]))
+    smaller = np.cumsum(ordered) - ordered
+    cut = np.flatnonzero(smaller + remaining * ordered > total)[0]
+    return max(1, int((total - smaller[cut]) // remaining[cut]))
 
 
 def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Generator) -> Iterator[NDArray[np.int32]]:

@@ -101,8 +101,8 @@ class TagRules:
         """Check each value, and return the rules; `source` begins the messages."""
         for name, value in values.items():
             if name not in _EXPECTED:
-                near = get_close_matches(name, _EXPECTED, 1)
-                advice = f"Did you mean {near[0]!r}?" if near else f"Expected {', '.join(_EXPECTED)}."
+                similar = get_close_matches(name, _EXPECTED, 1)
+                advice = f"Did you mean {similar[0]!r}?" if similar else f"Expected {', '.join(_EXPECTED)}."
                 raise TagFileError(f"{source}: there is no rule {name!r}. {advice}")
             is_valid, expected = _EXPECTED[name]
             if not is_valid(value):
@@ -309,10 +309,10 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
     if over:
         (user, _), most = max(over.items(), key=lambda item: (len(item[1]), item[0][0]))
         n_users = len({user for user, _ in over})
-        shown = "; ".join(corpus.tags[most[0]]) or "no tag"
+        example = "; ".join(corpus.tags[most[0]]) or "no tag"
         remark += (
             f", as {count_of(n_users, 'user')} gave more than {count_of(per_user, 'image')} the same tags (such as "
-            f"'{user}', {count_of(len(most), 'image')}: {shown})"
+            f"'{user}', {count_of(len(most), 'image')}: {example})"
         )
     if n_unknown:
         remark += f"; {count_of(n_unknown, 'image')} of no known user all kept"
@@ -327,13 +327,13 @@ def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]
     by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     frequent = {key: count for key, count in by_count if count / len(learned) > max_share}
     remaining = _without(corpus, frequent.keys() | {alias for alias, tag in meant.items() if tag in frequent})
-    shown = [f"'{key}' ({count:,})" for key, count in frequent.items()][:_N_SHOWN]
+    examples = [f"'{key}' ({count:,})" for key, count in frequent.items()][:_N_SHOWN]
     remark = (
         f"Too frequent: {count_of(len(frequent), 'tag')} on more than {max_share:.4g} of "
         f"{count_of(len(learned), 'image')} {'is' if len(frequent) == 1 else 'are'} not learned"
     )
-    if shown:
-        remark += f": {', '.join(shown)}{', ...' * (len(frequent) > len(shown))}"
+    if examples:
+        remark += f": {', '.join(examples)}{', ...' * (len(frequent) > len(examples))}"
     return remaining, f"{remark}.", len(frequent)
 
 

@@ -323,10 +323,10 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
                 f"{where}: '{synset}' is no noun's synset; expected its id or number, such as n03358726; or nothing, "
                 f"for '{tag}' to have no meaning."
             )
-        before = mapped.setdefault(_key(tag), MappedTag(tag, offset, where))
-        if before.offset != offset:
+        first = mapped.setdefault(_key(tag), MappedTag(tag, offset, where))
+        if first.offset != offset:
             raise DataError(
-                f"{where}: '{tag}' is mapped to another synset than in {before.place}. Leave one of the lines out."
+                f"{where}: '{tag}' is mapped to another synset than in {first.place}. Leave one of the lines out."
             )
     return mapped
 

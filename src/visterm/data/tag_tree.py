@@ -59,8 +59,8 @@ class TagTree:
         self._grows = grows
         self._last: tuple[tuple[str, ...], TagTree] | None = None  # What `with_paths` returned, and of which tags
         self._meant = meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        named = [tuple(meant.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
-        once = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(named)}
+        canonical = [tuple(meant.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
+        once = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(canonical)}
         self.pairs: list[tuple[str, str]] = list(reversed(once.values()))
         self._shown: dict[str, str] = {}
         self._paths_of: dict[str, list[str]] = {}
@@ -91,11 +91,11 @@ class TagTree:
                 f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
                 "Take out one of these lines of the tree (--tree)."
             ) from None
-        way = [max(levels, key=levels.__getitem__)] if levels else []
-        if way and levels[way[0]] > MOST_LEVELS:
-            while over := self._parents.get(way[-1]):
-                way.append(max(over, key=levels.__getitem__))
-            raise _too_many_levels([self._shown[key] for key in way])
+        path = [max(levels, key=levels.__getitem__)] if levels else []
+        if path and levels[path[0]] > MOST_LEVELS:
+            while over := self._parents.get(path[-1]):
+                path.append(max(over, key=levels.__getitem__))
+            raise _too_many_levels([self._shown[key] for key in path])
         return levels
 
     @cached_property
@@ -149,10 +149,10 @@ class TagTree:
 
     def path(self, tag: str) -> list[str]:
         """Return a tag after the tags above it, the topmost first; of several parents by the first."""
-        way = [self._key(tag)]
-        while parents := self._over(way[-1]):
-            way.append(parents[0])
-        return [self._shown[key] for key in reversed(way)]
+        path = [self._key(tag)]
+        while parents := self._over(path[-1]):
+            path.append(parents[0])
+        return [self._shown[key] for key in reversed(path)]
 
     def grown(self, tags: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Return what new tags that are paths in the tree are called, and the tag above each; those above them first.
@@ -162,13 +162,13 @@ class TagTree:
         """
         new = dict.fromkeys(each for tag in tags if SLASH in tag for each in self.with_parents([tag]))
         named: dict[str, tuple[str, str]] = {}
-        taken = self._parents.keys() | self._children.keys() | self._meant.keys()
+        names_in_use = self._parents.keys() | self._children.keys() | self._meant.keys()
         for tag in (each for each in new if self._is_new(self._key(each)) and self._over(self._key(each))):
             above, last = self.parents(tag)[0], tag.rpartition(SLASH)[2].replace(WRITTEN_SLASH, SLASH)
             parent = named[above][0] if above in named else above
-            name = last if tag_key(last) not in taken else SLASH.join((parent, last))
-            named[tag] = (name if tag_key(name) not in taken else tag), parent
-            taken |= {tag_key(name)}
+            name = last if tag_key(last) not in names_in_use else SLASH.join((parent, last))
+            named[tag] = (name if tag_key(name) not in names_in_use else tag), parent
+            names_in_use |= {tag_key(name)}
         return named
 
     def with_paths(self, tags: Iterable[str]) -> TagTree:
@@ -189,8 +189,8 @@ class TagTree:
 
     def paths(self) -> dict[str, str]:
         """Return the paths of all tags that lie under others, as texts, and what each is called."""
-        ways = (self.path(child) for child, _ in self.pairs)
-        return {path_text(own_names(way)): way[-1] for way in ways}
+        paths = (self.path(child) for child, _ in self.pairs)
+        return {path_text(own_names(path)): path[-1] for path in paths}
 
     def with_parents(self, tags: Iterable[str]) -> list[str]:
         """Return tags, and before each the tags above it; none twice."""
@@ -200,9 +200,9 @@ class TagTree:
         """Return tags, and before each the tags under it; none twice."""
         return self._with(tags, self.below)
 
-    def follows(self, given: Iterable[str], denied: Iterable[str]) -> set[str]:
+    def follows(self, positive_tags: Iterable[str], denied: Iterable[str]) -> set[str]:
         """Return the keys of the tags that an image has for sure, by those that were given, and surely has not."""
-        return {tag_key(tag) for tag in (*self.with_parents(given), *self.with_children(denied))}
+        return {tag_key(tag) for tag in (*self.with_parents(positive_tags), *self.with_children(denied))}
 
     def completed(
         self, tags: Iterable[Iterable[str]], negatives: Iterable[Iterable[str]]
@@ -281,9 +281,9 @@ class TreeColumns:
 
         Where a tag is below 0, explicitly not there, so are the tags under it, unless they were given.
         """
-        given = as_csr((Y > 0).astype(np.float32) @ self.above[:, : Y.shape[1]]) > 0
+        positive = as_csr((Y > 0).astype(np.float32) @ self.above[:, : Y.shape[1]]) > 0
         denied = as_csr((Y < 0).astype(np.float32) @ self.below) > 0
-        signs = given.astype(np.float32) - denied.astype(np.float32) + denied.multiply(given).astype(np.float32)
+        signs = positive.astype(np.float32) - denied.astype(np.float32) + denied.multiply(positive).astype(np.float32)
         return as_csr(signs)
 
 

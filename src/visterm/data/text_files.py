@@ -45,11 +45,11 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT, *, or_
         return content.decode("utf-16" if content.startswith(UTF16) else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        how = "'UTF-8'" if path.suffix == ".txt" else "'UTF-8' or 'CSV UTF-8'"
+        encodings = "'UTF-8'" if path.suffix == ".txt" else "'UTF-8' or 'CSV UTF-8'"
         encoding = "UTF-16" if content.startswith(UTF16) else "UTF-8"
         raise TagFileError(
             f"The {what} {path} is not {encoding}: line {line} has the byte 0x{content[error.start]:02x}. Save it as "
-            f"{how}."
+            f"{encodings}."
         ) from error
 
 

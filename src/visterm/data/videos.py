@@ -83,8 +83,8 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     camera = camera_name(tags.get(f"{apple}make"), tags.get(f"{apple}model"))
     location = _PLACE.match(str(tags.get(f"{apple}location.ISO6709") or tags.get("location") or ""))
     north, east = map(float, location.groups()) if location else (0.0, 0.0)
-    known = location is not None and abs(north) <= 90 and abs(east) <= 180
-    exif = Exif(when[0] if when else None, camera, *((north, east) if known else ()))
+    is_on_earth = location is not None and abs(north) <= 90 and abs(east) <= 180
+    exif = Exif(when[0] if when else None, camera, *((north, east) if is_on_earth else ()))
     return VideoFacts(width, height, seconds, exif)
 
 
@@ -131,16 +131,16 @@ class VideoFrames:
         file = _checked(path)
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as new:
-            made = Path(new) / folder.name
-            made.mkdir()
+            frames = Path(new) / folder.name
+            frames.mkdir()
             for at in _scenes(file, video_facts(file).seconds):
                 content = _frame(file, at)
                 if content:
-                    (made / _name(at)).write_bytes(content)
-            if not any(made.iterdir()):
+                    (frames / _name(at)).write_bytes(content)
+            if not any(frames.iterdir()):
                 raise ImageError(file, "damaged: ffmpeg finds no picture in it")
             if not folder.is_dir():  # a copy of the same video may have been quicker
-                made.replace(folder)
+                frames.replace(folder)
 
 
 def _name(at: float) -> str:
@@ -155,9 +155,9 @@ def _scenes(path: str, seconds: float) -> list[float]:
     due = f"gte({since},{apart})*max({changed},gte({since},{max(STILL, apart)}))"
     expression = f"if(isnan(prev_selected_t),1,if({due},st(0,0)+1,0))"
     filters = f"scale=320:-2:flags=fast_bilinear,format=rgb24,select='{expression}',metadata=print:file=-"
-    some = ["-skip_frame", "nokey"] if seconds > WHOLE else []
+    keyframes = ["-skip_frame", "nokey"] if seconds > WHOLE else []
     command = [
-        *some,
+        *keyframes,
         *_reading(path),
         "-map",
         "0:V:0",

@@ -57,17 +57,12 @@ class WordVectors:
             )
         self.words = list(words)
         self.matrix = matrix
-        self._rows: dict[str, int] = {}
-        for row, word in enumerate(self.words):
-            self._rows.setdefault(word, row)
+        self._rows = _first_rows(self.words)
 
     @cached_property
     def _rows_of_keys(self) -> dict[str, int]:
         """The first row of each key; made when it is first needed, because it takes seconds for millions of words."""
-        rows: dict[str, int] = {}
-        for row, word in enumerate(self.words):
-            rows.setdefault(word_key(word), row)
-        return rows
+        return _first_rows(map(word_key, self.words))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -109,14 +104,11 @@ def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None 
     return WordVectors(*read(path, lambda word: word_key(word) in wanted))
 
 
-def write_word_vectors(path: str | os.PathLike[str], vectors: WordVectors) -> None:
+def write_word_vectors(path: Path, vectors: WordVectors) -> None:
     """Write word vectors as safetensors, which `read_word_vectors` maps into memory instead of reading.
 
-    Raises DataError if the file is not named ``.safetensors``, or a word has a line feed in it.
+    The file is named ``.safetensors``. Raises DataError if a word has a line feed in it.
     """
-    path = Path(path)
-    if path.suffix != TENSORS:
-        raise DataError(f"Word vectors are written as {TENSORS}, and the file is {path}. Name it so.")
     broken = [word for word in vectors.words if "\n" in word]
     if broken:
         raise DataError(f"The word {broken[0]!r} has a line feed in it, which a list of words cannot keep.")
@@ -141,6 +133,14 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
             rows[number] = np.mean(vectors.matrix[known], axis=0, dtype=np.float64)
             has_vector[number] = True
     return rows, has_vector
+
+
+def _first_rows(words: Iterable[str]) -> dict[str, int]:
+    """Return the row of each word, of a repeated one the first."""
+    rows: dict[str, int] = {}
+    for row, word in enumerate(words):
+        rows.setdefault(word, row)
+    return rows
 
 
 def word_key(word: str) -> str:
@@ -198,10 +198,8 @@ def read_text_vectors(path: Path, wants: Wants) -> WordRows:
         counts = two_counts(cells)
         width = len(cells) - 1 if counts is None else counts[1]
         if width < 1:
-            shown = _shown(b" ".join(cells))
-            raise DataError(
-                f"{path}, line 1: {shown}; expected a word and the numbers of its vector, parted by spaces."
-            )
+            text = _shown(b" ".join(cells))
+            raise DataError(f"{path}, line 1: {text}; expected a word and the numbers of its vector, parted by spaces.")
 
         n_words = 0
         for number, line in lines if counts is not None else chain([first], lines):
@@ -295,9 +293,9 @@ def read_tensor_vectors(path: Path, wants: Wants) -> WordRows:
 
     if wants is None and matrix.dtype == np.float32:
         return words, matrix
-    kept = [row for row, word in enumerate(words) if wants is None or wants(word)]
-    rows = [_finite(np.array(matrix[row], np.float32), f"{path}, row {row}") for row in kept]
-    return [words[row] for row in kept], np.array(rows, np.float32).reshape(len(rows), matrix.shape[1])
+    chosen = [row for row, word in enumerate(words) if wants is None or wants(word)]
+    rows = [_finite(np.array(matrix[row], np.float32), f"{path}, row {row}") for row in chosen]
+    return [words[row] for row in chosen], np.array(rows, np.float32).reshape(len(rows), matrix.shape[1])
 
 
 def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
@@ -339,8 +337,8 @@ def _parted(line: bytes, width: int, where: str) -> tuple[str, bytes]:
     cells = line.split()
     if len(cells) <= width:
         raise DataError(f"{where}: {_shown(line)}; expected a word and {width} numbers.")
-    before = cells[-width - 1]
-    if len(cells) > width + 1 and b"." in before and are_numbers([before]):  # unlike the words of "catch 22"
+    last = cells[-width - 1]
+    if len(cells) > width + 1 and b"." in last and are_numbers([last]):  # unlike the words of "catch 22"
         raise DataError(f"{where}: {_shown(line)}; it has more than {width} numbers after the word.")
     return b" ".join(cells[:-width]).decode("utf-8", "replace"), b" ".join(cells[-width:])
 

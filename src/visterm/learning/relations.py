@@ -92,12 +92,12 @@ class WordRelations(NamedTuple):
             of_wordnet = mapping if is_wordnet(part_of) else None
             found = read_part_relations(_place(part_of), vocabulary, mapping=of_wordnet, inherit=inherit)
             parts, senses = found.relations, found.senses
-            if is_a is None and senses is not None:
-                return cls(parts, wordnet_is_a(WordNet(found.source), senses), senses)
+            if is_a is None and senses is not None and found.wordnet is not None:
+                return cls(parts, wordnet_is_a(found.wordnet, senses), senses)
         if is_a is None:
             return cls(parts)
         if is_wordnet(is_a):
-            wordnet = WordNet(find_wordnet(_place(is_a)))
+            wordnet = WordNet(_place(is_a))
             senses = match_tags(wordnet, vocabulary, mapping=mapping)
             kinds = wordnet_is_a(wordnet, senses)
         else:

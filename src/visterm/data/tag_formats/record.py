@@ -60,13 +60,13 @@ def record(
     message begins with `place`: the file, and its line.
     """
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
-    given = of_people(tag for tag in cleaned if not tag.startswith("-"))
+    positive_tags = of_people(tag for tag in cleaned if not tag.startswith("-"))
     negatives = list(dict.fromkeys(filter(None, (without_minus(tag) for tag in cleaned if tag.startswith("-")))))
-    for tag in (*given, *negatives):
+    for tag in (*positive_tags, *negatives):
         fault = tag_fault(tag)
         if fault is not None:
             raise TagFileError(_why_no_tag(tag, fault, place or image))
-    return TagRecord(image, given, negatives, split, user)
+    return TagRecord(image, positive_tags, negatives, split, user)
 
 
 def usable_keywords(keywords: Iterable[str], place: str, refused: list[str]) -> list[str]:
@@ -103,7 +103,7 @@ class Contradictions:
         if not both:
             return row
         self._n += len(both)
-        tags, negatives = ([tag for tag in some if tag_key(tag) not in both] for some in (row.tags, row.negatives))
+        tags, negatives = ([tag for tag in group if tag_key(tag) not in both] for group in (row.tags, row.negatives))
         tag = next(tag for tag in row.tags if tag_key(tag) in both)
         self._example = self._example or f"'{tag}' and '-{tag}' of '{row.image}'"
         return row._replace(tags=tags, negatives=negatives)

@@ -89,8 +89,8 @@ def table_records(
     """
     names = [name for name in table.names if isinstance(name, str)]
     columns = _columns_of(_tag_form(image_column, tags_column), names, "The table")
-    wanted = dict.fromkeys([*columns, *columns_named((columns.tags,), tuple(names))])
-    cells = {name: table.cells(name) for name in wanted if name is not None}
+    column_names = dict.fromkeys([*columns, *columns_named((columns.tags,), tuple(names))])
+    cells = {name: table.cells(name) for name in column_names if name is not None}
     images = cells[columns.image]
     cells[columns.image] = [image_name(image, index) for index, image in enumerate(images)]
     rows = [Row(n, dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
@@ -103,8 +103,8 @@ def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]
     """Return the images that a table names or holds. Raises TagFileError if it has no such column."""
     names = [name for name in table.names if isinstance(name, str)]
     if len(table.names) > 1 or image_column is not None:
-        wanted = IMAGE_COLUMNS if image_column is None else [image_column]
-        return table.cells(required_column(wanted, names, "The table", " of file names", _SAY_IMAGES))
+        column_names = IMAGE_COLUMNS if image_column is None else [image_column]
+        return table.cells(required_column(column_names, names, "The table", " of file names", _SAY_IMAGES))
     return table.cells(table.names[0]) if table.names else []
 
 
@@ -116,8 +116,8 @@ def column_note(table: FrameTable, image_column: str | None = None) -> str:
     names = [name for name in table.names if isinstance(name, str)]
     firsts = ((name, next((cell for cell in table.cells(name) if cell is not None), None)) for name in names)
     paths = {name: cell for name, cell in firsts if isinstance(cell, str | os.PathLike)}
-    wanted = IMAGE_COLUMNS if image_column is None else [image_column]
-    column = names[0] if len(table.names) == 1 else find_column(wanted, names)
+    column_names = IMAGE_COLUMNS if image_column is None else [image_column]
+    column = names[0] if len(table.names) == 1 else find_column(column_names, names)
     if column not in paths or is_there(paths[column]):
         return ""
     others = [name for name, path in paths.items() if is_there(path)]

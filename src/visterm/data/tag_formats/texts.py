@@ -61,9 +61,9 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
                 path = Path(parent, name)
                 by_key[name_key(path.relative_to(texts).as_posix())[: -len(SUFFIX)]] = path
     if not by_key:
-        why = "".join(f" {skipped.image} is a {skipped.reason}." for skipped in map(closed_folder, closed[:1]))
+        reason = "".join(f" {skipped.image} is a {skipped.reason}." for skipped in map(closed_folder, closed[:1]))
         raise TagFileError(
-            f"The tag folder {texts} has no {SUFFIX} file.{why} Expected one for each image (1{SUFFIX} for 1.jpg). "
+            f"The tag folder {texts} has no {SUFFIX} file.{reason} Expected one for each image (1{SUFFIX} for 1.jpg). "
             "If the tags are in a table, name the file itself."
         )
     text_of = {  # 1.jpg.txt before 1.txt

@@ -108,7 +108,7 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
         more = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in fields_there[name][0]]
         entries[name] = [mark for mark in (*more, *new) if name in mark.lies_in()]
     entries[WRITTEN] = [*copies, *renewed, *new]
-    return document.edited(_additions(document, {name: some for name, some in entries.items() if some}, where))
+    return document.edited(_additions(document, {name: new for name, new in entries.items() if new}, where))
 
 
 def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | None:
@@ -206,7 +206,8 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
     edits, missing = [], {}
     for name, new in marks.items():
         properties = [child for node in descriptions(document) for child in node.children if child.name == name]
-        if any(name in node.attributes for node in descriptions(document)) or any(map(_is_text, properties)):
+        is_attribute = any(name in node.attributes for node in descriptions(document))
+        if is_attribute or any(container(each) is None and (each.children or each.text.strip()) for each in properties):
             raise DataError(
                 f"In {where}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Write the keywords "
                 "anew with the program that they are from."
@@ -218,11 +219,6 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
     if missing:
         edits.append(_new_description(document, missing, where))
     return edits
-
-
-def _is_text(element: Element) -> bool:
-    """Return whether a property holds a text in place of a list."""
-    return container(element) is None and bool(element.children or element.text.strip())
 
 
 def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]) -> Edit:
@@ -280,15 +276,15 @@ def _entry(mark: Mark, name: str, around: Element) -> str:
     visterm, visterm_declared = _prefix(around, "visterm", VISTERM)
     confidence = None if mark.confidence is None else f"{mark.confidence:.4f}"
     noted = mark._asdict() | {"path": mark.path_text, "confidence": confidence}
-    known = {name: text for name, text in noted.items() if text is not None}
-    fields = "".join(f"<{visterm}{name}>{escape(text)}</{visterm}{name}>" for name, text in known.items())
+    noted_fields = {name: text for name, text in noted.items() if text is not None}
+    fields = "".join(f"<{visterm}{name}>{escape(text)}</{visterm}{name}>" for name, text in noted_fields.items())
     return f'<{rdf}li{declared}{visterm_declared} {rdf}parseType="Resource">{fields}</{rdf}li>'
 
 
-def _prefix(around: Element, wanted: str, namespace: str) -> tuple[str, str]:
+def _prefix(around: Element, preferred: str, namespace: str) -> tuple[str, str]:
     """Return the prefix of a namespace with its colon, and the declaration that it takes."""
     declared = next((prefix for prefix, uri in around.prefixes.items() if prefix and uri == namespace), None)
-    return (f"{declared}:", "") if declared else (f"{wanted}:", f" xmlns:{wanted}={quoteattr(namespace)}")
+    return (f"{declared}:", "") if declared else (f"{preferred}:", f" xmlns:{preferred}={quoteattr(namespace)}")
 
 
 def _removed(

@@ -19,7 +19,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count
 from visterm.core.errors import DataError, TagFileError, UnknownNameError
 from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
@@ -320,7 +319,6 @@ class BoundedCounts:
     """
 
     def __init__(self, most: int) -> None:
-        check_count(most, "most")
         self._most = most
         self._counts: Counter[str] = Counter()
         self.error = 0
