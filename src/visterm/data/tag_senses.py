@@ -75,9 +75,6 @@ class WordNet:
         self._exceptions = dict(read_exceptions(self.folder))
         self._data = read_database(self.folder, "data.noun")
 
-    def __len__(self) -> int:
-        return len(self._senses)
-
     def senses(self, word: str) -> list[int]:
         """Return the offsets of a word's meanings, the most frequent first; empty where it is no noun of WordNet.
 
