@@ -17,7 +17,7 @@ from small_disks import small_disk
 from tiny_catalogues import ENCODER, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.core.errors import OutOfSpaceError
-from visterm.core.jsonlines import write_skipped
+from visterm.core.persist import write_skipped
 from visterm.core.types import Skipped
 from visterm.features.job import encode_folder
 

@@ -10,11 +10,10 @@ import pytest
 from rich.cells import cell_len
 
 from visterm.cli.output import emit, exit_code, show, table
-from visterm.core.jsonlines import json_text, read_skipped, write_skipped
-from visterm.core.persist import read_json, write_json
+from visterm.core.persist import read_json, read_skipped, write_json, write_skipped
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
-from visterm.core.wording import count_of, printable
+from visterm.core.wording import count_of, json_text, printable
 from visterm.features.training_rows import not_learned
 
 ODD = os.fsdecode(b"caf\xe9/\xff\n.jpg") if os.name == "posix" else "caf\udce9/\udcff\n.jpg"

@@ -14,7 +14,7 @@ from visterm.core.checks import check_count
 from visterm.core.errors import DataError, UserError, VistermError
 from visterm.core.learned import Array, Csr, Fitted, Kind, Listed, Text, Whole
 from visterm.core.packing import json_params, learned_hash, learned_parts, pack, unpack
-from visterm.core.registry import Entry, Registry
+from visterm.core.registry import Registry, TableEntry
 from visterm.core.tables import MODELS
 
 
@@ -60,7 +60,7 @@ class Other(Box):
 
 REGISTRY = Registry(
     "box",
-    [Entry("box", f"{__name__}:Box", "for tests"), Entry("silent", f"{__name__}:Silent", "for tests")],
+    [TableEntry("box", f"{__name__}:Box", "for tests"), TableEntry("silent", f"{__name__}:Silent", "for tests")],
     group="visterm.no_boxes",
 )
 

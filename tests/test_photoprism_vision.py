@@ -24,7 +24,7 @@ from test_web_limits import in_thread, wait_for
 from tiny_catalogue import KINDS, make_tiny_catalogue
 from visterm.core.errors import UserError
 from visterm.core.types import Tag
-from visterm.core.web_client import Answer
+from visterm.core.web_client import ServerAnswer
 from visterm.models.confidence.calibration import Calibration, HeldOutChances
 from visterm.web.api import vision
 from visterm.web.api.vision import FEW, together, why_none
@@ -357,7 +357,7 @@ def test_all_pictures_of_a_request_share_its_time_and_its_bytes(monkeypatch):
     def ask(address, *, patience, most):
         allowed.append((patience.timeout, patience.retries, most))
         now[0] += 8
-        return Answer(200, b"123")
+        return ServerAnswer(200, b"123")
 
     monkeypatch.setattr(vision, "ask", ask)
     monkeypatch.setattr(vision, "time", SimpleNamespace(monotonic=lambda: now[0]))

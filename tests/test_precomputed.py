@@ -28,7 +28,7 @@ from visterm.core.errors import (
     UserError,
     VistermError,
 )
-from visterm.core.jsonlines import read_skipped
+from visterm.core.persist import read_skipped
 from visterm.data.feature_files import read_features
 from visterm.encoders.chain import Chain
 from visterm.encoders.precomputed import Precomputed

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
-from visterm.core.registry import Entry, Registry
+from visterm.core.registry import Registry, TableEntry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.models.baselines import Prior
 
@@ -41,7 +41,9 @@ def test_text_where_true_or_false_is_meant_is_refused_and_not_taken_as_true(tabl
 
 
 def test_a_missing_package_names_the_extra():
-    table = Registry("model", [Entry("deep", "no_such_package.module:Deep", "", extra="torch")], group="visterm.none")
+    table = Registry(
+        "model", [TableEntry("deep", "no_such_package.module:Deep", "", extra="torch")], group="visterm.none"
+    )
     with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[torch\]'"):
         table.load("deep")
 

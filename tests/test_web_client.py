@@ -16,7 +16,7 @@ import pytest
 
 from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import ServiceError
-from visterm.core.web_client import LONGEST_SHOWN, MOST_AROUND, Answer, Patience, Waiting, ask, in_short
+from visterm.core.web_client import LONGEST_SHOWN, MOST_AROUND, Patience, ServerAnswer, Waiting, ask, in_short
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -166,7 +166,7 @@ SECRET = 'k3y/with+"all"\\kinds=of%signs&é'
 )
 def test_a_secret_is_not_shown_in_other_spellings_either(written):
     for n in (0, LONGEST_SHOWN - 8, LONGEST_SHOWN):
-        answer = Answer(400, f"{'-' * n}<{written}>".encode(), secrets=(SECRET,))
+        answer = ServerAnswer(400, f"{'-' * n}<{written}>".encode(), secrets=(SECRET,))
         assert answer.shown == f"{'-' * n}<(secret)>"[:LONGEST_SHOWN] + (" ..." if n + 10 > LONGEST_SHOWN else "")
 
 
@@ -177,5 +177,5 @@ def test_no_text_takes_long_to_be_searched_for_a_secret(text):
 
 def test_a_key_that_comes_back_in_escapes_is_no_value():
     server = JsonServer("Immich", "http://host", "a-key-of-20-letters/", {})
-    answer = Answer(200, rb'{"tag": "\u0061-key-of-20-letters\/", "\ud800": ["a\/b"]}', secrets=(server.key,))
+    answer = ServerAnswer(200, rb'{"tag": "\u0061-key-of-20-letters\/", "\ud800": ["a\/b"]}', secrets=(server.key,))
     assert server.parsed(answer, "GET /x") == {"tag": "(secret)", "\ufffd": ["a/b"]}

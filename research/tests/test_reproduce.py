@@ -16,7 +16,7 @@ from planted import plant_corpus
 from studies import run_study
 from visterm.core.errors import CorruptFileError, DataError, MissingExtraError, StorageError, UserError
 from visterm.core.packing import key_of
-from visterm.core.registry import Entry, Registry
+from visterm.core.registry import Registry, TableEntry
 from visterm.core.tables import MODELS
 from visterm.metrics import average_precisions
 from visterm.models.neighbours.knn import Knn
@@ -76,7 +76,7 @@ def test_methods_with_settings_try_equally_many() -> None:
 
 
 def test_a_model_that_is_not_registered_is_an_error_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Registry("model", [Entry("wsabie", "visterm.models.ranking.wsabie:Wsabie", "")], group="visterm.none")
+    table = Registry("model", [TableEntry("wsabie", "visterm.models.ranking.wsabie:Wsabie", "")], group="visterm.none")
     monkeypatch.setattr("visterm_research.comparison.methods.MODELS", table)
     with pytest.raises(UserError, match=r"not registered: knn, prior.*among wsabie"):
         chosen_methods([WSABIE, EXACT_KNN, PRIOR], [])
@@ -320,7 +320,9 @@ def test_all_methods_together_make_every_table_figure_and_claim(
         "ridge": "visterm.models.linear.ridge:Ridge",
         "prior": "visterm.models.baselines:Prior",
     }
-    table = Registry("model", [Entry(name, target, "") for name, target in stand_ins.items()], group="visterm.none")
+    table = Registry(
+        "model", [TableEntry(name, target, "") for name, target in stand_ins.items()], group="visterm.none"
+    )
     monkeypatch.setattr("visterm_research.comparison.methods.MODELS", table)
     monkeypatch.setattr("visterm_research.comparison.trials.MODELS", table)
     monkeypatch.setattr("visterm_research.wsabie.study.image_problems", lambda *_: [planted_problem()])

@@ -82,7 +82,7 @@ def annotate(
     The confidence, in percent, is the chance that people would give the photo this tag. The exit code is 3 if
     photos were skipped.
     """
-    from visterm.core.jsonlines import read_skipped
+    from visterm.core.persist import read_skipped
     from visterm.core.types import Skipped
     from visterm.features.folder import DATA, SKIPPED
     from visterm.tagging.annotating import TagsWanted
@@ -249,8 +249,7 @@ def encode(
     Other commands take the features folder instead of the photos, and are faster.
     Run it again to go on after a stop, and to encode new and changed photos. The exit code is 3 if photos were skipped.
     """
-    from visterm.core.jsonlines import read_skipped
-    from visterm.core.persist import folder_kind
+    from visterm.core.persist import folder_kind, read_skipped
     from visterm.features.folder import SKIPPED
     from visterm.features.job import encode_folder
 

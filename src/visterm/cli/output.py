@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from visterm.core.progress import Progress
-from visterm.core.wording import count_of, printable, printable_json
+from visterm.core.wording import count_of, json_text, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -44,8 +44,6 @@ def at_a_terminal() -> bool:
 
 def emit(value: dict[str, Any]) -> None:
     """Print one JSON object as one line, in ASCII where standard output is not UTF-8."""
-    from visterm.core.jsonlines import json_text
-
     utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     print(printable_json(json_text(value, ascii_only=not utf8)), flush=True)
 

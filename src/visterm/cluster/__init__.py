@@ -80,11 +80,11 @@ def results_of(
     twice, which would be Ray's fault.
     """
     ray, data = load_ray(), load_ray_data()
-    counting = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Begun)
+    counting = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_AttemptCounter)
     n_actors = min(n_workers, len(parts))
     rows = [{"number": number, "part": ray.cloudpickle.dumps(part)} for number, part in enumerate(parts)]
     done = data.from_items(rows, override_num_blocks=min(len(rows), MOST_BLOCKS)).map_batches(
-        _Worker,
+        _PartWorker,
         fn_constructor_args=([ray.put(job)], counting.remote(), tries),
         batch_size=1,
         batch_format="numpy",
@@ -114,7 +114,7 @@ def results_of(
         )
 
 
-class _Worker:
+class _PartWorker:
     """What an actor runs. It begins with its first part, so that errors of that come back as those of parts do."""
 
     def __init__(self, job: list[Any], begun: Any, tries: int) -> None:
@@ -124,11 +124,11 @@ class _Worker:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         results = np.empty(len(batch["part"]), object)
-        for place, (number, part) in enumerate(zip(batch["number"].tolist(), batch["part"], strict=True)):
+        for row, (number, part) in enumerate(zip(batch["number"].tolist(), batch["part"], strict=True)):
             try:
-                results[place] = load_ray().cloudpickle.dumps((self._result(number, part), None, ""))
+                results[row] = load_ray().cloudpickle.dumps((self._result(number, part), None, ""))
             except Exception as error:
-                results[place] = pickled_error(error)
+                results[row] = pickled_error(error)
         return {"number": batch["number"], "result": results}
 
     def _result(self, number: int, pickled: bytes) -> Any:
@@ -146,7 +146,7 @@ class _Worker:
         return self._work(part)
 
 
-class _Begun:
+class _AttemptCounter:
     """How often each part was begun; forgotten with its machine, which only allows some more tries."""
 
     def __init__(self) -> None:
@@ -227,14 +227,14 @@ def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
     shared = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
         limits = {"num_cpus": resolve_jobs(n_jobs), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
-        with _unheard():
+        with _silenced_errors():
             ray.init("local", **limits, **shared)
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         if host and port.isdigit():  # where nothing listens, Ray itself would go on trying for many minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
-        with _unheard():
+        with _silenced_errors():
             ray.init(address, **shared)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
@@ -244,13 +244,13 @@ def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
 
 
 @contextmanager
-def _unheard() -> Iterator[None]:
+def _silenced_errors() -> Iterator[None]:
     """Hide what Ray's core writes to standard error as it starts; errors are raised."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    standard_error, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
         os.close(nowhere)

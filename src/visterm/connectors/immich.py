@@ -13,7 +13,7 @@ from visterm.connectors.contract import Page, Pair, Recent, Refused
 from visterm.connectors.immich_search import START, Item, Mark, Place, Search, as_text, as_time, checked_id, pages
 from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import DataError, ServiceError
-from visterm.core.web_client import Answer, Patience, server_address
+from visterm.core.web_client import Patience, ServerAnswer, server_address
 from visterm.store.connected import NOT_OURS, PROGRAMS, RemotePhoto
 
 NEEDED = ("asset.read", "asset.view", "asset.statistics", "tag.create", "tag.read", "tag.asset", "user.read")
@@ -236,7 +236,7 @@ class Immich:
             self._version = (major, minor, patch)
         return self._version
 
-    def _clock(self, answer: Answer) -> datetime:
+    def _clock(self, answer: ServerAnswer) -> datetime:
         """Return the server's time. Raises ServiceError if an answer has none."""
         now = json_answers.clock(answer)
         if now is None:
@@ -252,7 +252,7 @@ class Immich:
     def _pages(self, search: Search, place: Place = START) -> Iterator[tuple[list[Item], Place]]:
         return pages(self._server, search, self._new(), place)
 
-    def _tags(self) -> tuple[Answer, list[_Tag]]:
+    def _tags(self) -> tuple[ServerAnswer, list[_Tag]]:
         answer = self._server.ask("GET", "/tags", needs="tag.read")
         return answer, _read_tags(self._server.parsed(answer, "GET /tags"))
 

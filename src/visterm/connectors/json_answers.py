@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
 from visterm.core.errors import ServiceError
-from visterm.core.web_client import Answer, Patience, ask, masked
+from visterm.core.web_client import Patience, ServerAnswer, ask, masked
 
 MOST_BYTES = 2**25  # Of an answer: 1,000 photos of Immich with all their metadata take 2 MB
 MOST_VALUES = 2**20  # In an answer: those photos have a tenth
@@ -42,7 +42,7 @@ class JsonServer(NamedTuple):
         most: int = MOST_BYTES,
         also: tuple[int, ...] = (),
         secret: str = "",
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Return the answer to a request if it is a good one (2xx), or of a status in `also`.
 
         `needs` names the permission that the key has to have, and `secret` is what no message shows, beside the key.
@@ -61,7 +61,7 @@ class JsonServer(NamedTuple):
             return answer
         raise self.refused(method, path, answer, needs)
 
-    def refused(self, method: str, path: str, answer: Answer, needs: str = "") -> ServiceError:
+    def refused(self, method: str, path: str, answer: ServerAnswer, needs: str = "") -> ServiceError:
         """Return the error for an answer that is not a good one."""
         said = f"{self.program} answers {method} {masked(path, answer.secrets)} with {answer.status}: {answer.shown}"
         if answer.status == 401:
@@ -78,7 +78,7 @@ class JsonServer(NamedTuple):
         """Return what a good answer holds. Raises ServiceError, too, where it is no JSON."""
         return self.parsed(self.ask(method, path, body, needs=needs), f"{method} {path}")
 
-    def parsed(self, answer: Answer, what: str) -> Any:
+    def parsed(self, answer: ServerAnswer, what: str) -> Any:
         """Return the JSON of an answer to `what`, without the key and with U+FFFD for halves of letters.
 
         Millions of values take a minute to read, so they are counted before.
@@ -100,7 +100,7 @@ class JsonServer(NamedTuple):
             ) from None
 
 
-def clock(answer: Answer) -> datetime | None:
+def clock(answer: ServerAnswer) -> datetime | None:
     """Return the server's time by the Date of an answer; None if it has none, or one that is no time of these days."""
     try:
         made = parsedate_to_datetime(answer.date)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.files import read_regular_text
-from visterm.core.jsonlines import json_text
+from visterm.core.wording import json_text
 from visterm.core.writing import write_whole
 
 LONGEST = 4096  # Bytes of a key file

@@ -23,7 +23,7 @@ from visterm.connectors.photoprism_photos import (
     updated_at,
 )
 from visterm.core.errors import DataError, ServiceError
-from visterm.core.web_client import Answer, Patience, server_address
+from visterm.core.web_client import Patience, ServerAnswer, server_address
 from visterm.store.connected import PROGRAMS
 
 LISTED, DETAILED = 1000, 500  # Photos of a page of the search, and of a page that is yielded
@@ -276,11 +276,11 @@ class PhotoPrism:
                 last, offset = uid_of(records[-1]), offset + LISTED - 1
         raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
 
-    def _answered(self, **query: Any) -> Answer:
+    def _answered(self, **query: Any) -> ServerAnswer:
         path = f"/photos?{urlencode({'primary': 'true', 'photo': 'true', **query})}"
         return self._server.ask("GET", path, needs=SEES)
 
-    def _records(self, answer: Answer, most: int) -> list[Any]:
+    def _records(self, answer: ServerAnswer, most: int) -> list[Any]:
         records = checked(self._server.parsed(answer, "GET /photos"), "photos", list)
         if len(records) > most:
             raise ServiceError(f"PhotoPrism answers with {len(records):,} photos; {most:,} were asked for.")
@@ -288,7 +288,7 @@ class PhotoPrism:
 
     def _ask(
         self, method: str, path: str, body: object = None, *, needs: str, also: tuple[int, ...] = (404,)
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Return an answer; a status in `also` has to be PhotoPrism's own: a proxy's 404 says nothing of a photo."""
         answer = self._server.ask(method, path, {} if method == "DELETE" else body, needs=needs, also=also)
         if answer.status in also:
@@ -313,7 +313,7 @@ def uncertainty_of(confidence: float) -> int:
     return min(max(round(100 - 100 * confidence), 1), GONE - 1)
 
 
-def _seconds(answer: Answer) -> int:
+def _seconds(answer: ServerAnswer) -> int:
     """Return the server's time by an answer, in seconds since 1970; 0: unknown."""
     now = clock(answer)
     return 0 if now is None else int(now.timestamp())

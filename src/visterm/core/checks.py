@@ -14,7 +14,7 @@ from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError,
 from visterm.core.types import Matrix
 
 MOST_COLUMNS = 2**31 - 1  # Columns of a sparse matrix: compiled code counts them with 32 bits
-BLOCK_ROWS = 2**16  # Rows that are looked at together where all are
+BLOCK_ROWS = 2**16  # Rows that are checked at a time
 
 
 def as_csr(matrix: Any) -> sp.csr_array:
@@ -75,11 +75,11 @@ def other_width(name: str, n_columns: int, width: int) -> ShapeError:
 
 def as_ids(ids: Any) -> NDArray[np.int64]:
     """Return ids to search among as sorted int64, none twice. Raises DataError if they are no whole numbers."""
-    found = np.asarray(ids)
-    if found.size and found.dtype.kind not in "iu":
-        raise DataError(f"The ids to search among are of {found.dtype}; expected whole numbers.")
-    found = found.astype(np.int64, copy=False).ravel()
-    return found if (np.diff(found) > 0).all() else np.unique(found)
+    array = np.asarray(ids)
+    if array.size and array.dtype.kind not in "iu":
+        raise DataError(f"The ids to search among are of {array.dtype}; expected whole numbers.")
+    array = array.astype(np.int64, copy=False).ravel()
+    return array if (np.diff(array) > 0).all() else np.unique(array)
 
 
 def checked_csr(
@@ -111,7 +111,7 @@ def checked_csr(
             expected = "numbers" if name == "data" else "whole numbers"
             raise error(f"{what}: '{name}' is {part.dtype} of shape {part.shape}; expected one row of {expected}.")
     if len(indptr) != n_rows + 1 or indptr[0] != 0:
-        raise error(f"{what}: 'indptr' is {_some(indptr)}; expected {n_rows + 1:,} numbers that begin with 0.")
+        raise error(f"{what}: 'indptr' is {_first_numbers(indptr)}; expected {n_rows + 1:,} numbers that begin with 0.")
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
     if falls.size:
         raise error(f"{what}, row {falls[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
@@ -138,16 +138,16 @@ def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) ->
     same = ordered.indices[1:] == ordered.indices[:-1]
     starts = ordered.indptr[1:-1]
     same[starts[(starts > 0) & (starts < ordered.nnz)] - 1] = False  # where one row ends and the next begins
-    found = np.flatnonzero(same)
-    if found.size:
-        row = int(np.searchsorted(ordered.indptr, found[0], side="right"))
-        raise error(f"{what}, row {row}: it has the index {int(ordered.indices[found[0]])} twice; expected it once.")
+    repeats = np.flatnonzero(same)
+    if repeats.size:
+        row = int(np.searchsorted(ordered.indptr, repeats[0], side="right"))
+        raise error(f"{what}, row {row}: it has the index {int(ordered.indices[repeats[0]])} twice; expected it once.")
 
 
-def _some(numbers: NDArray[Any]) -> str:
+def _first_numbers(numbers: NDArray[Any]) -> str:
     """Return the first of some numbers for messages."""
-    shown = ", ".join(map(str, numbers[:3].tolist()))
-    return f"{shown}{', …' if len(numbers) > 3 else ''} ({len(numbers):,} numbers)"
+    first_three = ", ".join(map(str, numbers[:3].tolist()))
+    return f"{first_three}{', …' if len(numbers) > 3 else ''} ({len(numbers):,} numbers)"
 
 
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:
@@ -222,8 +222,8 @@ def check_number(
     high_enough = number and (above is None or value > above) and (least is None or value >= least)
     if not (high_enough and value < below and value <= most):
         choice = f", {otherwise}" if otherwise else ""
-        shown = repr(value).removesuffix(".0")
-        raise UserError(f"{name} is {shown}; expected {_range(above, least, below, most)}{choice}.")
+        text = repr(value).removesuffix(".0")
+        raise UserError(f"{name} is {text}; expected {_range(above, least, below, most)}{choice}.")
 
 
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:

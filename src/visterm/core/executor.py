@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from visterm.core.errors import StorageError
-from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.progress import SILENT, Progress, StepProgress
 from visterm.core.remote import as_path
 from visterm.core.threads import Team, resolve_jobs
 
@@ -38,7 +38,7 @@ class Job(Protocol[P_contra, R_co]):
         """Return how many steps of progress a part is."""
 
 
-def must_see(path: str | os.PathLike[str]) -> None:
+def require_visible_path(path: str | os.PathLike[str]) -> None:
     """Refuse to work where a file or folder of the job is not: all its images would count as unreadable.
 
     Raises StorageError if it is not there.
@@ -68,7 +68,7 @@ class Executor:
         Raises StorageError if workers do not find the files of the job, or are lost again and again.
         """
         with Team(resolve_jobs(self.n_jobs)) as team:
-            work = job.begin(team, Steps(progress))
+            work = job.begin(team, StepProgress(progress))
             for part in parts:
                 yield work(part)
 

@@ -45,14 +45,6 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
         raise
 
 
-def check_regular(path: str | os.PathLike[str], limit: int | None = None) -> None:
-    """Refuse what `open_regular` refuses, before a library opens the file by its name.
-
-    Raises OSError as `open_regular` does.
-    """
-    open_regular(path, limit).close()
-
-
 def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline: str | None = None) -> Any:
     """Open a file of this machine or of an object store for reading it as text, part after part.
 
@@ -65,8 +57,8 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline:
 
 def why_no_file(path: str | os.PathLike[str]) -> str:
     """Return why there is no regular file, or object, at a path: "does not exist", "is a folder"."""
-    place = as_path(path)
-    return "is a folder" if place.is_dir() else "is no regular file" if place.exists() else "does not exist"
+    target = as_path(path)
+    return "is a folder" if target.is_dir() else "is no regular file" if target.exists() else "does not exist"
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
@@ -74,8 +66,8 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 
     Raises OSError as `open_regular`; of a file that grows while it is read, too.
     """
-    place: object = as_path(path)
-    with place.open("rb") if isinstance(place, RemotePath) else open_regular(path, limit) as file:
+    target: object = as_path(path)
+    with target.open("rb") if isinstance(target, RemotePath) else open_regular(path, limit) as file:
         parts, size = [], 0
         while size <= limit and (part := file.read(MB)):  # which sets aside as much memory as it may read
             parts.append(part)

@@ -62,10 +62,10 @@ def unpack(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]]
     (`check_learned`); UserError if a setting cannot be used; UnknownNameError, MissingExtraError if the class, or a
     setting, is not known here, or needs a package that is not there.
     """
-    left = dict(arrays)
-    estimator = _restore(registry, description, left, "")
-    if left:
-        raise DataError(f"There is an array {min(left)!r} that belongs to no learned attribute")
+    remaining = dict(arrays)
+    estimator = _restore(registry, description, remaining, "")
+    if remaining:
+        raise DataError(f"There is an array {min(remaining)!r} that belongs to no learned attribute")
     if learned_attributes(estimator):
         check_learned(estimator)
     return estimator
@@ -190,11 +190,11 @@ def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any
         whole = prefix + key
         setattr(estimator, key, arrays.pop(whole) if whole in arrays else csr_of_parts(whole, arrays))
     for key, box in parts["values"].items():
-        setattr(estimator, key, _unboxed(registry, box, arrays, prefix + key))
+        setattr(estimator, key, _restore_value(registry, box, arrays, prefix + key))
     return estimator
 
 
-def _unboxed(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
+def _restore_value(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
     """Make a learned value of what `_describe` made of it."""
     kind, value = next(iter(box.items())) if isinstance(box, dict) and len(box) == 1 else ("", None)
     if kind == "value":
@@ -282,16 +282,16 @@ def _records(part: Any, prefix: str) -> Iterator[tuple[str, list[dict[str, Any]]
     """Yield the records with seconds in a description, by attribute."""
     values = part.get("values") if isinstance(part, dict) else None
     for name, box in values.items() if isinstance(values, dict) else ():
-        for kind, found in box.items() if isinstance(box, dict) else ():
-            if kind == "estimators" and isinstance(found, list):
-                for i, one in enumerate(found):
+        for kind, content in box.items() if isinstance(box, dict) else ():
+            if kind == "estimators" and isinstance(content, list):
+                for i, one in enumerate(content):
                     yield from _records(one, f"{prefix}{name}.{i}.")
             elif (
-                isinstance(found, list)
-                and all(isinstance(record, dict) for record in found)
-                and any(SECONDS in record for record in found)
+                isinstance(content, list)
+                and all(isinstance(record, dict) for record in content)
+                and any(SECONDS in record for record in content)
             ):
-                yield prefix + name, found
+                yield prefix + name, content
 
 
 def key_of(*parts: Any) -> str:

@@ -9,12 +9,11 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -27,14 +26,15 @@ from visterm.core.errors import (
     UnknownNameError,
     UserError,
 )
-from visterm.core.files import GB, open_regular, read_regular
-from visterm.core.jsonlines import json_text
+from visterm.core.files import GB, open_regular, open_text, read_regular
 from visterm.core.learned import check_learned, learned_attributes
-from visterm.core.packing import csr_of_parts, csr_parts, pack, put_times, unpack, without_times
+from visterm.core.packing import pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import RemotePath, as_path, is_remote
 from visterm.core.system import is_alive
-from visterm.core.writing import check_space, storage_error, sync, temporary_beside, writing
+from visterm.core.types import Skipped
+from visterm.core.wording import json_text
+from visterm.core.writing import check_space, storage_error, sync, temporary_beside, whole_file, writing
 
 LOG = logging.getLogger("visterm")
 MANIFEST = "manifest.json"
@@ -47,7 +47,6 @@ HOW_TO_MEND = "Restore it from a backup or make it anew."
 HOW_TO_MAKE = {
     "run": "Make one with: visterm fit IMAGES --tags FILE -o RUN",
     "catalogue": "Make one with: visterm index RUN IMAGES -o CATALOGUE",
-    "union": "Make one with: visterm union CATALOGUE CATALOGUE -o UNION",
     "features folder": "Make one with: visterm encode IMAGES -o FEATURES",
 }
 
@@ -128,9 +127,9 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
         raise StorageError(
             f"{os.fspath(path)} is an address in an object store, and a {kind} is kept on this machine. Name a folder."
         )
-    place = next(folder for folder in target.absolute().parents if folder.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise StorageError(f"{target} cannot be written: {place} is no folder that you may write to. Choose another.")
+    parent = next(folder for folder in target.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise StorageError(f"{target} cannot be written: {parent} is no folder that you may write to. Choose another.")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir() or folder_kind(target) != kind:
@@ -150,8 +149,8 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
     if folder_kind(target) != kind:
         return
     ours = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
-    there = [p.relative_to(target).as_posix() for p in sorted(target.rglob("*")) if p.is_file()]
-    others = [name for name in there if name not in ours and not name.endswith(TIMES) and name[0] != "."]
+    names = [p.relative_to(target).as_posix() for p in sorted(target.rglob("*")) if p.is_file()]
+    others = [name for name in names if name not in ours and not name.endswith(TIMES) and name[0] != "."]
     if others:
         raise StorageError(
             f"{target} is a {kind}, but visterm did not write all that it holds ({others[0]}), so it is not replaced. "
@@ -172,9 +171,9 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
         _bring_back(target)
     if not target.exists():
         raise StorageError(f"There is no {kind} at {target}. {HOW_TO_MAKE.get(kind, '')}")
-    found = folder_kind(target)
-    if found != kind:
-        what = f"a {found}" if found else "not a folder written by visterm"
+    actual_kind = folder_kind(target)
+    if actual_kind != kind:
+        what = f"a {actual_kind}" if actual_kind else "not a folder written by visterm"
         raise StorageError(f"{target} is {what}; expected a {kind}. {HOW_TO_MAKE.get(kind, '')}")
     manifest = read_json(target / MANIFEST)
     if FORMAT_KEY not in manifest and "format" in manifest:
@@ -256,22 +255,11 @@ def refusing(file: Path) -> Iterator[None]:
     except (UnknownNameError, MissingExtraError, StorageError):
         raise
     except (DataError, UserError) as error:
-        said = str(error).rstrip(".")
-        raise CorruptFileError(f"{file}: {said}. {HOW_TO_MEND}") from error
+        reason = str(error).rstrip(".")
+        raise CorruptFileError(f"{file}: {reason}. {HOW_TO_MEND}") from error
     except MALFORMED as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON]
-        raise CorruptFileError(f"{file} is not as visterm writes it ({said}). {HOW_TO_MEND}") from error
-
-
-def save_csr(path: Path, matrix: sp.csr_array) -> None:
-    """Write one sparse matrix as safetensors."""
-    save_arrays(path, csr_parts("matrix", matrix))
-
-
-def load_csr(path: Path) -> sp.csr_array:
-    """Read what `save_csr` wrote."""
-    with refusing(path):
-        return csr_of_parts("matrix", load_arrays(path))
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON]
+        raise CorruptFileError(f"{file} is not as visterm writes it ({reason}). {HOW_TO_MEND}") from error
 
 
 def save_arrays(path: Path, arrays: dict[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
@@ -301,9 +289,9 @@ def load_arrays(path: Path, only: str | None = None) -> dict[str, NDArray[Any]]:
 
 def file_hash(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a file's bytes, in hex."""
-    place: object = as_path(path)
-    if isinstance(place, RemotePath):
-        return hashlib.sha256(place.read_bytes()).hexdigest()
+    target: object = as_path(path)
+    if isinstance(target, RemotePath):
+        return hashlib.sha256(target.read_bytes()).hexdigest()
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -321,6 +309,26 @@ def read_json(path: Path) -> Any:
         raise storage_error(error, path) or CorruptFileError(
             f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}"
         ) from error
+
+
+def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
+    """Write one JSON object a line for each image that could not be read; a list that does not fit the disk stays."""
+    if path.exists() and not path.is_file():  # a pipe, or /dev/null
+        path.write_bytes(skipped_bytes(skipped))
+        return
+    with whole_file(path) as temporary:
+        temporary.write_bytes(skipped_bytes(skipped))
+
+
+def skipped_bytes(skipped: Iterable[Skipped]) -> bytes:
+    """Return what `write_skipped` writes."""
+    return "".join(json_text(item.as_dict()) + "\n" for item in skipped).encode()
+
+
+def read_skipped(path: Path) -> list[Skipped]:
+    """Read what `write_skipped` wrote."""
+    with open_text(path) as lines:
+        return [Skipped(**json.loads(line)) for line in lines]
 
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
@@ -348,7 +356,7 @@ def _sweep(target: Path) -> None:
     """Remove what killed processes left: the temporary folders of this target whose process is gone."""
     _bring_back(target)
     shutil.rmtree(_backup(target), ignore_errors=True)
-    for left in target.parent.glob(f".{target.name}.*-*.tmp"):
-        pid = left.name.removeprefix(f".{target.name}.").partition("-")[0]
+    for folder in target.parent.glob(f".{target.name}.*-*.tmp"):
+        pid = folder.name.removeprefix(f".{target.name}.").partition("-")[0]
         if not pid.isdigit() or not is_alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)

@@ -52,7 +52,7 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     """Rank the rows of `V`, (m, width), for each row of `U`, (n, width), by product, without ever holding all products.
 
     Returns rows of `V` and products, (n, min(k, m)), best first, ties by the smaller id; a `k` of 0 means all. With
-    `among`, ascending, only these rows of V are looked at, where they lie. V is read where it lies if it is float32 in
+    `among`, ascending, only these rows of V are scored, without a copy. V is read without a copy if it is float32 in
     C order, else copied. Small jobs use fewer threads than `n_jobs`.
 
     Exact, and the same bytes for any `n_jobs`, whatever other rows are in `U`, and whichever BLAS is there: a matrix
@@ -81,12 +81,12 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     team = standing_team(n_threads)
     if chosen is not None or n < SCREEN_FROM:
         return merged(team.run(partial(_best_of_part, U, V, chosen, bounds, k), n_parts), k)
-    found = []
+    rankings = []
     with one_blas_thread():
         for start in range(0, n, IMAGES_AT_ONCE):
             rows = U[start : start + IMAGES_AT_ONCE]
-            found.append(merged(team.run(partial(_screened_part, rows, V, bounds, k), n_parts), k))
-    return Ranking(np.concatenate([f.ids for f in found]), np.concatenate([f.scores for f in found]))
+            rankings.append(merged(team.run(partial(_screened_part, rows, V, bounds, k), n_parts), k))
+    return Ranking(np.concatenate([f.ids for f in rankings]), np.concatenate([f.scores for f in rankings]))
 
 
 def _best_of_part(

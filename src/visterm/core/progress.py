@@ -53,7 +53,7 @@ def reported(progress: Progress, task: str, total: int | None = None) -> Iterato
         progress.finish()
 
 
-class Steps(Progress):
+class StepProgress(Progress):
     """Passes on only the steps: for a part of a task that was started already."""
 
     def start(self, task: str, total: int | None = None) -> None:
@@ -109,6 +109,6 @@ class OneTask(Titled):
     def finish(self) -> None:
         """Ignore the end: how it came out is not known yet."""
 
-    def came_out(self, note: str) -> None:
+    def finish_with(self, note: str) -> None:
         """Report how it came out; work that reported no step counts as one."""
         self.advance(0 if self._steps else 1, note)

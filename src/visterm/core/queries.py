@@ -110,7 +110,7 @@ def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
     """Weigh the words of queries by their inverse frequencies, each query to unit length (PAMIR, section IV-A).
 
     `words`, (n_queries, n_words), is 1 where the query has the word, -1 where it asks for images without. Where `idf`
-    is 0 for all words of a query, they weigh alike; a query without words stays empty.
+    is 0 for all words of a query, they get equal weights; a query without words stays empty.
     """
     right = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
     plain = words if right and words.data.all() else as_csr(words)  # most queries come one by one, and are made so
@@ -121,8 +121,8 @@ def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
     squares = np.bincount(owner, values.astype(np.float64) ** 2, plain.shape[0])
     lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
     weights = (values * (1.0 / lengths)[owner]).astype(np.float32)
-    found = sp.csr_array((weights, plain.indices, plain.indptr), shape=plain.shape)
-    return found if weights.all() else as_csr(found)
+    weighted = sp.csr_array((weights, plain.indices, plain.indptr), shape=plain.shape)
+    return weighted if weights.all() else as_csr(weighted)
 
 
 def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:

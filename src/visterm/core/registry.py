@@ -18,7 +18,7 @@ _LISTED = 40  # Names that a message lists before it says how many more there ar
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TableEntry:
     """One line of a table."""
 
     name: str  # What users type
@@ -50,13 +50,13 @@ class Registry:
     what that package offers under this name, and says what to install where it is missing.
     """
 
-    def __init__(self, kind: str, entries: list[Entry], *, group: str) -> None:
+    def __init__(self, kind: str, entries: list[TableEntry], *, group: str) -> None:
         self.kind = kind
         self._own = {entry.name: entry for entry in entries if entry.package == PACKAGE}
         self._described = {entry.name: entry for entry in entries if entry.package != PACKAGE}
         self._group = group
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TableEntry]:
         yield from self._own.values()
         yield from self._offered().values()
 
@@ -64,12 +64,12 @@ class Registry:
         """List the names, all or only those that learn (or do not) from images."""
         return [entry.name for entry in self if learns is None or entry.learns == learns]
 
-    def not_installed(self) -> list[Entry]:
+    def not_installed(self) -> list[TableEntry]:
         """List what packages that are not installed would bring."""
         offered = self._offered()
         return [entry for name, entry in self._described.items() if name not in offered]
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> TableEntry:
         """Return one line of the table, or raise with what to install or the nearest names."""
         entry = self._own.get(name) or self._offered().get(name)
         if entry is None:
@@ -117,33 +117,33 @@ class Registry:
             f"Offer it through the entry-point group '{self._group}' of its package."
         )
 
-    def classes(self, package: str = PACKAGE) -> dict[str, Entry]:
+    def classes(self, package: str = PACKAGE) -> dict[str, TableEntry]:
         """Return the parts that a package brings by the name of their class."""
         entries = self._own if package == PACKAGE else self._offered()
         return {entry.target.rpartition(":")[2]: entry for entry in entries.values() if entry.package == package}
 
-    def _offered(self) -> dict[str, Entry]:
+    def _offered(self) -> dict[str, TableEntry]:
         """Return what other packages offer under names of their own; reading all that is installed takes 20 ms.
 
         Those that the table describes come in its order, then others by name: a package lists them in any.
         """
-        offered: dict[str, Entry] = {}
+        offered: dict[str, TableEntry] = {}
         from importlib.metadata import entry_points  # takes long to import
 
-        place = {name: i for i, name in enumerate(self._described)}
-        for point in sorted(entry_points(group=self._group), key=lambda p: (place.get(p.name, len(place)), p.name)):
+        order = {name: i for i, name in enumerate(self._described)}
+        for point in sorted(entry_points(group=self._group), key=lambda p: (order.get(p.name, len(order)), p.name)):
             if point.name in self._own:
                 continue
             package = point.dist.name if point.dist else point.value.partition(":")[0].partition(".")[0]
             described = self._described.get(point.name)
             if described is None or described.package != package:
-                described = Entry(point.name, "", f"from {point.value.partition(':')[0]}", package=package)
+                described = TableEntry(point.name, "", f"from {point.value.partition(':')[0]}", package=package)
             offered.setdefault(point.name, replace(described, target=point.value))
         return offered
 
 
 def lazy_names(
-    package: str, names: Mapping[str, str], classes: Callable[[], Mapping[str, Entry]] = dict
+    package: str, names: Mapping[str, str], classes: Callable[[], Mapping[str, TableEntry]] = dict
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that offers names of its modules, each imported at first use.
 

@@ -154,14 +154,14 @@ class RemotePath(os.PathLike[str]):
 
     def children(self) -> list[str]:
         """List the names right below this one, of objects and of what has objects below it; sorted."""
-        key, found = self._listed("ls", detail=False)
-        return sorted({each.rstrip("/").rpartition("/")[2] for each in found if each.strip("/") != key.strip("/")})
+        key, names = self._listed("ls", detail=False)
+        return sorted({each.rstrip("/").rpartition("/")[2] for each in names if each.strip("/") != key.strip("/")})
 
     def files(self) -> list[str]:
         """List the names of all objects below this one, as `relative_to` gives them; sorted."""
-        key, found = self._listed("find")
+        key, names = self._listed("find")
         start = len(key.rstrip("/")) + 1
-        return sorted(each[start:] for each in found if len(each) > start and not each.endswith("/"))
+        return sorted(each[start:] for each in names if len(each) > start and not each.endswith("/"))
 
     def stamp(self) -> str | None:
         """Return what another content changes: the store's tag of it (ETag) and its size, or its date; None if gone."""
@@ -183,10 +183,10 @@ class RemotePath(os.PathLike[str]):
     def _facts(self) -> dict[str, Any] | None:
         """Return what the store says of the object; None if there is none."""
         try:
-            found: dict[str, Any] = self._ask("info")
+            facts: dict[str, Any] = self._ask("info")
         except FileNotFoundError:
             return None
-        return found
+        return facts
 
     def _listed(self, how: str, **settings: Any) -> tuple[str, list[str]]:
         """Return the store's name of this path, and the names that one of its methods lists there."""
@@ -248,8 +248,8 @@ class RemotePath(os.PathLike[str]):
 def only_named_stores(words: Iterable[str]) -> Iterator[None]:
     """Open no stores but those of the addresses in some words, such as a command line, and of the environment."""
     before = os.environ.get(NAMED)
-    found = [address for word in (*words, before or "") for address in _NAMED_ADDRESS.findall(word)]
-    os.environ[NAMED] = " ".join(dict.fromkeys(map(_named_as, found)))
+    addresses = [address for word in (*words, before or "") for address in _NAMED_ADDRESS.findall(word)]
+    os.environ[NAMED] = " ".join(dict.fromkeys(map(_store_name, addresses)))
     try:
         yield
     finally:
@@ -271,17 +271,17 @@ def check_named(address: str) -> None:
     if not is_named(address):
         raise UserError(
             f"{address} lies in a store that was not named when visterm was started, so it is not opened: a catalogue, "
-            f"a list or a run may name any. If you trust it, name it: {NAMED}={_named_as(address)} visterm ..."
+            f"a list or a run may name any. If you trust it, name it: {NAMED}={_store_name(address)} visterm ..."
         )
 
 
 def is_named(address: str) -> bool:
     """Return whether the store, or the server, of an address was named; in Python, all are."""
     named = os.environ.get(NAMED)
-    return named is None or _named_as(address) in named.split()
+    return named is None or _store_name(address) in named.split()
 
 
-def _named_as(address: str) -> str:
+def _store_name(address: str) -> str:
     """Return what names the store of an address: its scheme and bucket, or host."""
     scheme, _, name = address.partition("://")
     return f"{scheme.lower()}://{name.split('/')[0]}"

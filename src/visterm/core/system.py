@@ -23,8 +23,8 @@ def limit_of(name: str) -> int | None:
     """Return a limit of this process by its name, such as ``RLIMIT_NOFILE``; None where nothing is limited."""
     if _limits is None:
         return None
-    found: int = _limits.getrlimit(getattr(_limits, name))[0]
-    return None if found == _limits.RLIM_INFINITY else found
+    limit: int = _limits.getrlimit(getattr(_limits, name))[0]
+    return None if limit == _limits.RLIM_INFINITY else limit
 
 
 def limit_this_process(**limits_by_name: int) -> None:

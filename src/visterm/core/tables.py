@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from visterm.core.registry import RESEARCH, Entry, Registry
+from visterm.core.registry import RESEARCH, Registry, TableEntry
 
 WSABIE = "Weston, Bengio, Usunier 2010"
 PAMIR = "Grangier, Bengio 2008"
@@ -13,19 +13,19 @@ VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
 SAMPLED_TAGGING = "Ni et al., sampled tagging"
 
 
-def _model(name: str, target: str, summary: str, paper: str = "", **more: Any) -> Entry:
+def _model(name: str, target: str, summary: str, paper: str = "", **more: Any) -> TableEntry:
     """Return the entry of a class in a file of `visterm.models`."""
-    return Entry(name, f"visterm.models.{target}", summary, paper, **more)
+    return TableEntry(name, f"visterm.models.{target}", summary, paper, **more)
 
 
-def _encoder(name: str, target: str, summary: str, paper: str = "", **more: Any) -> Entry:
+def _encoder(name: str, target: str, summary: str, paper: str = "", **more: Any) -> TableEntry:
     """Return the entry of a class in a file of `visterm.encoders`."""
-    return Entry(name, f"visterm.encoders.{target}", summary, paper, **more)
+    return TableEntry(name, f"visterm.encoders.{target}", summary, paper, **more)
 
 
-def _in_research(name: str, summary: str, paper: str = "", **more: Any) -> Entry:
+def _in_research(name: str, summary: str, paper: str = "", **more: Any) -> TableEntry:
     """Return the entry of a class that visterm-research offers under this name as an entry point."""
-    return Entry(name, "", summary, paper, package=RESEARCH, **more)
+    return TableEntry(name, "", summary, paper, package=RESEARCH, **more)
 
 
 MODELS = Registry(

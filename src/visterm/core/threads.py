@@ -37,20 +37,20 @@ def resolve_jobs(n_jobs: int | None) -> int:
     return int(n_jobs)
 
 
-def hold_this_thread_to(n_jobs: int) -> None:
+def limit_this_thread(n_jobs: int) -> None:
     """Let "all cores" mean `n_jobs` for the calling thread from now on, one of a pool that shares the cores."""
     _limits.most = n_jobs
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Hold BLAS (and OpenMP of other libraries) to one thread: our own threads do the sharing, and bytes stay equal."""
-    held: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
-    return held
+    """Limit BLAS (and OpenMP of other libraries) to one thread: our threads share the work, and results stay equal."""
+    limit: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
+    return limit
 
 
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> ThreadpoolController:
-    """Find the libraries that have threads, anew once modules were imported: it takes longer than a small product."""
+    """Find the libraries that have threads; again only after imports, as it takes longer than a small product."""
     return ThreadpoolController()
 
 

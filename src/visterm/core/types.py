@@ -89,14 +89,14 @@ class Hit:
         return f"Hit({self.image!r}, {_number(self)}{known})"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the hit as it stands in JSON; without what is not known."""
+        """Return the hit for JSON, without fields that are None."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in values.items() if value is not None}
 
 
-def _number(found: Tag | Hit) -> str:
+def _number(item: Tag | Hit) -> str:
     """Return the confidence, or the score where there is none."""
-    return f"score={found.score:.3g}" if found.confidence is None else f"confidence={found.confidence:.2g}"
+    return f"score={item.score:.3g}" if item.confidence is None else f"confidence={item.confidence:.2g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Skipped:
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the entry as it stands in ``skipped.jsonl``."""
+        """Return the entry for ``skipped.jsonl``."""
         return {"image": self.image, "reason": self.reason}
 
 

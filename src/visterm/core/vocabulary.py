@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.queries import Query, Word, quoted, split_query
 from visterm.core.registry import known_names, unknown
-from visterm.core.wording import BIDI_CONTROLS, has_seen_letters, without_unseen
+from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_seen_letters, without_unseen
 
 MOST_TAGS = 100  # Tags that one image may be given at once, whoever gives them: a person, another program, a tag file
 MOST_LETTERS = 200  # Letters of a tag that comes in; those that a run knows already may be longer
 MOST_COUNTED = 2**53  # Images that a saved dictionary may say that a tag has
 _SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")  # Of variants of one letter
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Vocabulary:
@@ -113,29 +112,31 @@ class Vocabulary:
         """
         if min_count < 1:
             raise UserError(f"min_count is {min_count!r}; expected a whole number of 1 or more.")
-        meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        named = {tag_key(tag): tag for tag in meant.values()}
+        tag_of = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
+        spelled = {tag_key(tag): tag for tag in tag_of.values()}
         counts: Counter[str] = Counter()
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
-        for tags in checked_lists(tag_lists):
-            cleaned = [meant.get(tag_key(tag), tag) for tag in map(clean_tag, tags) if tag]
+        for tag_list in checked_lists(tag_lists):
+            cleaned = [tag_of.get(tag_key(tag), tag) for tag in map(clean_tag, tag_list) if tag]
             for tag in cleaned:
                 spellings[tag_key(tag)][tag] += 1
             counts.update({tag_key(tag) for tag in cleaned})
 
         keys = sorted(key for key, count in counts.items() if count >= min_count)
-        shown = [named.get(key) or min(spellings[key].items(), key=lambda item: (-item[1], item[0]))[0] for key in keys]
+        tags = [
+            spelled.get(key) or min(spellings[key].items(), key=lambda item: (-item[1], item[0]))[0] for key in keys
+        ]
         known = set(keys)
-        kept = {alias: tag for alias, tag in (aliases or {}).items() if tag_key(tag) in known}
-        return cls(shown, [counts[key] for key in keys], kept)
+        known_aliases = {alias: tag for alias, tag in (aliases or {}).items() if tag_key(tag) in known}
+        return cls(tags, [counts[key] for key in keys], known_aliases)
 
     def subset(self, columns: Iterable[int], counts: Sequence[int] | NDArray[np.int64] | None = None) -> Self:
         """Return some of the tags, with their aliases; and their counts, unless others are given."""
         columns = np.fromiter(columns, np.int64)
         tags = [self.tags[column] for column in columns]
-        kept = set(tags)
-        aliases = {alias: tag for alias, tag in self.aliases.items() if tag in kept}
+        chosen = set(tags)
+        aliases = {alias: tag for alias, tag in self.aliases.items() if tag in chosen}
         return type(self)(tags, self.counts[columns] if counts is None else counts, aliases)
 
     def with_words(self, words: Iterable[str]) -> Self:
@@ -240,10 +241,10 @@ class Vocabulary:
         UnknownNameError
             If no word is a tag; all of them are named, with the nearest tags.
         """
-        found, missing = self.parse(search)
-        if not found:
+        signed_columns, missing = self.parse(search)
+        if not signed_columns:
             raise UnknownNameError(self.unknown_words(word.text for word in missing))
-        return Query(*self.weights_of(found), [word.text for word in missing])
+        return Query(*self.weights_of(signed_columns), [word.text for word in missing])
 
     def parse(
         self, search: str | Sequence[str], others: Mapping[str, str] | None = None, *, phrases: bool = False
@@ -260,7 +261,7 @@ class Vocabulary:
 
         Raises UserError as `query` does.
         """
-        found: list[tuple[int, int]] = []
+        signed_columns: list[tuple[int, int]] = []
         missing: list[Word] = []
         others = others or {}
         longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
@@ -271,7 +272,7 @@ class Vocabulary:
                 for stop in range(min(len(run), start + longest), start, -1):
                     key = tag_key(" ".join(word.text for word in run[start:stop]))
                     if key in self._columns:
-                        found.append((self._columns[key], run[start].sign))
+                        signed_columns.append((self._columns[key], run[start].sign))
                     elif key in others:
                         missing.append(Word(others[key], run[start].sign, quoted=True))
                     else:
@@ -287,9 +288,9 @@ class Vocabulary:
                         end_of_phrase = start + 1 if phrases and run[start].sign > 0 else -1
                     start += 1
 
-        if not found and not missing:
+        if not signed_columns and not missing:
             raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
-        return found, missing
+        return signed_columns, missing
 
     def not_tags(self, search: str | Sequence[str]) -> list[str]:
         """Return the keys (`tag_key`) of what in a search may be a tag but is none: words, and several in a row."""
@@ -303,10 +304,10 @@ class Vocabulary:
                     phrases[tag_key(phrase)] = None
         return [key for key in phrases if key not in self._columns]
 
-    def weights_of(self, found: Iterable[tuple[int, int]]) -> tuple[sp.csr_array, list[str]]:
+    def weights_of(self, signed_columns: Iterable[tuple[int, int]]) -> tuple[sp.csr_array, list[str]]:
         """Sum columns with their signs to a row, shape (1, n_tags), and name the tags, each once."""
         sums: Counter[int] = Counter()
-        for column, sign in found:
+        for column, sign in signed_columns:
             sums[column] += sign
         columns = sorted(column for column, total in sums.items() if total)
         values = np.array([sums[column] for column in columns], np.float32)
@@ -331,10 +332,10 @@ class Vocabulary:
         """Return for each word the tag that is spelled most like it; None where none is."""
         by_key = {tag_key(tag): tag for tag in self.tags}
         near = {word: difflib.get_close_matches(tag_key(word), by_key, n=1, cutoff=0.6) for word in words}
-        return {word: by_key[found[0]] if found else None for word, found in near.items()}
+        return {word: by_key[matches[0]] if matches else None for word, matches in near.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain lists, as they are saved with a run."""
+        """Return the dictionary for JSON, as a run saves it."""
         saved: dict[str, Any] = {"tags": list(self.tags), "counts": self.counts.tolist()}
         return {**saved, "aliases": dict(self.aliases)} if self.aliases else saved
 
@@ -363,7 +364,7 @@ def clean_tag(tag: str) -> str:
     """
     if not isinstance(tag, str):
         raise DataError(f"A tag is {tag!r}, of type {type(tag).__name__}; expected text.")
-    text = tag if tag.isascii() else without_unseen(_SURROGATE.sub("\ufffd", tag))
+    text = tag if tag.isascii() else without_unseen(SURROGATE.sub("\ufffd", tag))
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
@@ -399,8 +400,8 @@ def checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]
     """Yield lists of tags, and refuse a text in place of one. Raises DataError."""
     for tags in tag_lists:
         if isinstance(tags, str):
-            meant = [part.strip() for part in re.split(r"[;,|\n]", tags) if part.strip()] or [tags]
-            raise DataError(f"The tags of an image are the text {tags!r}; expected a list of tags, such as {meant}.")
+            parts = [part.strip() for part in re.split(r"[;,|\n]", tags) if part.strip()] or [tags]
+            raise DataError(f"The tags of an image are the text {tags!r}; expected a list of tags, such as {parts}.")
         yield tags
 
 

@@ -30,7 +30,7 @@ PASSING = (408, 429, 500, 502, 503, 504)
 _PRINTED = re.compile("[!-~]+")  # No spaces, no letters beyond ASCII
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """What a server answered."""
 
     status: int
@@ -84,20 +84,20 @@ class Waiting:
         self._say, self._after = say, after
         self._lock, self._said = threading.Lock(), False
 
-    def goes_on(self, url: str, reason: str, *, waited: float, wait: float, left: int) -> None:
-        """Take note of a try that failed, `waited` seconds after the first; in `wait` seconds comes one of `left`."""
+    def failed(self, url: str, reason: str, *, waited: float, wait: float, remaining: int) -> None:
+        """Take note of a try that failed `waited` seconds after the first one; the next comes in `wait` seconds."""
         with self._lock:
             if self._said or waited < self._after:
                 return
             self._said = True
         parts = urlsplit(url)
-        tries = "one more try" if left == 1 else f"{left} more tries"
+        tries = "one more try" if remaining == 1 else f"{remaining} more tries"
         self._say(
             f"Waiting for {parts.scheme}://{parts.netloc} ({reason.rstrip('.')}): "
             f"{tries}, the next one in {wait:.0f} s."
         )
 
-    def ends(self) -> None:
+    def answered(self) -> None:
         """Take note of a good answer."""
         self._said = False
 
@@ -108,7 +108,7 @@ class Patience(NamedTuple):
     timeout: float = 120.0  # Seconds for one try, from its connection to the end of its answer
     retries: int = 5  # Tries after the first one
     wait: float = 1.0  # Seconds before the second try; twice that before the third, and so on
-    refused: bool = True  # Whether a connection that is refused is tried again: the server may be starting anew
+    refused: bool = True  # Whether a connection that is refused is tried again: the server may be restarting
     waiting: Waiting | None = None  # Who says that it is tried again
     pause: Callable[[float], object] = time.sleep  # Lets seconds pass, where a server works for some time
 
@@ -138,7 +138,7 @@ def ask(
     patience: Patience = Patience(),  # noqa: B008 (it is a tuple)
     most: int = MOST_BYTES,
     secrets: tuple[str, ...] = (),
-) -> Answer:
+) -> ServerAnswer:
     """Return the answer to a request, whatever its status is; without a `method`, to a GET, or with a `body` to a POST.
 
     Connections that break or, unless `patience` says no, are refused, timeouts and the statuses `PASSING` are tried
@@ -172,13 +172,13 @@ def ask(
         else:
             if last or answer.status not in PASSING:
                 if patience.waiting is not None and answer.status not in PASSING:
-                    patience.waiting.ends()
+                    patience.waiting.answered()
                 return answer
             asked, reason = answer.wait, f"it answers {answer.status}"
         seconds = min(max(patience.wait * 2**attempt, asked), LONGEST_WAIT)
         if patience.waiting is not None:
-            waited, left = time.monotonic() - began, patience.retries - attempt
-            patience.waiting.goes_on(address, reason, waited=waited, wait=seconds, left=left)
+            waited, remaining = time.monotonic() - began, patience.retries - attempt
+            patience.waiting.failed(address, reason, waited=waited, wait=seconds, remaining=remaining)
         time.sleep(seconds)
 
     raise AssertionError("the last try returns or raises")
@@ -186,14 +186,14 @@ def ask(
 
 def _try_once(
     url: str, method: str | None, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int
-) -> Answer:
+) -> ServerAnswer:
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     until = time.monotonic() + timeout
     connection, sock = _connected(parts, until)
 
     with sock:
-        connection.sock = _Bounded(sock, until, most + MOST_AROUND)
+        connection.sock = _BoundedSocket(sock, until, most + MOST_AROUND)
         try:
             connection.request(
                 method or ("GET" if body is None else "POST"), path, body, {"Connection": "close", **headers}
@@ -210,7 +210,7 @@ def _try_once(
             raise http.client.IncompleteRead(bytes(content), response.length)
         after = response.getheader("Retry-After", "").strip()
         wait = float(after) if re.fullmatch("[0-9]{1,6}", after) else 0.0  # of a date too, as clocks differ
-        return Answer(response.status, bytes(content), wait, response.getheader("Date", ""))
+        return ServerAnswer(response.status, bytes(content), wait, response.getheader("Date", ""))
 
 
 def _connected(parts: SplitResult, until: float) -> tuple[http.client.HTTPConnection, socket.socket]:
@@ -242,7 +242,7 @@ class _TooManyBytesError(Exception):
     """A server sends more than its answer may have, with all that is around it."""
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedSocket(io.RawIOBase):
     """What http.client takes for a socket, whose steps all end at one time, and which reads `most` bytes.
 
     A socket's own timeout begins again with every byte: a status line, headers, chunks, trailers or "100 Continue" that

@@ -1,11 +1,14 @@
-"""Words of messages: counts with their nouns, and names that are safe to print."""
+"""Words of messages and files: counts with their nouns, names that are safe to print, and JSON of any file name."""
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
+SURROGATE = re.compile("[\ud800-\udfff]")  # An odd byte of a file name, as Python reads it
 REPLACEMENT = "\ufffd"  # What stands for a character that cannot be shown
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Letters that turn the direction of writing, and that nobody sees (Unicode's property Bidi_Control)."""
@@ -97,13 +100,23 @@ def printable(text: str, encoding: str | None = None) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    shown = _HIDDEN.sub(lambda found: found[1] or REPLACEMENT, text)
-    return shown if encoding is None else shown.encode(encoding, "replace").decode(encoding)
+    visible = _HIDDEN.sub(lambda match: match[1] or REPLACEMENT, text)
+    return visible if encoding is None else visible.encode(encoding, "replace").decode(encoding)
+
+
+def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False, ascii_only: bool = False) -> str:
+    r"""Return JSON with letters as they are and, of file names that are not UTF-8, the odd bytes as ``\udcff``.
+
+    Python reads such a byte as a lone surrogate, which UTF-8 has no bytes for; as an escape it is plain ASCII, and
+    `json.loads` gives the same name again. With `ascii_only` all other letters are escapes too.
+    """
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, sort_keys=sort_keys)
+    return text if text.isascii() else SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def printable_json(text: str) -> str:
     r"""Return JSON in which what `printable` replaces is escaped (``\\u202e``): the same values for programs."""
-    return text if text.isascii() else _HIDDEN.sub(lambda found: found[1] or _escaped(found[0]), text)
+    return text if text.isascii() else _HIDDEN.sub(lambda match: match[1] or _escaped(match[0]), text)
 
 
 def without_unseen(text: str) -> str:
@@ -114,7 +127,7 @@ def without_unseen(text: str) -> str:
     if _MAY_BE_UNSEEN.search(text) is None or not has_seen_letters(text):
         return text
     seen = re.sub("[\u2800\u3164\uffa0]", " ", text)
-    while (shorter := _UNSEEN_OR_KEPT.sub(lambda found: found[1] or "", seen)) != seen:  # others are side by side now
+    while (shorter := _UNSEEN_OR_KEPT.sub(lambda match: match[1] or "", seen)) != seen:  # others are side by side now
         seen = shorter
     return seen
 
@@ -123,7 +136,7 @@ def has_seen_letters(text: str) -> bool:
     """Return whether anything in a text can be seen."""
     if text.isascii():
         return bool(text.strip())
-    return any(unicodedata.category(found[0]) not in ("Cc", "Cf") for found in _SEEN.finditer(text))
+    return any(unicodedata.category(match[0]) not in ("Cc", "Cf") for match in _SEEN.finditer(text))
 
 
 def _escaped(letter: str) -> str:

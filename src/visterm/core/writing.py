@@ -202,7 +202,7 @@ def sync(path: Place) -> None:
 def locked(path: Path, refusal: Callable[[str], StorageError]) -> Iterator[None]:
     """Hold the lock of a file, which is made; raise what `refusal` makes of the name of its holder if another has it.
 
-    Who holds it stands in a file beside it: on Windows nobody else can read one that is locked.
+    A file beside it names the holder: on Windows nobody else can read a locked file.
     """
     from filelock import FileLock, Timeout  # which loads asyncio
 
@@ -222,7 +222,7 @@ def locked(path: Path, refusal: Callable[[str], StorageError]) -> Iterator[None]
         note.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}), "utf-8")
         yield
     finally:
-        with suppress(OSError):  # whom it refuses just now may be reading it
+        with suppress(OSError):  # another process may be reading it
             note.unlink()
         lock.release()
 

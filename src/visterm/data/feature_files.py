@@ -28,7 +28,7 @@ from visterm.core.errors import (
     UserError,
     VistermError,
 )
-from visterm.core.files import GB, MB, check_regular, open_regular, read_regular, why_no_file
+from visterm.core.files import GB, MB, open_regular, read_regular, why_no_file
 from visterm.core.registry import unknown
 from visterm.core.wording import count_of
 from visterm.data.image_folders import name_key
@@ -160,7 +160,7 @@ def _read_parquet(
     parts = [part.absolute() for part in parts]  # pyarrow takes file:x for an address
     try:
         for part in parts:
-            check_regular(part)
+            open_regular(part).close()  # which refuses pipes and devices, before pyarrow opens the file by its name
             facts = pq.read_metadata(part)
             groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
             n_values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))

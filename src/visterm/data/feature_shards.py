@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import MOST_COLUMNS, as_csr, checked_csr
 from visterm.core.errors import CorruptFileError, ShapeError
-from visterm.core.files import check_regular
+from visterm.core.files import open_regular
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Matrix
 
@@ -209,7 +209,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Yield what pyarrow reads a shard from (of an object, only the parts that it needs); its errors become ours."""
     try:
         if not is_remote(path):
-            check_regular(path)
+            open_regular(path).close()  # which refuses pipes and devices, before pyarrow opens the file by its name
             if not _ODD_BYTE.search(os.fspath(path)):
                 yield os.path.abspath(path)  # pyarrow takes file:x for an address
                 return

@@ -20,9 +20,9 @@ from visterm.core.errors import (
     VistermError,
 )
 from visterm.core.files import MB
-from visterm.core.jsonlines import json_text
 from visterm.core.persist import file_hash
 from visterm.core.progress import Say, silent
+from visterm.core.wording import json_text
 from visterm.core.writing import check_space, storage_error, sync, temporary_beside, write_whole
 from visterm.encoders.named import (
     Network,

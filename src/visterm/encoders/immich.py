@@ -22,7 +22,7 @@ from visterm.core.learned import Kind, Text, Whole
 from visterm.core.progress import Progress
 from visterm.core.remote import is_named
 from visterm.core.threads import Team
-from visterm.core.web_client import Answer, Patience, ask, server_address
+from visterm.core.web_client import Patience, ServerAnswer, ask, server_address
 from visterm.encoders.base import Encoder, Images, Pixels
 from visterm.encoders.word_rows import unit_rows
 
@@ -237,7 +237,7 @@ class Immich(Encoder):
 
     def _ask(
         self, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *, patient: bool = False
-    ) -> Answer:
+    ) -> ServerAnswer:
         under_way = patient and time.monotonic() - getattr(self, "_answered", -UNDER_WAY) < UNDER_WAY
         patience = Patience(self.timeout, self.retries if patient else min(self.retries, 1), self.wait, under_way)
         return ask(url, body=body, headers=headers, patience=patience, most=MOST_BYTES)

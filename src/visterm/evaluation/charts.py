@@ -36,7 +36,7 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
     `x` is given for each line; the series have the heights of its points.
     """
     legend, top = _legend(lines, dashed=True)
-    x_ticks = _ticks(max((max(places, default=0.0) for places in x), default=1.0))
+    x_ticks = _ticks(max((max(x_values, default=0.0) for x_values in x), default=1.0))
     y_ticks = _ticks(max((max(line.values, default=0.0) for line in lines), default=1.0))
     height = LINES_HEIGHT + top
     bottom = height - BOTTOM
@@ -59,12 +59,12 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
     ]
     parts.append(f'<line class=axis x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>')
 
-    for number, (places, line) in enumerate(zip(x, lines, strict=True)):
-        points = [(across(a), up(b)) for a, b in zip(places, line.values, strict=True)]
+    for number, (x_values, line) in enumerate(zip(x, lines, strict=True)):
+        points = [(across(a), up(b)) for a, b in zip(x_values, line.values, strict=True)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         parts.append(f'<polyline class="line c{number % N_COLOURS}"{DASHES[number % N_COLOURS]} points="{path}"/>')
-        for (a, b), place, value in zip(points, places, line.values, strict=True):
-            spoken = escape(f"{line.name}: {y_label} {value:.3f} at {x_label} {place:.3g}")
+        for (a, b), x_value, value in zip(points, x_values, line.values, strict=True):
+            spoken = escape(f"{line.name}: {y_label} {value:.3f} at {x_label} {x_value:.3g}")
             parts.append(
                 f'<circle class="dot c{number % N_COLOURS}" cx="{a:.1f}" cy="{b:.1f}" r="3">'
                 f"<title>{spoken}</title></circle>"
@@ -78,17 +78,17 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
     return _svg(title, height, parts)
 
 
-def bar_chart(title: str, said: str, labels: Sequence[tuple[str, str]], bars: Sequence[Series]) -> str:
+def bar_chart(title: str, caption: str, labels: Sequence[tuple[str, str]], bars: Sequence[Series]) -> str:
     """Draw a group of lying bars for each label, one bar a series; a full bar is 1.
 
-    The title is for those who do not see the chart; `said`, above the bars, says what they are. A label is a group's
+    The title is for those who do not see the chart; `caption`, above the bars, says what they are. A label is a group's
     name and a note after it. A series has a value for each label, from 0 to 1; NaN draws none.
     """
     legend, legend_height = _legend(bars, dashed=False)
     top = legend_height + HEADING
     group = BAR * len(bars) + BETWEEN_GROUPS
     full = WIDTH - LABELS_WIDTH - VALUES_WIDTH
-    heading = f'<text x="{LABELS_WIDTH}" y="{top - 7}">{escape(said)}</text>'
+    heading = f'<text x="{LABELS_WIDTH}" y="{top - 7}">{escape(caption)}</text>'
     parts = [legend, heading]
 
     for row, (label, note) in enumerate(labels):
@@ -103,11 +103,11 @@ def bar_chart(title: str, said: str, labels: Sequence[tuple[str, str]], bars: Se
             if math.isnan(value):
                 continue
             spoken = escape(f"{label}, {series.name}: {value:.3f}")
-            length, place = max(1.0, full * value), y + BAR * number
+            length, bar_top = max(1.0, full * value), y + BAR * number
             parts.append(
-                f'<rect class="bar c{number % N_COLOURS}" x="{LABELS_WIDTH}" y="{place}" width="{length:.1f}" '
+                f'<rect class="bar c{number % N_COLOURS}" x="{LABELS_WIDTH}" y="{bar_top}" width="{length:.1f}" '
                 f'height="{BAR - 2}"><title>{spoken}</title></rect>'
-                f'<text class=soft x="{LABELS_WIDTH + length + 5:.1f}" y="{place + BAR - 2}">{value:.2f}</text>'
+                f'<text class=soft x="{LABELS_WIDTH + length + 5:.1f}" y="{bar_top + BAR - 2}">{value:.2f}</text>'
             )
 
     return _svg(title, top + len(labels) * group, parts)
@@ -140,8 +140,8 @@ def _short(text: str, longest: int) -> str:
     """Cut a text in its middle, so that names which differ at their ends stay apart."""
     if len(text) <= longest:
         return text
-    kept = max(1, (longest - 1) // 2)
-    return f"{text[:kept]}…{text[-kept:]}"
+    n_letters = max(1, (longest - 1) // 2)
+    return f"{text[:n_letters]}…{text[-n_letters:]}"
 
 
 def _ticks(most: float) -> list[float]:

@@ -95,8 +95,8 @@ class Ranker(NamedTuple):
 
 def is_mean(metric: str) -> bool:
     """Return whether a metric is the mean of values of images or of tags, so that it has an interval."""
-    [(found, _)] = check_metrics(metric).values()
-    return found.name not in NO_MEANS
+    [wanted] = check_metrics(metric).values()
+    return wanted.metric.name not in NO_MEANS
 
 
 def evaluate_taggers(
@@ -132,16 +132,14 @@ def evaluate_taggers(
             "be compared. Measure each on its own."
         )
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
-    if len(corpus) == 0:
-        raise DataError("There are no photos to measure on. Check the splits of the tag file.")
     above = None if tree is None else tree.above
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
-    given = [tag for tags in corpus.tags for tag in tags]
+    given_tags = [tag for tags in corpus.tags for tag in tags]
     if tree is not None:
         tags, negatives = tree.words.completed(read.tags, read.negatives)
         read = replace(read, tags=tags, negatives=negatives)
     Y = vocabulary.encode(read.tags, read.negatives)
-    hidden = _known_to_any(taggers, rows, vocabulary)
+    hidden = _learned_tags(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
     rankers = []
     for tagger, X in zip(taggers, rows, strict=True):
@@ -166,8 +164,8 @@ def evaluate_taggers(
 
     return AnnotationEvaluation(
         read, vocabulary, Y, hidden, values,
-        given=len(given),
-        unknown=sum(tag not in vocabulary for tag in given),
+        given=len(given_tags),
+        unknown=sum(tag not in vocabulary for tag in given_tags),
         learned=[0 if run.encoder.by_number else run.learned_images.count(corpus.names) for run in taggers],
         skipped=skipped,
         rankers=rankers,
@@ -182,9 +180,11 @@ def encode_for_all(
     """Encode the images for each tagger, once for those whose encoders are the same.
 
     Returns the rows, (n_images, n_features), for each tagger; the images that all could read, with what is known of
-    them; and those that one of them could not read, or whose names one does not know. Raises DataError if an encoder
-    reads names, and knows none of the images.
+    them; and those that one of them could not read, or whose names one does not know. Raises DataError if there are no
+    images, or an encoder reads names, and knows none of them.
     """
+    if len(corpus) == 0:
+        raise DataError("There are no photos to measure on. Check the splits of the tag file.")
     encoded: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
     skipped = {item.image: item for item in corpus.skipped}
     common = np.arange(len(corpus))
@@ -193,12 +193,13 @@ def encode_for_all(
         if encoder.fingerprint not in encoded:
             if corpus.encoded is None:
                 encoder.refuse_unknown(corpus.images, only_if_all=True)
-            X, kept, unread = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
-            encoded[encoder.fingerprint] = X, np.asarray(kept)
+            X, readable, unread = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
+            encoded[encoder.fingerprint] = X, np.asarray(readable)
             skipped.update({item.image: item for item in unread})
-            common = np.intersect1d(common, kept)
+            common = np.intersect1d(common, readable)
     rows = {
-        name: X if kept.size == common.size else X[np.searchsorted(kept, common)] for name, (X, kept) in encoded.items()
+        name: X if readable.size == common.size else X[np.searchsorted(readable, common)]
+        for name, (X, readable) in encoded.items()
     }
     return [rows[tagger.encoder.fingerprint] for tagger in taggers], corpus.subset(common), list(skipped.values())
 
@@ -210,7 +211,7 @@ def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:
     return first.subset(known)
 
 
-def _known_to_any(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
+def _learned_tags(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
     """Return the tags that any tagger learned of images known by number, in the columns of a vocabulary of all.
 
     The matrix, (n_images, n_tags), is not 0 where a tagger learned the tag of the image; None where none of them knows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.persist import check_target, new_folder, write_json
@@ -114,6 +114,19 @@ class EvaluateRequest:
         if self.report is not None:
             check_target(self.report, REPORT_KIND)
 
+    def check_streamed(self) -> None:
+        """Refuse options that need the features of all photos in memory, where these are streamed."""
+        unusable = {
+            "--queries": self.queries, "--against": self.runs[1:], "--report": self.report,
+            "bands": self.bands, "--precision": self.precision, "--map": self.map,
+        }  # fmt: skip
+        for option, value in unusable.items():
+            if value:
+                raise UserError(
+                    f"{option} needs the features of all photos in memory, and these are streamed. Leave it out, or "
+                    "allow more memory (memory=)."
+                )
+
     @cached_property
     def rules(self) -> TagRules:
         """Return the tag rules, read and checked."""
@@ -213,151 +226,144 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
     go together; DataError if there is nothing to measure on.
     """
     request.check()
-    lines = None if request.queries in (None, OF_TAGS) else read_query_file(str(request.queries))
-    plan = plan_streaming(request.images, request.memory, say, "measured shard by shard")
-    if plan is not None:
-        unusable = {
-            "--queries": request.queries, "--against": request.runs[1:], "--report": request.report,
-            "bands": request.bands, "--precision": request.precision, "--map": request.map,
-        }  # fmt: skip
-        if given := [option for option, value in unusable.items() if value]:
-            raise UserError(
-                f"{given[0]} needs the features of all photos in memory, and these are streamed. Leave it out, or "
-                "allow more memory (memory=)."
-            )
+    queries = None if request.queries in (None, OF_TAGS) else read_query_file(str(request.queries))
+    streamed = plan_streaming(request.images, request.memory, say, "measured shard by shard") is not None
+    if streamed:
+        request.check_streamed()
     taggers = [run if isinstance(run, Tagger) else Tagger.load(run, n_jobs=request.n_jobs) for run in request.runs]
     if request.precision is not None:
         for tagger in taggers:  # refuse a run without confidences before images are read
             cutoff_of(tagger.calibration, precision=request.precision)
-    if plan is not None and taggers[0].tree is not None:
-        raise UserError(
-            "The tags of this run have a tree, so the features of all photos are needed in memory, and these are "
-            "streamed. Allow more memory (memory=)."
-        )
-    if plan is not None:
+    if streamed:
         return _measure_streamed(taggers[0], request, say, progress)
-    encoder = taggers[0].encoder
-    try:
-        corpus = read_corpus(encoder, request.images, request.tags, **request.rules.columns())
-    except NoTagsError:
-        if lines is None:
-            raise
-        corpus, lines = query_corpus(encoder, request.images, lines)
 
-    for warning in corpus.remarks:
-        say(warning)
+    photos = _read_photos(taggers[0], request, queries, say)
+    if request.queries is None:
+        measured = _measure_annotation(taggers, photos, request, say, progress)
+    else:
+        measured = _measure_queries(taggers, photos, request, say, progress)
+    if request.report is not None:
+        say(f"The report is {request.report / PAGE}")
+    return measured
+
+
+class _Photos(NamedTuple):
+    """What is measured on."""
+
+    corpus: Corpus  # All photos that were read
+    measured: Corpus  # Those of the requested split
+    other: OtherLibrary | None  # How the tags of another library were joined with the run's
+    queries: list[QueryRow] | None  # Those of a query file
+
+
+def _read_photos(tagger: Tagger, request: EvaluateRequest, queries: list[QueryRow] | None, say: Say) -> _Photos:
+    """Read the photos and their tags, in the words of the run, and choose those to measure on."""
+    try:
+        corpus = read_corpus(tagger.encoder, request.images, request.tags, **request.rules.columns())
+    except NoTagsError:
+        if queries is None:
+            raise
+        corpus, queries = query_corpus(tagger.encoder, request.images, queries)
+    for remark in corpus.remarks:
+        say(remark)
+
     other = None
     if request.map is not None:
-        tree = taggers[0].tree
-        other = join_library(taggers[0].vocabulary, corpus, request.map, None if tree is None else tree.words)
+        tree = None if tagger.tree is None else tagger.tree.words
+        other = join_library(tagger.vocabulary, corpus, request.map, tree)
         corpus = other.corpus
         for remark in other.remarks:
             say(remark)
-    measured = corpus
-    if request.split is not None or any(corpus.splits):
-        measured = corpus.select(request.split or "test")
-    if request.queries is None:
-        found = _measure_annotation(taggers, measured, other, request, say, progress)
-    else:
-        found = _measure_queries(taggers, corpus, measured, other, lines, request, say, progress)
-    if request.report is not None:
-        say(f"The report is {request.report / 'index.html'}")
-    return found
+    has_split = request.split is not None or any(corpus.splits)
+    return _Photos(corpus, corpus.select(request.split or "test") if has_split else corpus, other, queries)
 
 
 def _measure_annotation(
-    taggers: Sequence[Tagger],
-    corpus: Corpus,
-    other: OtherLibrary | None,
-    request: EvaluateRequest,
-    say: Say,
-    progress: Progress,
+    taggers: Sequence[Tagger], photos: _Photos, request: EvaluateRequest, say: Say, progress: Progress
 ) -> Measured:
     from visterm.evaluation.pages import annotation_page
 
-    names, report = _names(taggers, request), request.report
+    names, report, other = _names(taggers, request), request.report, photos.other
     metrics = _metrics(request, tree=any(tagger.tree is not None for tagger in taggers))
     needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
-    found = evaluate_taggers(
-        taggers, corpus, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
+    evaluation = evaluate_taggers(
+        taggers, photos.measured, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
         only=None if other is None else other.ranked, isa=request.isa, progress=progress,
     )  # fmt: skip
-    apart: dict[str, Any] = {"bands": band_summary(found, names)} if request.bands else {}
+    apart: dict[str, Any] = {"bands": band_summary(evaluation, names)} if request.bands else {}
     if other is not None:
-        apart["map_counts"] = other.counts | {"given": found.given, "given_left_out": found.unknown}
+        apart["map_counts"] = other.counts | {"given": evaluation.given, "given_left_out": evaluation.unknown}
     if request.precision is not None:
-        apart["wanted_precision"] = precision_summary(found, names, request.precision)
-    _say_what_was_left_out(found, len(taggers), len(found.vocabulary), say, joined=other is not None)
-    _warn_of_learned(names, found.learned, len(corpus), say)
-    metrics = [name for name in metrics if name not in found.undefined]
-    values = {name: found.mean(name) for name in metrics} | apart
+        apart["wanted_precision"] = precision_summary(evaluation, names, request.precision)
+    _say_what_was_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, joined=other is not None)
+    _warn_of_learned(names, evaluation.learned, len(photos.measured), say)
+    metrics = [name for name in metrics if name not in evaluation.undefined]
+    values = {name: evaluation.mean(name) for name in metrics} | apart
     if len(names) == 1 and not request.intervals and report is None:
-        return Measured(values, None, found.skipped)
-    summary = annotation_summary(found, names, metrics) | apart
+        return Measured(values, None, evaluation.skipped)
+    summary = annotation_summary(evaluation, names, metrics) | apart
     if report is not None:
-        results = annotation_results(found, summary)
-        write_report(report, annotation_page(found, names, results), results)
-    return Measured(values, summary, found.skipped)
+        results = annotation_results(evaluation, summary)
+        write_report(report, annotation_page(evaluation, names, results), results)
+    return Measured(values, summary, evaluation.skipped)
 
 
 def _measure_queries(
-    taggers: Sequence[Tagger],
-    everything: Corpus,
-    corpus: Corpus,
-    other: OtherLibrary | None,
-    queries: list[QueryRow] | None,
-    request: EvaluateRequest,
-    say: Say,
-    progress: Progress,
+    taggers: Sequence[Tagger], photos: _Photos, request: EvaluateRequest, say: Say, progress: Progress
 ) -> Measured:
     from visterm.evaluation.pages import query_page
 
-    names, report = _names(taggers, request), request.report
-    found = evaluate_queries(
-        taggers, corpus, queries,
-        learned=learned_part(everything) if other is None else None, max_words=request.max_words or None,
+    names, report, other = _names(taggers, request), request.report, photos.other
+    evaluation = evaluate_queries(
+        taggers, photos.measured, photos.queries,
+        learned=learned_part(photos.corpus) if other is None else None, max_words=request.max_words or None,
         combine=request.combine, progress=progress,
     )  # fmt: skip
-    measured = found.corpus.names
-    learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(measured) for tagger in taggers]
-    _warn_of_learned(names, learned, len(measured), say)
-    if found.left_out:
+    image_names = evaluation.corpus.names
+    learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(image_names) for tagger in taggers]
+    _warn_of_learned(names, learned, len(image_names), say)
+    if evaluation.left_out:
         say(
-            f"Queries left out: {found.left_out:,}, with no word that is a tag of the run, or no relevant photo among "
-            "those measured."
+            f"Queries left out: {evaluation.left_out:,}, with no word that is a tag of the run, or no relevant photo "
+            "among those measured."
         )
-    summary = query_summary(found, names) | ({} if other is None else {"map_counts": other.counts})
+    summary = query_summary(evaluation, names) | ({} if other is None else {"map_counts": other.counts})
     if report is not None:
-        results = query_results(found, summary)
-        write_report(report, query_page(found, names, results), results)
-    return Measured(summary, summary, found.skipped)
+        results = query_results(evaluation, summary)
+        write_report(report, query_page(evaluation, names, results), results)
+    return Measured(summary, summary, evaluation.skipped)
 
 
 def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progress: Progress) -> Measured:
     """Measure a run on features that do not fit in memory, with files on the way beside the run."""
     from visterm.evaluation.streamed import evaluate_streamed
 
+    if tagger.tree is not None:
+        raise UserError(
+            "The tags of this run have a tree, so the features of all photos are needed in memory, and these are "
+            "streamed. Allow more memory (memory=)."
+        )
     [run] = _names([tagger], request)
     metrics = _metrics(request)
     beside = Path(tagger.path or run).absolute().parent
-    found = evaluate_streamed(
+    evaluation = evaluate_streamed(
         tagger, request.images, request.tags, metrics,
         work=beside if os.access(beside, os.W_OK) else None, split=request.split,
         optional=() if request.metrics else metrics, isa=request.isa, progress=progress, **request.rules.columns(),
     )  # fmt: skip
-    for line in found.remarks:
+    for line in evaluation.remarks:
         say(line)
-    _say_what_was_left_out(found, 1, len(tagger.vocabulary), say)
-    _warn_of_learned([run], [found.learned], found.images, say)
-    values = {name: value.mean for name, value in found.values.items()}
-    figures = {name: of._asdict() if is_mean(name) else {"mean": of.mean} for name, of in found.values.items()}
+    _say_what_was_left_out(evaluation, 1, len(tagger.vocabulary), say)
+    _warn_of_learned([run], [evaluation.learned], evaluation.images, say)
+    values = {name: value.mean for name, value in evaluation.values.items()}
+    figures = {name: of._asdict() if is_mean(name) else {"mean": of.mean} for name, of in evaluation.values.items()}
     summary = {
-        "images": found.images,
+        "images": evaluation.images,
         "tags": len(tagger.vocabulary),
         "runs": [{"run": run, "metrics": figures}],
         "pairs": [],
     }
-    return Measured(values, summary, found.skipped)
+    return Measured(values, summary, evaluation.skipped)
 
 
 def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:
@@ -376,16 +382,16 @@ def _metrics(request: EvaluateRequest, *, tree: bool = False) -> list[str]:
 
 
 def _say_what_was_left_out(
-    found: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say, *, joined: bool = False
+    evaluation: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say, *, joined: bool = False
 ) -> None:
-    for reason in found.undefined.values():
+    for reason in evaluation.undefined.values():
         say(f"Left out: {reason}")
-    if found.unknown:
+    if evaluation.unknown:
         of = "the run's vocabulary" if n_runs == 1 else "the vocabulary of every run"
         are_not = "joined" if joined else f"in {of}"
-        say(f"{found.unknown:,} of {found.given:,} given tags are not {are_not} and are not counted.")
-    if found.with_siblings is not None:
-        say(f"{found.with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")
+        say(f"{evaluation.unknown:,} of {evaluation.given:,} given tags are not {are_not} and are not counted.")
+    if evaluation.with_siblings is not None:
+        say(f"{evaluation.with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")
 
 
 def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int, say: Say) -> None:

@@ -89,12 +89,12 @@ class Report:
     def tagged(self, images: Sequence[tuple[Shown, str, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
         """Add pictures with (picture, note, predicted tags, positions of the right ones, tags that people gave)."""
         cards = []
-        for shown, note, tags, right, given in images:
+        for picture, note, tags, right, given in images:
             above = f"<span class=note>{escape(note)}</span>" if note else ""
             chips = "".join(_chip(tag.tag, i in right, tag.score) for i, tag in enumerate(tags))
             people = f"<span class=given>people said: {escape(', '.join(given))}</span>" if given else ""
-            picture = self._picture(shown, ", ".join(given) or "photo")
-            cards.append(f"<figure>{picture}<figcaption>{above}{chips}{people}</figcaption></figure>")
+            image = self._picture(picture, ", ".join(given) or "photo")
+            cards.append(f"<figure>{image}<figcaption>{above}{chips}{people}</figcaption></figure>")
         self.parts.append(f"<div class=grid>{''.join(cards)}</div>")
 
     def query(self, query: str, note: str, level: int = 3) -> None:
@@ -124,18 +124,18 @@ class Report:
         """Write the page."""
         write_whole(path, self.html().encode("utf-8"))
 
-    def _picture(self, shown: Shown, what: str) -> str:
+    def _picture(self, picture: Shown, what: str) -> str:
         """Return a picture, or where the photo is not to be had, a blank with its name."""
-        name = f"{shown.name}: {what}" if shown.name else what
-        address = data_uri(shown.image, self.thumbnail)
+        name = f"{picture.name}: {what}" if picture.name else what
+        address = data_uri(picture.image, self.thumbnail)
         if address is None:
-            return f'<div class=blank role=img aria-label="{escape(name)}">{escape(shown.name or "no picture")}</div>'
-        title = f' title="{escape(shown.name)}"' if shown.name else ""
+            return f'<div class=blank role=img aria-label="{escape(name)}">{escape(picture.name or "no picture")}</div>'
+        title = f' title="{escape(picture.name)}"' if picture.name else ""
         return f'<img loading=lazy src="{address}" alt="{escape(name)}"{title}>'
 
 
 def escape(text: str) -> str:
-    """Make text safe to stand in a page, whatever bytes the names in it hold."""
+    """Escape text for a page, whatever bytes the names in it hold."""
     return html_escape(printable(text))
 
 

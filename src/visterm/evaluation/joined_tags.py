@@ -49,10 +49,10 @@ def join_tags(ours: Vocabulary, theirs: Sequence[str], translation: Mapping[str,
     ``turkey`` can be another bird than ours. It goes from their tags to ours; one to what is no tag of ours joins
     nothing.
     """
-    meant = {tag_key(tag): of_ours for tag, of_ours in (translation or {}).items()}
-    found = [ours.get(meant.get(tag_key(tag), tag)) for tag in theirs]
-    numbers = np.array([NONE if number is None else number for number in found], np.int64)
-    mapped = np.array([tag_key(tag) in meant for tag in theirs], np.bool_)
+    tag_of = {tag_key(tag): of_ours for tag, of_ours in (translation or {}).items()}
+    columns = [ours.get(tag_of.get(tag_key(tag), tag)) for tag in theirs]
+    numbers = np.array([NONE if number is None else number for number in columns], np.int64)
+    mapped = np.array([tag_key(tag) in tag_of for tag in theirs], np.bool_)
     return JoinedTags(numbers, (numbers != NONE) & ~mapped)
 
 
@@ -77,8 +77,8 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
     translation = {} if tag_map == BY_NAMES else _read(tag_map, vocabulary)
     their = Vocabulary.from_lists([*corpus.tags, *([tag] for tags in corpus.negatives for tag in tags)])
     joined = join_tags(vocabulary, their.tags, translation)
-    there = joined.ours != NONE
-    if not there.any():
+    is_joined = joined.ours != NONE
+    if not is_joined.any():
         raise DataError(
             f"None of the {count_of(len(their), 'tag')} of these photos (such as {_named(their.tags)}) "
             "is a tag of the run. Write a map of tags, with the columns their_tag and run_tag (--map FILE)."
@@ -86,16 +86,16 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
     names = {
         tag_key(tag): vocabulary.tags[number] for tag, number in zip(their, joined.ours, strict=True) if number >= 0
     }
-    ranked = dict.fromkeys(vocabulary.tags[number] for number in joined.ours[there])
+    ranked = dict.fromkeys(vocabulary.tags[number] for number in joined.ours[is_joined])
     if tree is not None:
         for tag in list(ranked):
             ranked.update(dict.fromkeys(above for above in tree.above(tag) if above in vocabulary))
-    left_out = np.flatnonzero(~there)
+    left_out = np.flatnonzero(~is_joined)
     left_out = left_out[np.argsort(-their.counts[left_out], kind="stable")]
     counts = {
         "their_tags": len(their),
         "joined_by_name": int(joined.by_name.sum()),
-        "joined_by_map": int((there & ~joined.by_name).sum()),
+        "joined_by_map": int((is_joined & ~joined.by_name).sum()),
         "their_tags_left_out": [their.tags[number] for number in left_out],
         "run_tags": len(vocabulary),
         "run_tags_ranked": len(ranked),
@@ -131,18 +131,18 @@ def _read(tag_map: TagMap, vocabulary: Vocabulary) -> dict[str, str]:
         pairs: Iterable[WordPair] = [WordPair(theirs, ours, "map") for theirs, ours in tag_map.items()]
     else:
         pairs = read_pairs(tag_map, MAP_FILE)
-    found: dict[str, str] = {}
+    translation: dict[str, str] = {}
     first: dict[str, str] = {}
-    for theirs, ours, place in pairs:
+    for theirs, ours, source in pairs:
         if ours not in vocabulary:
-            raise UserError(f"{place}: {vocabulary.unknown_words([ours])} The map goes from their_tag to run_tag.")
+            raise UserError(f"{source}: {vocabulary.unknown_words([ours])} The map goes from their_tag to run_tag.")
         before = first.setdefault(tag_key(theirs), ours)
         if vocabulary.index(before) != vocabulary.index(ours):
             raise DataError(
-                f"{place}: '{theirs}' means '{ours}' here and '{before}' above. Leave one of the lines out."
+                f"{source}: '{theirs}' means '{ours}' here and '{before}' above. Leave one of the lines out."
             )
-        found[theirs] = ours
-    return found
+        translation[theirs] = ours
+    return translation
 
 
 def _renamed(tags: Sequence[str], names: Mapping[str, str]) -> list[str]:

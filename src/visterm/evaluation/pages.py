@@ -44,13 +44,15 @@ VERDICTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no sure differenc
 """How a difference between two runs is put, and marked."""
 
 
-def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
+def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
     """Make the page of runs of which the `PAGE_METRICS` were measured; `results` are those of `annotation_results`."""
-    left_out = f", of which {found.unknown:,} are not in the vocabulary and not counted" if found.unknown else ""
+    left_out = (
+        f", of which {evaluation.unknown:,} are not in the vocabulary and not counted" if evaluation.unknown else ""
+    )
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} put tags on images",
-        f"Measured on {count_of(len(found.corpus), 'image')} and {count_of(len(found.vocabulary), 'tag')}, against the "
-        f"tags that people gave: {found.given:,}{left_out}.",
+        f"Measured on {count_of(len(evaluation.corpus), 'image')} and {count_of(len(evaluation.vocabulary), 'tag')}, "
+        f"against the tags that people gave: {evaluation.given:,}{left_out}.",
         thumbnail=SMALL_THUMBNAIL,
     )
     _add_metrics(report, names, results)
@@ -58,7 +60,7 @@ def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: 
     _add_bands(report, names, results["bands"])
     if "wanted_precision" in results:
         _add_precision(report, results["wanted_precision"])
-    _add_tags(report, found, names, results)
+    _add_tags(report, evaluation, names, results)
     metrics = [metric for metric in results["runs"][0]["metrics"] if is_mean(metric)]
     compared = [metric for metric in MAIN if metric in metrics] or metrics[: len(MAIN)]
     _add_differences(report, results, compared, "images (for measures of tags and words: tags)")
@@ -66,22 +68,22 @@ def annotation_page(found: AnnotationEvaluation, names: Sequence[str], results: 
         report.note(
             f"Of {', '.join(metric for metric in metrics if metric not in compared)} the same is in results.json."
         )
-    _add_pictures(report, found, names)
+    _add_pictures(report, evaluation, names)
     return report
 
 
-def query_page(found: QueryEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
+def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
     """Make the page of some runs, by their names; `results` are those of `query_results`."""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
-        f"Measured by {count_of(len(found.texts), 'query')} on {count_of(len(found.corpus), 'image')}.",
+        f"Measured by {count_of(len(evaluation.texts), 'query')} on {count_of(len(evaluation.corpus), 'image')}.",
         thumbnail=SMALL_THUMBNAIL,
     )
-    measures = list(found.values[0])
+    measures = list(evaluation.values[0])
     _add_kinds(report, results, measures)
-    _add_query_curves(report, found, names)
+    _add_query_curves(report, evaluation, names)
     _add_differences(report, results, measures, "queries")
-    _add_queries(report, found, names)
+    _add_queries(report, evaluation, names)
     return report
 
 
@@ -99,8 +101,8 @@ def _add_metrics(report: Report, names: Sequence[str], results: dict[str, Any]) 
         cells = [Cell(name, metric.summary)]
         for figure in figures:
             mark = "best" if len(figures) > 1 and figure["mean"] == most else ""
-            shown = f"{figure['mean']:.3f}" if metric.name != "n_plus" else f"{figure['mean']:.0f}"
-            cells.append(Cell(shown, between(figure), mark))
+            text = f"{figure['mean']:.3f}" if metric.name != "n_plus" else f"{figure['mean']:.0f}"
+            cells.append(Cell(text, between(figure), mark))
         rows.append(cells)
     report.cells(["measure", *names], rows)
 
@@ -157,9 +159,9 @@ def _add_precision(report: Report, precision: dict[str, Any]) -> None:
         report.cells(PRECISION_HEADER, rows, run["run"] if len(runs) > 1 else "")
 
 
-def _add_tags(report: Report, found: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> None:
+def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> None:
     counts = np.array(results["tag_images"])
-    precision = found.values[0][OF_A_TAG["average precision"]]
+    precision = evaluation.values[0][OF_A_TAG["average precision"]]
     frequent = np.lexsort((np.arange(counts.size), -counts))
     frequent = frequent[counts[frequent] > 0][:N_TAGS]
     enough = min(ENOUGH, int(counts.max(initial=0)))
@@ -176,10 +178,10 @@ def _add_tags(report: Report, found: AnnotationEvaluation, names: Sequence[str],
         (f"The {len(worst)} tags found worst, of those that at least {enough} images have", worst),
     ):
         report.subsection(heading)
-        labels = [(found.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in chosen]
+        labels = [(evaluation.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in chosen]
         charts = []
         for measure in ("average precision", f"recall@{TAG_K}"):
-            values = [of_run[OF_A_TAG[measure]][chosen].tolist() for of_run in found.values]
+            values = [of_run[OF_A_TAG[measure]][chosen].tolist() for of_run in evaluation.values]
             bars = [Series(name, of_tags) for name, of_tags in zip(names, values, strict=True)]
             charts.append((bar_chart(f"{heading}: {measure}", measure, labels, bars), (), ()))
         report.columns(charts)
@@ -212,28 +214,28 @@ def _add_differences(report: Report, results: dict[str, Any], measures: Sequence
         report.cells(["", *names], rows, caption=measure)
 
 
-def _add_pictures(report: Report, found: AnnotationEvaluation, names: Sequence[str]) -> None:
-    precision = found.values[0]["map"]
+def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Sequence[str]) -> None:
+    precision = evaluation.values[0]["map"]
     best, worst = best_and_worst(precision, np.zeros(precision.size, np.int64), N_PICTURES)
     of = f" of {names[0]}" if len(names) > 1 else ""
     report.section(
         f"The images with the best tags{of}, and with the worst",
         "By the average precision of all tags, ranked for the image; shown are the first few.",
     )
-    report.note_on_pictures(found.corpus)
+    report.note_on_pictures(evaluation.corpus)
     report.legend("people gave it too", "people did not")
-    corpus, tags = found.corpus, found.vocabulary.tags
+    corpus, tags = evaluation.corpus, evaluation.vocabulary.tags
     for heading, chosen in (("Best", best), ("Worst", worst)):
         if not chosen:
             continue
         report.subsection(heading)
         cards = []
-        for image, ranking in zip(chosen, found.best_tags(chosen, N_CHIPS), strict=True):
-            shown = Shown(corpus.images[image], name=corpus.names[image])
-            relevant = found.Y[[image]].toarray()[0] > 0
+        for image, ranking in zip(chosen, evaluation.best_tags(chosen, N_CHIPS), strict=True):
+            picture = Shown(corpus.images[image], name=corpus.names[image])
+            relevant = evaluation.Y[[image]].toarray()[0] > 0
             chips = [Tag(tags[tag], float(score)) for tag, score in zip(*ranking, strict=True)]
             right = np.flatnonzero(relevant[ranking.ids]).tolist()
-            cards.append((shown, f"average precision {precision[image]:.2f}", chips, right, corpus.tags[image]))
+            cards.append((picture, f"average precision {precision[image]:.2f}", chips, right, corpus.tags[image]))
         report.tagged(cards)
 
 
@@ -267,7 +269,7 @@ def _cell(figure: dict[str, float], mark: str = "") -> Cell:
     return Cell(f"{figure['mean']:.3f}", between(figure), mark)
 
 
-def _add_query_curves(report: Report, found: QueryEvaluation, names: Sequence[str]) -> None:
+def _add_query_curves(report: Report, evaluation: QueryEvaluation, names: Sequence[str]) -> None:
     report.section(
         "Precision curves",
         "Averaged over all queries. By recall, precision is interpolated: the best that comes with as much or more.",
@@ -275,8 +277,8 @@ def _add_query_curves(report: Report, found: QueryEvaluation, names: Sequence[st
     ranks = range(1, CURVE_RANKS + 1)
     charts = []
     for title, across, unit, x, curves in (
-        ("Precision by recall", "recall", "recall", RECALLS, found.precision_at_recall),
-        ("Precision by rank", "images looked at", "images", ranks, found.precision_at_rank),
+        ("Precision by recall", "recall", "recall", RECALLS, evaluation.precision_at_recall),
+        ("Precision by rank", "images looked at", "images", ranks, evaluation.precision_at_rank),
     ):
         lines = [Series(name, curve.tolist()) for name, curve in zip(names, curves, strict=True)]
         rows = [[Cell(f"{at:g}"), *(Cell(f"{line.values[i]:.3f}") for line in lines)] for i, at in enumerate(x)]
@@ -284,30 +286,30 @@ def _add_query_curves(report: Report, found: QueryEvaluation, names: Sequence[st
     report.columns(charts)
 
 
-def _add_queries(report: Report, found: QueryEvaluation, names: Sequence[str]) -> None:
-    shown = names[:MOST_RUNS]
-    best, worst = best_and_worst(found.values[0]["AvgP"], found.n_relevant, N_ROWS // (2 * len(shown)))
+def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[str]) -> None:
+    run_names = names[:MOST_RUNS]
+    best, worst = best_and_worst(evaluation.values[0]["AvgP"], evaluation.n_relevant, N_ROWS // (2 * len(run_names)))
     of = f" of {names[0]}" if len(names) > 1 else ""
     report.section(
         f"The best queries{of}, and the worst",
         f"By average precision; of equals, those with more relevant images. Below each, the first {N_FOUND} images, "
         "best first; outlined and ticked are the relevant ones.",
     )
-    report.note_on_pictures(found.corpus)
+    report.note_on_pictures(evaluation.corpus)
 
     for heading, chosen in (("Best", best), ("Worst", worst)):
         if not chosen:
             continue
         report.subsection(heading)
-        rankings = [found.best_images(chosen, N_FOUND, number) for number in range(len(shown))]
+        rankings = [evaluation.best_images(chosen, N_FOUND, number) for number in range(len(run_names))]
         for row, query in enumerate(chosen):
-            note = f"{count_of(int(found.n_relevant[query]), 'relevant image')}, average precision "
-            note += " · ".join(f"{values['AvgP'][query]:.2f}" for values in found.values[: len(shown)])
-            report.query(found.texts[query], note, level=4)
-            relevant = set(found.relevant.indices[slice(*found.relevant.indptr[query : query + 2])].tolist())
-            for name, of_run in zip(shown, rankings, strict=True):
+            note = f"{count_of(int(evaluation.n_relevant[query]), 'relevant image')}, average precision "
+            note += " · ".join(f"{values['AvgP'][query]:.2f}" for values in evaluation.values[: len(run_names)])
+            report.query(evaluation.texts[query], note, level=4)
+            relevant = set(evaluation.relevant.indices[slice(*evaluation.relevant.indptr[query : query + 2])].tolist())
+            for name, of_run in zip(run_names, rankings, strict=True):
                 images = [
-                    Shown(found.corpus.images[image], image in relevant, found.corpus.names[image])
+                    Shown(evaluation.corpus.images[image], image in relevant, evaluation.corpus.names[image])
                     for image in of_run[row].ids.tolist()
                 ]
                 report.found(name if len(names) > 1 else "", images)

@@ -117,10 +117,8 @@ def evaluate_queries(
     DataError if there are no images, or no queries with a relevant image; UserError if the product is requested and a
     model's scores are no probabilities, or confidences and a run has none.
     """
-    ways = [_way(combine, tagger) for tagger in taggers]
+    ways = [_combination(combine, tagger) for tagger in taggers]
     tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
-    if len(corpus) == 0:
-        raise DataError("There are no photos to measure on. Check the splits of the tag file.")
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     if queries is None:
         if tree is not None:
@@ -181,14 +179,14 @@ def queries_from_tags(
     taggers: Sequence[Tagger], tags: list[list[str]], max_words: int | None, min_count: int
 ) -> SharedQueries:
     """Make queries of the tags that all taggers know, each tagger with its own columns."""
-    given = Vocabulary.from_lists(tags, min_count=min_count, aliases=taggers[0].vocabulary.aliases)
-    known = (column for column, tag in enumerate(given) if all(tag in tagger.vocabulary for tagger in taggers))
-    shared = given.subset(known)
+    vocabulary = Vocabulary.from_lists(tags, min_count=min_count, aliases=taggers[0].vocabulary.aliases)
+    known = (column for column, tag in enumerate(vocabulary) if all(tag in tagger.vocabulary for tagger in taggers))
+    shared = vocabulary.subset(known)
     if len(shared) == 0:
         return [], [], sp.csr_array((0, len(tags))), 0
-    made = queries_of_tags(shared.encode(tags), max_words=max_words)
-    words = [as_csr(made.words @ tagger.vocabulary.encode([[tag] for tag in shared])) for tagger in taggers]
-    return made.texts(shared.tags), words, made.relevant, 0
+    queries = queries_of_tags(shared.encode(tags), max_words=max_words)
+    words = [as_csr(queries.words @ tagger.vocabulary.encode([[tag] for tag in shared])) for tagger in taggers]
+    return queries.texts(shared.tags), words, queries.relevant, 0
 
 
 def _queries_from_file(
@@ -198,19 +196,19 @@ def _queries_from_file(
     rows = read_query_file(queries) if isinstance(queries, Path) else queries
     judged = judge_images(rows, names)
     words: list[list[Any]] = [[] for _ in taggers]
-    kept: list[int] = []
+    numbers: list[int] = []
     for number, text in enumerate(judged.texts):
         try:
             weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
         except UserError:
             continue
         if all(of_tagger.nnz for of_tagger in weights):
-            kept.append(number)
+            numbers.append(number)
             for queries_of_tagger, of_query in zip(words, weights, strict=True):
                 queries_of_tagger.append(of_query)
-    stacked = [as_csr(sp.vstack(of_tagger, format="csr")) if kept else sp.csr_array((0, 1)) for of_tagger in words]
+    stacked = [as_csr(sp.vstack(of_tagger, format="csr")) if numbers else sp.csr_array((0, 1)) for of_tagger in words]
     n_texts = len({row.query for row in rows})
-    return [judged.texts[i] for i in kept], stacked, judged.relevant[kept], n_texts - len(kept)
+    return [judged.texts[i] for i in numbers], stacked, judged.relevant[numbers], n_texts - len(numbers)
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:
@@ -219,7 +217,7 @@ def learned_part(corpus: Corpus) -> Corpus | None:
     return corpus.subset(rows) if rows else None
 
 
-def _way(combine: str, tagger: Tagger) -> Combine:
+def _combination(combine: str, tagger: Tagger) -> Combine:
     """Return how to combine the scores of words; refuse what does not exist, or what a run does not allow."""
     check_combination(combine, tagger.model)
     if combine != CONFIDENCE:

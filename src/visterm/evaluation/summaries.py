@@ -34,73 +34,78 @@ BAND_METRICS = (f"tag_p@{TAG_K}", f"tag_r@{TAG_K}", f"tag_f1@{TAG_K}", f"n_plus@
 PRECISION_HEADER = ("training photos of a tag", "requested", "achieved", "right", "tags per photo", "recall")
 
 
-def annotation_summary(found: AnnotationEvaluation, names: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
+def annotation_summary(
+    evaluation: AnnotationEvaluation, names: Sequence[str], metrics: Sequence[str]
+) -> dict[str, Any]:
     """Return the metrics of each run with intervals, and what comparing every two runs says of each metric."""
     runs = []
     for number, name in enumerate(names):
-        intervals = {metric: found.interval(metric, number) for metric in metrics}
+        intervals = {metric: evaluation.interval(metric, number) for metric in metrics}
         figures = {
-            metric: {"mean": found.mean(metric, number)} if interval is None else interval._asdict()
+            metric: {"mean": evaluation.mean(metric, number)} if interval is None else interval._asdict()
             for metric, interval in intervals.items()
         }
         runs.append({"run": name, "metrics": figures})
-    pairs = _pairs({metric: found.compare(metric) for metric in metrics if is_mean(metric)}, names)
-    return {"images": len(found.corpus), "tags": len(found.vocabulary), "runs": runs, "pairs": pairs}
+    pairs = _pairs({metric: evaluation.compare(metric) for metric in metrics if is_mean(metric)}, names)
+    return {"images": len(evaluation.corpus), "tags": len(evaluation.vocabulary), "runs": runs, "pairs": pairs}
 
 
-def annotation_results(found: AnnotationEvaluation, summary: dict[str, Any]) -> dict[str, Any]:
+def annotation_results(evaluation: AnnotationEvaluation, summary: dict[str, Any]) -> dict[str, Any]:
     """Add to a summary the bands of tags, the curves and all values of images and tags.
 
     `PAGE_METRICS` must have been measured. Bands that the summary has are kept.
     """
     results = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     names = [run["run"] for run in summary["runs"]]
-    results["bands"] = summary.get("bands") or band_summary(found, names)
-    counts = np.bincount(found.Y.indices[found.Y.data > 0], minlength=len(found.vocabulary))
-    results["image_names"] = found.corpus.names
-    results["tag_names"] = found.vocabulary.tags
+    results["bands"] = summary.get("bands") or band_summary(evaluation, names)
+    counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary))
+    results["image_names"] = evaluation.corpus.names
+    results["tag_names"] = evaluation.vocabulary.tags
     results["tag_images"] = counts.tolist()
     for number, run in enumerate(results["runs"]):
-        values = found.values[number]
-        run["precision_at_k"] = [found.mean(f"p@{k}", number) for k in CURVE_KS]
-        run["recall_at_k"] = [found.mean(f"r@{k}", number) for k in CURVE_KS]
+        values = evaluation.values[number]
+        run["precision_at_k"] = [evaluation.mean(f"p@{k}", number) for k in CURVE_KS]
+        run["recall_at_k"] = [evaluation.mean(f"r@{k}", number) for k in CURVE_KS]
         run["average_precision_of_images"] = _numbers(values["map"])
         run["of_tags"] = {name: _numbers(values[metric]) for name, metric in OF_A_TAG.items()}
     return results
 
 
-def query_summary(found: QueryEvaluation, names: Sequence[str]) -> dict[str, Any]:
+def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> dict[str, Any]:
     """Return the means and intervals of each run by kind of query, and what comparing every two runs says."""
     return {
-        "queries": len(found.texts),
+        "queries": len(evaluation.texts),
         "runs": [
             {
                 "run": name,
                 "kinds": {
                     kind: {"queries": int(mask.sum())}
-                    | {measure: found.interval(measure, kind, number)._asdict() for measure in found.values[0]}
-                    for kind, mask in found.kinds.items()
-                    if not math.isnan(found.mean("AvgP", kind, number))
+                    | {
+                        measure: evaluation.interval(measure, kind, number)._asdict()
+                        for measure in evaluation.values[0]
+                    }
+                    for kind, mask in evaluation.kinds.items()
+                    if not math.isnan(evaluation.mean("AvgP", kind, number))
                 },
             }
             for number, name in enumerate(names)
         ],
-        "pairs": _pairs({measure: found.compare(measure) for measure in found.values[0]}, names),
+        "pairs": _pairs({measure: evaluation.compare(measure) for measure in evaluation.values[0]}, names),
     }
 
 
-def query_results(found: QueryEvaluation, summary: dict[str, Any]) -> dict[str, Any]:
+def query_results(evaluation: QueryEvaluation, summary: dict[str, Any]) -> dict[str, Any]:
     """Add to a summary the curves, and every query with its kinds and its values for each run."""
     results = {"measured": "queries"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
-    results["left_out"] = found.left_out
-    results["query_texts"] = found.texts
-    results["query_relevant_images"] = found.n_relevant.tolist()
-    results["query_kinds"] = {kind: mask.tolist() for kind, mask in found.kinds.items() if kind != "all"}
+    results["left_out"] = evaluation.left_out
+    results["query_texts"] = evaluation.texts
+    results["query_relevant_images"] = evaluation.n_relevant.tolist()
+    results["query_kinds"] = {kind: mask.tolist() for kind, mask in evaluation.kinds.items() if kind != "all"}
     results["recall_levels"] = list(RECALLS)
     for number, run in enumerate(results["runs"]):
-        run["interpolated_precision_at_recall"] = _numbers(found.precision_at_recall[number])
-        run["precision_at_rank"] = _numbers(found.precision_at_rank[number])
-        run["of_queries"] = {measure: _numbers(values) for measure, values in found.values[number].items()}
+        run["interpolated_precision_at_recall"] = _numbers(evaluation.precision_at_recall[number])
+        run["precision_at_rank"] = _numbers(evaluation.precision_at_rank[number])
+        run["of_queries"] = {measure: _numbers(values) for measure, values in evaluation.values[number].items()}
     return results
 
 
@@ -126,7 +131,7 @@ def _numbers(values: NDArray[np.float64] | Iterable[float]) -> list[float | None
     return [None if math.isnan(value) else round(float(value), 6) for value in values]
 
 
-def band_summary(found: AnnotationEvaluation, names: Sequence[str]) -> list[dict[str, Any]]:
+def band_summary(evaluation: AnnotationEvaluation, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the measures of each band of tags, for each run.
 
     ``tag_p@5`` and ``tag_r@5`` are measured, and ``word_map`` if that is to be shown. Of each band, the rarest first:
@@ -135,10 +140,10 @@ def band_summary(found: AnnotationEvaluation, names: Sequence[str]) -> list[dict
     means with 95 % bootstrap intervals over the tags.
     """
     bands = []
-    for band in frequency_bands(found.vocabulary.counts):
-        relevant = found.Y[:, band.tags] > 0
+    for band in frequency_bands(evaluation.vocabulary.counts):
+        relevant = evaluation.Y[:, band.tags] > 0
         runs = []
-        for name, values in zip(names, found.values, strict=True):
+        for name, values in zip(names, evaluation.values, strict=True):
             figures = {
                 metric: interval_of(of_tags)._asdict() if is_mean(metric) else {"mean": float(of_tags[0])}
                 for metric, of_tags in band_values(values, band, TAG_K).items()
@@ -175,7 +180,7 @@ def between(figure: dict[str, Any] | None) -> str:
     return f"{figure['low']:.3f} to {figure['high']:.3f}" if figure is not None and "low" in figure else ""
 
 
-def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted: float) -> dict[str, Any]:
+def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], wanted: float) -> dict[str, Any]:
     """Return each run's tags for a requested precision, and measure how many of them are right.
 
     ``wanted``, and for each run ``bands``: all tags, then the bands by training images of the first run, the rarest
@@ -184,16 +189,16 @@ def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted:
     likewise), ``recall`` (None where people gave none) and ``tags_an_image``. Raises UserError if a run does not know
     what a cut-off takes, or `wanted` is no share.
     """
-    every = ("all", np.arange(len(found.vocabulary)))
-    bands = [every, *((band.name, band.tags) for band in frequency_bands(found.vocabulary.counts))]
+    every = ("all", np.arange(len(evaluation.vocabulary)))
+    bands = [every, *((band.name, band.tags) for band in frequency_bands(evaluation.vocabulary.counts))]
     runs = []
 
-    for name, ranker in zip(names, found.rankers, strict=True):
-        given, right = _counts(found, ranker, wanted, [tags for _, tags in bands])
+    for name, ranker in zip(names, evaluation.rankers, strict=True):
+        given, right = _counts(evaluation, ranker, wanted, [tags for _, tags in bands])
         rows = []
         for number, (band, tags) in enumerate(bands):
             share = share_of_right(right[number], given[number])
-            n_relevant, n_right = int((found.Y[:, tags].data > 0).sum()), int(right[number].sum())
+            n_relevant, n_right = int((evaluation.Y[:, tags].data > 0).sum()), int(right[number].sum())
             rows.append({
                 "band": band,
                 "tags": int(tags.size),
@@ -210,17 +215,17 @@ def precision_summary(found: AnnotationEvaluation, names: Sequence[str], wanted:
 
 
 def _counts(
-    found: AnnotationEvaluation, ranker: Ranker, wanted: float, bands: Sequence[NDArray[np.int64]]
+    evaluation: AnnotationEvaluation, ranker: Ranker, wanted: float, bands: Sequence[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count the tags of each band that each image is given, and the right ones, shape (n_bands, n_images)."""
     cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=wanted)  # without a calibration it is refused
-    given, right = np.zeros((2, len(bands), len(found.corpus)), np.int64)
+    given, right = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)
     columns = slice(None) if ranker.columns is None else ranker.columns
     for rows, scores in ranker.tagger.model.score_blocks(ranker.X):
         above = (ranker.tagger.confidences(scores) >= cutoff.least)[:, columns]
-        if found.hidden is not None:
-            above &= found.hidden[rows].toarray() == 0
-        hits = above & (found.Y[rows].toarray() > 0)
+        if evaluation.hidden is not None:
+            above &= evaluation.hidden[rows].toarray() == 0
+        hits = above & (evaluation.Y[rows].toarray() > 0)
         for number, tags in enumerate(bands):
             given[number, rows], right[number, rows] = above[:, tags].sum(axis=1), hits[:, tags].sum(axis=1)
     return given, right

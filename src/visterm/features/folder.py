@@ -21,11 +21,12 @@ from typing import Any, ClassVar
 
 from visterm.core import persist
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
-from visterm.core.jsonlines import json_text, read_skipped, skipped_bytes
 from visterm.core.learned import Listed, Record, Sizes, Text, Whole
+from visterm.core.persist import read_skipped, skipped_bytes
 from visterm.core.remote import as_path, in_full
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
+from visterm.core.wording import json_text
 from visterm.core.writing import holder_note, locked, sync, write_whole, writing
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import (

@@ -14,10 +14,10 @@ import scipy.sparse as sp
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
-from visterm.core.executor import Executor, for_parts, must_see
+from visterm.core.executor import Executor, for_parts, require_visible_path
 from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
-from visterm.core.progress import SILENT, Progress, Say, Steps, reported, silent
+from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported, silent
 from visterm.core.remote import in_full
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
@@ -272,8 +272,8 @@ class EncodeJob:
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Sequence[str]], PartDone]:
         """Load the encoder, unless it is there."""
-        must_see(self.folder.path)
-        must_see(self.images)
+        require_visible_path(self.folder.path)
+        require_visible_path(self.images)
         encoder = self.encoder
         if encoder is None:
             encoder, _ = self.folder.load_encoder(None)
@@ -333,7 +333,7 @@ class ShardWork(PartWork):
             parts.append(self._known.take([digest for i in old if (digest := sha256[i]) is not None]))
 
         if new:
-            rows, kept, failed = self._encoder.encode([paths[i] for i in new], progress=Steps(progress))
+            rows, kept, failed = self._encoder.encode([paths[i] for i in new], progress=StepProgress(progress))
             reason_of = {item.image: item.reason for item in failed}
             encoded = [new[k] for k in kept]
             after = stamps([paths[i] for i in encoded])

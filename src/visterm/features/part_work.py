@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from visterm.core.errors import CorruptFileError
-from visterm.core.jsonlines import json_text
 from visterm.core.progress import Progress
 from visterm.core.types import Skipped
+from visterm.core.wording import json_text
 from visterm.core.writing import write_whole
 from visterm.features.contents import NOTE, ShardEntry, read_checked
 from visterm.features.folder import FeatureFolder

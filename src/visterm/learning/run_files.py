@@ -13,9 +13,8 @@ import scipy.sparse as sp
 
 from visterm.core import persist
 from visterm.core.errors import CorruptFileError, DataError
-from visterm.core.jsonlines import write_skipped
 from visterm.core.learned import Array, Csr, DenseOrCsr, Kind, Listed, Record, Sizes, Text, Whole
-from visterm.core.packing import csr_of_parts
+from visterm.core.packing import csr_of_parts, csr_parts
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
@@ -175,12 +174,12 @@ def write_run(learned: Learned, folder: Path) -> None:
     persist.save_estimator(learned.model, MODELS, folder, "model")
     persist.write_json(folder / "vocabulary.json", learned.vocabulary.to_json())
     persist.write_json(folder / "facts.json", learned.facts)
-    write_skipped(folder / SKIPPED, learned.skipped)
+    persist.write_skipped(folder / SKIPPED, learned.skipped)
     learned.learned_images.save(folder / LEARNED_IMAGES)
     learned.relations.save(folder)
     learned.words.save(folder)
     if learned.given is not None:
-        persist.save_csr(folder / GIVEN, learned.given)
+        persist.save_arrays(folder / GIVEN, csr_parts("matrix", learned.given))
     if learned.reference is not None:
         persist.write_json(folder / REFERENCE, learned.reference.to_json())
     if learned.calibration is not None:
@@ -243,7 +242,8 @@ def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:
 
 def read_given(file: Path, n_tags: int, encoder: Callable[[], AnyEncoder]) -> Any:
     """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
-    given = persist.load_csr(file)
+    with persist.refusing(file):
+        given = csr_of_parts("matrix", persist.load_arrays(file))
     GIVEN_KIND.check(given, Sizes({"n_tags_": n_tags}))
     if (width := encoder().width) not in (None, given.shape[0]):
         raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {width}")

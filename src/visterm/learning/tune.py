@@ -194,7 +194,7 @@ class _Search:
                 if self._log.get(key) is None:
                     with OneTask(progress, f"{number} of {len(keyed)}: {candidate}") as task:
                         trial = try_settings(candidate.model, candidate.settings, parts, self._metric, task)
-                        task.came_out(self._outcome(trial))
+                        task.finish_with(self._outcome(trial))
                     self._log.put(key, trial)
         results = [(self._log[key], candidate.settings) for key, candidate in keyed]
         return sorted(results, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)

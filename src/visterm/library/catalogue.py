@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from visterm.core.errors import EncoderMismatchError, StorageError
-from visterm.core.jsonlines import write_skipped
-from visterm.core.persist import new_folder
+from visterm.core.persist import new_folder, write_skipped
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.wording import count_of

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from visterm.core.errors import NoneReadableError
-from visterm.core.jsonlines import write_skipped
-from visterm.core.progress import SILENT, Progress, Steps, reported
+from visterm.core.persist import write_skipped
+from visterm.core.progress import SILENT, Progress, StepProgress, reported
 from visterm.core.remote import is_remote
 from visterm.core.types import CLOSED, NO_TAGS, Skipped
 from visterm.core.vocabulary import tag_key
@@ -189,7 +189,7 @@ class Indexing:
         for chunk in chunks:
             if job.cancelled:
                 break
-            taken, skipped = self._writer.take_in(photos, chunk, compared.changed, Steps(progress))
+            taken, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))
             n_changed = sum(place in compared.changed for place in taken)
             done = replace(
                 done,

@@ -12,7 +12,7 @@ import numpy as np
 
 from visterm.core.checks import check_k, finite_rows
 from visterm.core.errors import ImageError
-from visterm.core.progress import Progress, Steps, reported
+from visterm.core.progress import Progress, StepProgress, reported
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
@@ -61,7 +61,7 @@ class RowWriter:
         self.videos = CatalogueVideos(stored, self._n_jobs)
 
     def take_in(
-        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
+        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
         """Encode some of the photos, and commit them; return the places of those taken in, and the others with reasons.
 
@@ -72,7 +72,7 @@ class RowWriter:
         return (self._take_videos if videos else self._take_photos)(photos, places, changed, steps)
 
     def _take_videos(
-        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
+        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
         """Take in some videos as `take_in` takes photos; a video is encoded as its frames."""
         paths = [str(path) for path in full_paths([photos.items[place] for place in places])]
@@ -97,7 +97,7 @@ class RowWriter:
         return taken, skipped
 
     def _take_photos(
-        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: Steps
+        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
         """Take in photos, see `take_in`."""
         items = [photos.items[place] for place in places]
@@ -148,7 +148,7 @@ class RowWriter:
                     self._commit_rows(ids, X, None)
                     progress.advance(len(chunk))
                 else:
-                    ids = self._encode_again(chunk, Steps(progress))
+                    ids = self._encode_again(chunk, StepProgress(progress))
                     n_encoded += len(ids)
                 n_rows += len(ids)
                 job.advance(n_rows, len(missing))
@@ -163,7 +163,7 @@ class RowWriter:
             for start in range(0, len(others), chunk_size):
                 if job.cancelled:
                     break
-                self._encode_again(others[start : start + chunk_size], Steps(progress))
+                self._encode_again(others[start : start + chunk_size], StepProgress(progress))
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Predict the tags of all images without predictions of the run, here or gone, from their features."""
@@ -261,7 +261,7 @@ class RowWriter:
         images = self._stored.frames.videos_of(ids)
         return predictions_of(self._tagger, X, images, self._stored.tags.rejected(images))
 
-    def _encode_again(self, image_ids: Sequence[int], steps: Steps) -> list[int]:
+    def _encode_again(self, image_ids: Sequence[int], steps: StepProgress) -> list[int]:
         """Encode images that are as the catalogue knows them, and commit their rows and features; give these images."""
         images = [image for image in self._stored.images.get_many(image_ids) if _is_as_known(image)]
         files, failed = [], []

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError
 from visterm.metrics.annotation import f1_of_means
 
 STARTS = (0, 1, 5, 20, 100)
@@ -44,14 +43,14 @@ def bands_from(counts: Any, starts: Sequence[int]) -> list[Band]:
     `starts` are the least number of each band, ascending; the last band has no end. Tags below the first are in none.
     Returns the bands that have tags, in the order of `starts`.
     """
-    counts = _checked(counts)
+    counts = np.asarray(counts, np.int64)
     ends = [*(start - 1 for start in starts[1:]), -1]
-    found = []
+    bands = []
     for least, most in zip(starts, ends, strict=True):
         tags = np.flatnonzero((counts >= least) & ((counts <= most) | (most < 0)))
         if tags.size:
-            found.append(Band(_named(least, most), least, most, tags))
-    return found
+            bands.append(Band(_named(least, most), least, most, tags))
+    return bands
 
 
 def thirds_of(counts: Any) -> list[Band]:
@@ -60,7 +59,7 @@ def thirds_of(counts: Any) -> list[Band]:
     Tags with the same number of training images are in the same third: that of the middle one of them. Those with the
     fewest are always rare, even if these are most tags, and those with the most are frequent.
     """
-    counts = _checked(counts)
+    counts = np.asarray(counts, np.int64)
     _, inverse, ties = np.unique(counts, return_inverse=True, return_counts=True)
     # In half ranks, so that the middle of an even number of ties is a whole number too.
     middle = 2 * np.cumsum(ties) - ties
@@ -68,13 +67,13 @@ def thirds_of(counts: Any) -> list[Band]:
     thirds[-1:] = len(THIRDS) - 1
     thirds[:1] = 0
     third = thirds[inverse]
-    found = []
+    bands = []
     for number, name in enumerate(THIRDS):
         tags = np.flatnonzero(third == number)
         if tags.size:
             least, most = int(counts[tags].min()), int(counts[tags].max())
-            found.append(Band(f"{name} ({_named(least, most)})", least, most, tags))
-    return found
+            bands.append(Band(f"{name} ({_named(least, most)})", least, most, tags))
+    return bands
 
 
 def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> dict[str, NDArray[np.float64]]:
@@ -87,7 +86,7 @@ def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> d
     precisions, recalls = values[f"tag_p@{k}"][band.tags], values[f"tag_r@{k}"][band.tags]
     if np.isnan(recalls).all():
         return {}
-    found = {
+    measures = {
         f"tag_p@{k}": precisions,
         f"tag_r@{k}": recalls,
         f"tag_f1@{k}": f1_of_means(precisions, recalls),
@@ -95,17 +94,8 @@ def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> d
     }
     words = values.get("word_map")
     if words is not None and not np.isnan(words[band.tags]).all():
-        found["word_map"] = words[band.tags]
-    return found
-
-
-def _checked(counts: Any) -> NDArray[np.int64]:
-    found = np.asarray(counts)
-    if found.ndim != 1 or (found.size and (not np.issubdtype(found.dtype, np.integer) or found.min() < 0)):
-        raise DataError(
-            f"counts are {found.dtype} of shape {found.shape}; expected whole numbers of 0 or more, one a tag."
-        )
-    return found.astype(np.int64)
+        measures["word_map"] = words[band.tags]
+    return measures
 
 
 def _named(least: int, most: int) -> str:

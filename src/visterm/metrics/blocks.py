@@ -1,4 +1,4 @@
-"""What is judged: the relevant entries, and score blocks that can be gone through twice, checked as they come."""
+"""What is judged: the relevant entries, and score blocks that can be read twice, checked as they come."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Judgements:
     def of(cls, Y: Any, exclude: Any = None) -> Judgements:
         """Judge by a tag matrix `Y`, (n_images, n_tags), array-like or sparse, in which relevant tags are above 0.
 
-        Unknown tags (0) and explicit negatives (below 0) are alike not relevant. Entries that are not 0 in `exclude`,
+        Unknown tags (0) and explicit negatives (below 0) count as not relevant. Entries that are not 0 in `exclude`,
         of the same shape, are left out of the rankings, relevant or not: tags known beforehand, say.
         """
-        given = check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
-        relevant = as_csr(given > 0)
+        tags = check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
+        relevant = as_csr(tags > 0)
         excluded = None
         if exclude is not None:
             excluded = as_csr(as_csr(exclude) != 0)
-            if excluded.shape != given.shape:
-                raise ShapeError(f"exclude has the shape {excluded.shape}; expected that of Y, {given.shape}.")
+            if excluded.shape != tags.shape:
+                raise ShapeError(f"exclude has the shape {excluded.shape}; expected that of Y, {tags.shape}.")
             relevant = as_csr(relevant - relevant.multiply(excluded))
-        n_images, n_tags = given.shape
+        n_images, n_tags = tags.shape
         return cls(n_images, n_tags, relevant.indptr.astype(np.int64), relevant.indices.astype(np.int64), excluded)
 
     @property
@@ -85,7 +85,7 @@ class ScoreBlocks:
     def __init__(self, scores: Scores, judgements: Judgements) -> None:
         self._scores = scores
         self._judgements = judgements
-        self._kept: list[Block] | None = None
+        self._cached: list[Block] | None = None
         self._one_time = False
         if isinstance(scores, np.ndarray):
             expected = (judgements.n_images, judgements.n_tags)
@@ -96,40 +96,40 @@ class ScoreBlocks:
                 raise UserError(_WRONG_KIND.format(what=f"scores is a {type(scores).__name__}"))
             self._one_time = iter(scores) is scores
 
-    def first_time(self) -> Iterator[Block]:
-        """Yield what `once` does, for `go_again`: blocks that are costly or impossible to make twice are kept.
+    def first_pass(self) -> Iterator[Block]:
+        """Yield what `once` does, for `second_pass`: blocks that are costly or impossible to make twice are kept.
 
         At most 512 MiB of them are.
         """
-        kept: list[Block] = []
+        cached: list[Block] = []
         n_bytes = 0
         for rows, block in self.once():
             n_bytes += block.nbytes
             if n_bytes > KEEP_BYTES:
-                kept.clear()
+                cached.clear()
                 if self._one_time:
                     raise TooLargeError(
                         f"Metrics of words go through the scores twice, and one-time blocks of more than "
                         f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that gives the blocks anew."
                     )
             elif self._one_time or callable(self._scores):
-                kept.append((rows, block.copy()))
+                cached.append((rows, block.copy()))
             yield rows, block
-        self._kept = kept or None
+        self._cached = cached or None
 
-    def go_again(self) -> Iterator[Block]:
+    def second_pass(self) -> Iterator[Block]:
         """Yield the same blocks once more."""
-        yield from self.once() if self._kept is None else self._kept
+        yield from self.once() if self._cached is None else self._cached
 
     def once(self) -> Iterator[Block]:
         """Yield (rows, scores) of each block, checked, C order, float32 or float64; a matrix in parts."""
         n_tags, excluded = self._judgements.n_tags, self._judgements.excluded
         seen = np.zeros(self._judgements.n_images, bool)
-        given: Any = self._scores() if callable(self._scores) else self._scores
-        if isinstance(given, np.ndarray):
-            matrix, step = given, max(1, MATRIX_BLOCK_BYTES // (given.itemsize * n_tags))
-            given = ((slice(start, start + step), matrix[start : start + step]) for start in range(0, seen.size, step))
-        for item in given:
+        blocks: Any = self._scores() if callable(self._scores) else self._scores
+        if isinstance(blocks, np.ndarray):
+            matrix, step = blocks, max(1, MATRIX_BLOCK_BYTES // (blocks.itemsize * n_tags))
+            blocks = ((slice(start, start + step), matrix[start : start + step]) for start in range(0, seen.size, step))
+        for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
                 raise UserError(_WRONG_KIND.format(what=f"scores gives a {type(item).__name__}, not blocks"))
             (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])

@@ -77,8 +77,8 @@ class Ranks:
         """Return the list of each relevant entry, from the first of a list on, and precision and recall down to it."""
         order = np.lexsort((self.ranks, self.lists))
         n_relevant, lists = self.n_relevant, self.lists[order]
-        place = np.arange(1, order.size + 1) - (np.cumsum(n_relevant) - n_relevant)[lists]
-        return lists, place / self.ranks[order], place / n_relevant[lists]
+        position = np.arange(1, order.size + 1) - (np.cumsum(n_relevant) - n_relevant)[lists]
+        return lists, position / self.ranks[order], position / n_relevant[lists]
 
     def reciprocal_rank(self) -> NDArray[np.float64]:
         """Return 1 over the rank of the first relevant entry."""
@@ -92,12 +92,12 @@ class Ranks:
 
     def graded_ndcg(self, k: int, gains: NDArray[np.float64]) -> NDArray[np.float64]:
         """Discounted gain at k as `ndcg`, of relevant entries that have a gain each, shape (n_relevant,)."""
-        found = self.ranks <= k
-        gain = np.bincount(self.lists[found], gains[found] / np.log2(1 + self.ranks[found]), minlength=self.n_lists)
+        in_top = self.ranks <= k
+        gain = np.bincount(self.lists[in_top], gains[in_top] / np.log2(1 + self.ranks[in_top]), minlength=self.n_lists)
         order = np.lexsort((-gains, self.lists))
         first = np.cumsum(self.n_relevant) - self.n_relevant
-        place = np.arange(1, order.size + 1) - first[self.lists[order]]
-        best = np.where(place <= k, gains[order] / np.log2(1 + place), 0.0)
+        position = np.arange(1, order.size + 1) - first[self.lists[order]]
+        best = np.where(position <= k, gains[order] / np.log2(1 + position), 0.0)
         return ratio(gain, np.bincount(self.lists[order], best, minlength=self.n_lists))
 
 

@@ -16,7 +16,7 @@ from visterm.metrics.blocks import Block, Judgements, ScoreBlocks, Scores
 from visterm.metrics.ranking import TagRanker
 from visterm.metrics.retrieval import ImageRanker, StoredImageRanker
 from visterm.metrics.significance import Interval, Moments, interval_of
-from visterm.metrics.table import Wanted, check_metrics
+from visterm.metrics.table import RequestedMetric, check_metrics
 
 Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"
 """Tags of some images, and what gives the blocks of their scores, which are float32."""
@@ -36,7 +36,7 @@ def evaluate(
         Higher is better; finite. Blocks are pairs (slice of rows, array); a callable lets metrics of words go through
         them twice without keeping them.
     Y : array-like or sparse, shape (n_images, n_tags)
-        Above 0: relevant. Unknown tags (0) and explicit negatives (below 0) are alike not relevant.
+        Above 0: relevant. Unknown tags (0) and explicit negatives (below 0) are not.
     metrics : str or sequence of str
         Names as `visterm.metrics.table.METRICS` lists them, with ``@k`` where they take it. Precision at k divides
         by k, also where fewer are ranked.
@@ -70,14 +70,14 @@ def measure(
 
 def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dict[str, float]:
     """Average what `measure` gave, as `evaluate` does; raise `DataError` if there is nothing to average."""
-    found = {}
+    averages = {}
     for name, array in values.items():
         defined = array[~np.isnan(array)]
         if defined.size == 0:
             shape = judgements.n_images, judgements.n_tags
             raise _nothing_to_average(name, shape, judgements.tags.size, excluded=judgements.excluded is not None)
-        found[name] = float(defined.mean())
-    return found
+        averages[name] = float(defined.mean())
+    return averages
 
 
 def _measure(
@@ -86,16 +86,16 @@ def _measure(
     wanted = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
     rankers = _rankers(list(wanted.values()), judgements, siblings, tree)
     words, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
-    for rows, block in blocks.once() if words is None else blocks.first_time():
+    for rows, block in blocks.once() if words is None else blocks.first_pass():
         for ranker in rankers.values():
             ranker.add(rows, block)
     if words is not None:
-        for rows, block in blocks.go_again():
+        for rows, block in blocks.second_pass():
             words.count(rows, block)
     return _values(wanted, rankers)
 
 
-def _rankers(wanted: Iterable[Wanted], judgements: Judgements, siblings: Any, tree: Any) -> dict[str, Any]:
+def _rankers(wanted: Iterable[RequestedMetric], judgements: Judgements, siblings: Any, tree: Any) -> dict[str, Any]:
     """Return what gathers the evidence of some metrics, block by block, by its kind."""
     ks: dict[str, list[int]] = {}
     for metric, k in wanted:
@@ -110,7 +110,7 @@ def _rankers(wanted: Iterable[Wanted], judgements: Judgements, siblings: Any, tr
     return {kind: kinds[kind](of_kind) for kind, of_kind in ks.items()}
 
 
-def _values(wanted: dict[str, Wanted], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
+def _values(wanted: dict[str, RequestedMetric], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
     """Return the values of metrics, once every block has been added."""
     ranks = {kind: ranker.result() for kind, ranker in rankers.items() if kind in ("image", "word")}
     evidence = rankers | ranks

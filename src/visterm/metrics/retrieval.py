@@ -67,21 +67,21 @@ class ImageRanker:
         tags = np.repeat(np.arange(self._judgements.n_tags), np.diff(self._indptr))
         total = np.concatenate(([0], np.cumsum(self._n_above)))
         first = self._indptr[tags]
-        place = np.arange(1, tags.size + 1)
-        return Ranks(self._judgements.n_tags, tags, self._images, place - first + total[place] - total[first])
+        position = np.arange(1, tags.size + 1)
+        return Ranks(self._judgements.n_tags, tags, self._images, position - first + total[position] - total[first])
 
 
 def rank_images(scores: Scores, Y: Any, *, exclude: Any = None) -> Ranks:
     """Rank the relevant images of each tag within its column of scores; ties are broken by the smaller image id.
 
     Parameters and errors are those of `visterm.metrics.ranking.rank_tags`; a one-time iterator of more than 512 MiB
-    is refused with `TooLargeError`, because the scores are gone through twice.
+    is refused with `TooLargeError`, because the scores are read twice.
     """
     judgements = Judgements.of(Y, exclude)
     blocks, ranker = ScoreBlocks(scores, judgements), ImageRanker(judgements)
-    for rows, block in blocks.first_time():
+    for rows, block in blocks.first_pass():
         ranker.add(rows, block)
-    for rows, block in blocks.go_again():
+    for rows, block in blocks.second_pass():
         ranker.count(rows, block)
     return ranker.result()
 
@@ -128,18 +128,18 @@ def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine:
     """
     Q = as_csr(Q)
     parts = [(rows.start, block) for rows, block in _query_blocks(scores, Q, combine)]
-    found = np.vstack([block for _, block in sorted(parts, key=lambda part: part[0])]).T
+    query_scores = np.vstack([block for _, block in sorted(parts, key=lambda part: part[0])]).T
     if exclude is not None:
         hidden = as_csr(exclude)
-        found[np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr)), hidden.indices] = -np.inf
-    ids, values = top_k(np.ascontiguousarray(found), min(k, found.shape[1]))
+        query_scores[np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr)), hidden.indices] = -np.inf
+    ids, values = top_k(np.ascontiguousarray(query_scores), min(k, query_scores.shape[1]))
     return [Ranking(i[v > -np.inf], v[v > -np.inf]) for i, v in zip(ids, values, strict=True)]
 
 
 def gains_of(ranks: Ranks, R: Any) -> NDArray[np.float64]:
     """Return the relevance, in R (n_queries, n_images), of each relevant image of rankings that `rank_queries` gave."""
-    found = sp.csr_array(as_csr(R))[ranks.lists, ranks.items]
-    return np.asarray(found.todense() if sp.issparse(found) else found, np.float64).ravel()
+    gains = sp.csr_array(as_csr(R))[ranks.lists, ranks.items]
+    return np.asarray(gains.todense() if sp.issparse(gains) else gains, np.float64).ravel()
 
 
 def measure_queries(ranks: Ranks, R: Any = None) -> dict[str, NDArray[np.float64]]:
@@ -178,11 +178,11 @@ def kinds_of_queries(
 
 def _query_blocks(scores: Scores, Q: sp.csr_array, combine: Combine) -> Iterator[Block]:
     """Turn the scores of images for tags into those for queries, no more than 32 MiB at a time."""
-    given: Any = [(slice(0, len(scores)), scores)] if isinstance(scores, np.ndarray) else scores
+    blocks: Any = [(slice(0, len(scores)), scores)] if isinstance(scores, np.ndarray) else scores
     words = np.unique(Q.indices)
     signs = part_signs(as_csr(Q[:, words]))
     step = max(1, BLOCK_BYTES // (4 * max(1, Q.shape[0], 2 * words.size)))
-    for rows, block in given() if callable(given) else given:
+    for rows, block in blocks() if callable(blocks) else blocks:
         if block.shape[1] != Q.shape[1]:
             raise ShapeError(f"The scores are those of {block.shape[1]} tags, but Q has {Q.shape[1]} columns.")
         for start in range(0, len(block), step):
@@ -190,11 +190,11 @@ def _query_blocks(scores: Scores, Q: sp.csr_array, combine: Combine) -> Iterator
             first = rows.start + start
             if callable(combine):
                 spans = [slice(a, b) for a, b in pairwise(Q.indptr)]
-                found = np.vstack([combine(part[:, Q.indices[q]], Q.indices[q], Q.data[q]) for q in spans])
-                found = found.astype(np.float32)
+                query_scores = np.vstack([combine(part[:, Q.indices[q]], Q.indices[q], Q.data[q]) for q in spans])
+                query_scores = query_scores.astype(np.float32)
             else:
-                found = signs @ log_probabilities(part[:, words]).T if combine == "product" else Q @ part.T
-            yield slice(first, first + len(part)), np.ascontiguousarray(found.T)
+                query_scores = signs @ log_probabilities(part[:, words]).T if combine == "product" else Q @ part.T
+            yield slice(first, first + len(part)), np.ascontiguousarray(query_scores.T)
 
 
 class StoredImageRanker:
@@ -247,10 +247,10 @@ class StoredImageRanker:
 
     def average_precision(self) -> NDArray[np.float64]:
         """Return the average precision of each tag as a query, NaN of one that is nowhere relevant, shape (n_tags,)."""
-        return ratio(self._sums(lambda place, rank: place / rank), np.diff(self._indptr))
+        return ratio(self._sums(lambda position, rank: position / rank), np.diff(self._indptr))
 
     def precision(self, k: int) -> NDArray[np.float64]:
-        """Return the relevant images among the first k of each tag over k, likewise."""
+        """Return the precision at k of each tag as a query, NaN of one that is nowhere relevant, shape (n_tags,)."""
         return ratio(self._sums(lambda _, rank: rank <= k), np.where(np.diff(self._indptr) > 0, k, 0))
 
     def _sums(self, measure: Any) -> NDArray[np.float64]:
@@ -266,8 +266,8 @@ class StoredImageRanker:
             n_above = total[1:] - total[np.maximum(self._indptr[tags] - start, 0)]
             n_above[tags == before] += above
             before, above = int(tags[-1]), int(n_above[-1])
-            place = entries - self._indptr[tags] + 1
-            sums += np.bincount(tags, measure(place, place + n_above), minlength=n_tags)
+            position = entries - self._indptr[tags] + 1
+            sums += np.bincount(tags, measure(position, position + n_above), minlength=n_tags)
         return sums
 
 

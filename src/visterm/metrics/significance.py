@@ -204,11 +204,11 @@ def _numbered_sizes(first: NDArray[np.float64], second: NDArray[np.float64]) -> 
     return np.sign(differences) * numbers
 
 
-def _all_signs(ranks: NDArray[np.float64], found: float) -> float:
+def _all_signs(ranks: NDArray[np.float64], rank_sum: float) -> float:
     """Return twice the share (at most 1) of sign patterns whose sum of ranks is as extreme as the one found."""
     signs = np.arange(2**ranks.size)[:, None] >> np.arange(ranks.size) & 1
     sums = signs @ ranks
-    return float(min(1.0, 2 * min((sums <= found).mean(), (sums >= found).mean())))
+    return float(min(1.0, 2 * min((sums <= rank_sum).mean(), (sums >= rank_sum).mean())))
 
 
 def _pairs(first: Any, second: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

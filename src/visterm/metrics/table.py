@@ -42,11 +42,11 @@ class Metric:
 
     def values(self, evidence: Any, k: int) -> NDArray[np.float64]:
         """Return what `measure` gives for evidence of its kind."""
-        found: NDArray[np.float64] = getattr(evidence, self.measure)(*([k] if self.takes_k else []))
-        return found
+        values: NDArray[np.float64] = getattr(evidence, self.measure)(*([k] if self.takes_k else []))
+        return values
 
 
-class Wanted(NamedTuple):
+class RequestedMetric(NamedTuple):
     """A metric as a user asked for it; k is 0 where it takes none."""
 
     metric: Metric
@@ -109,7 +109,9 @@ METRICS = [
 ]
 
 
-def check_metrics(names: str | Sequence[str], *, siblings: bool = True, tree: bool = True) -> dict[str, Wanted]:
+def check_metrics(
+    names: str | Sequence[str], *, siblings: bool = True, tree: bool = True
+) -> dict[str, RequestedMetric]:
     """Parse metrics as users type them, ``map`` or ``p@5``; capitals do not matter.
 
     `siblings` says whether it is known which tags are siblings, `tree` whether they have a tree. Raises
@@ -128,7 +130,7 @@ def check_metrics(names: str | Sequence[str], *, siblings: bool = True, tree: bo
     return wanted
 
 
-def _parse(name: str) -> Wanted:
+def _parse(name: str) -> RequestedMetric:
     base, at, text = name.strip().lower().partition("@")
     metric = next((metric for metric in METRICS if metric.name == base), None)
     if metric is None:
@@ -138,9 +140,9 @@ def _parse(name: str) -> Wanted:
     if not metric.takes_k:
         if at:
             raise UserError(f"The metric '{name}' has a k, but {base} looks at whole rankings. Write '{base}'.")
-        return Wanted(metric, 0)
+        return RequestedMetric(metric, 0)
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
         raise UserError(
             f"The metric '{name}' needs a k, a whole number of 1 or more after the @. Write '{metric.example}', say."
         )
-    return Wanted(metric, int(text))
+    return RequestedMetric(metric, int(text))

@@ -117,10 +117,10 @@ class StoredCatalogue:
 
     def check(self) -> None:
         """Check the database, and all rows in files by their checksums. Raises CorruptFileError if one is damaged."""
-        if found := self.database.check():
+        if errors := self.database.check():
             raise CorruptFileError(
-                f"{self.database.path} is damaged: {found[0]} ({len(found)} such). Restore it from a backup, or index "
-                "the images again."
+                f"{self.database.path} is damaged: {errors[0]} ({len(errors)} such). Restore it from a backup, or "
+                "index the images again."
             )
         self._rows.check()
 
@@ -149,10 +149,10 @@ class StoredCatalogue:
     def origin(self) -> Origin:
         """The current run, as what made the rows. Raises CorruptFileError if the database names none."""
         statement = "SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1"
-        found = self.database.keep("origin", lambda: self.database.rows(statement))
-        if not found:
+        rows = self.database.keep("origin", lambda: self.database.rows(statement))
+        if not rows:
             raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
-        return Origin(*found[0])
+        return Origin(*rows[0])
 
     @property
     def run_folder(self) -> Path:
@@ -362,13 +362,13 @@ class StoredCatalogue:
 
     def keeps_rows_in(self, store: str) -> bool:
         """Return whether rows are kept in a store: "files", "lance" or "lance:URI"."""
-        uri, place = lance_uri(store), self._rows.lance
-        return place is None if uri is None else place is not None and LancePlace.at(uri).uri == place.uri
+        uri, tables = lance_uri(store), self._rows.lance
+        return tables is None if uri is None else tables is not None and LancePlace.at(uri).uri == tables.uri
 
     def where_rows_are(self) -> str:
         """Return where the rows lie: in files, or in Lance tables at a place."""
-        place = self._rows.lance
-        return "files" if place is None or self.folder is None else f"Lance tables at {place.uri_of(self.folder)}"
+        tables = self._rows.lance
+        return "files" if tables is None or self.folder is None else f"Lance tables at {tables.uri_of(self.folder)}"
 
     def write_into(self, folder: Path) -> None:
         """Write the catalogue's database and rows into a folder that is being made."""
@@ -383,9 +383,9 @@ class StoredCatalogue:
 
     def _rows_of(self, run_id: int | None) -> int:
         which = "current = 1" if run_id is None else "id = ?"
-        found = self.database.value(
+        rows_id = self.database.value(
             f"SELECT coalesce(rows_of, id) FROM runs WHERE {which}", () if run_id is None else (run_id,)
         )
-        if found is None:
+        if rows_id is None:
             raise StorageError(f"The catalogue has no run {run_id}.")
-        return int(found)
+        return int(rows_id)

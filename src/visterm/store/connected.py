@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from visterm.core.jsonlines import json_text
+from visterm.core.wording import json_text
 from visterm.store.database import Table, as_text, now
 from visterm.store.images import as_list
 

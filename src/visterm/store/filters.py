@@ -125,8 +125,8 @@ def is_date(text: str) -> bool:
 def image_ids(database: Database, conditions: Sequence[str], values: Sequence[Any]) -> NDArray[np.int64]:
     """Return the ids of the images that are here and pass conditions (`conditions_of`), in order: one statement."""
     where = " AND ".join(["state = 'here'", *conditions])
-    found = database.rows(f"SELECT id FROM images WHERE {where} ORDER BY id", values)
-    return np.fromiter((row[0] for row in found), np.int64, len(found))
+    rows = database.rows(f"SELECT id FROM images WHERE {where} ORDER BY id", values)
+    return np.fromiter((row[0] for row in rows), np.int64, len(rows))
 
 
 def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[Any]]:

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from visterm.core.errors import CorruptFileError, StorageError
-from visterm.core.jsonlines import json_text
 from visterm.core.system import is_alive
+from visterm.core.wording import json_text
 from visterm.store.database import Table, as_text, now
 
 SHORT = 12  # Letters of a run's fingerprint that people see and type

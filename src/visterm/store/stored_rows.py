@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import other_width
 from visterm.core.errors import CorruptFileError, DataError, StorageError
-from visterm.core.jsonlines import json_text
 from visterm.core.types import Matrix
-from visterm.core.wording import count_of
+from visterm.core.wording import count_of, json_text
 from visterm.store.current_rows import CurrentRows, Part
 from visterm.store.database import Database
 from visterm.store.images import LISTED, as_list

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_number
 from visterm.core.errors import UserError
-from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.progress import SILENT, Progress, StepProgress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
 from visterm.data.file_kinds import is_video
@@ -171,7 +171,7 @@ def annotate_each(
         run.encoder.refuse_unknown(items, only_if_all=True)
         progress.start("tag photos", len(items))
         for start in range(0, len(items), CHUNK):
-            X, kept, skipped = encode_all(run.encoder, items[start : start + CHUNK], Steps(progress))
+            X, kept, skipped = encode_all(run.encoder, items[start : start + CHUNK], StepProgress(progress))
             yield from tags.of(Chunk([names[start + place] for place in kept], X, skipped))
     finally:
         progress.finish()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from visterm.core.threads import hold_this_thread_to
+from visterm.core.threads import limit_this_thread
 from visterm.web.errors import Refused
 
 P = ParamSpec("P")
@@ -56,7 +56,7 @@ class Work:
         figures = figures or Figures()
         self.waiting, self.refused = figures.now(name), figures.ever(name)
         self._threads = ThreadPoolExecutor(
-            threads, thread_name_prefix=f"visterm-{name}", initializer=hold_this_thread_to, initargs=(1,)
+            threads, thread_name_prefix=f"visterm-{name}", initializer=limit_this_thread, initargs=(1,)
         )
 
     async def run(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

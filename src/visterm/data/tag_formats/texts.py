@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from visterm.core.errors import DataError, StorageError, TagFileError
 from visterm.core.files import MB
-from visterm.core.jsonlines import json_text
 from visterm.core.types import NO_TAGS, Skipped
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
-from visterm.core.wording import count_of
+from visterm.core.wording import count_of, json_text
 from visterm.core.writing import writing
 from visterm.data.image_folders import closed_folder, name_key
 from visterm.data.sidecars import check_stays_inside, content_of

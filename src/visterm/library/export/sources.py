@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.persist import folder_kind
-from visterm.core.progress import SILENT, Progress, Steps, reported
+from visterm.core.progress import SILENT, Progress, StepProgress, reported
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import tag_key
@@ -94,7 +94,7 @@ class RunSource:
         with reported(progress, "read photos", len(images)):
             for start in range(0, len(images), CHUNK):
                 chunk = images[start : start + CHUNK]
-                X, kept, skipped = tagger.encoder.encode(chunk, progress=Steps(progress))
+                X, kept, skipped = tagger.encoder.encode(chunk, progress=StepProgress(progress))
                 yield from skipped
                 if len(kept) == 0:
                     continue

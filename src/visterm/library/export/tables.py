@@ -12,10 +12,9 @@ from typing import Any
 from PIL import Image
 
 from visterm.core.errors import StorageError, UserError
-from visterm.core.jsonlines import json_text
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
-from visterm.core.wording import one_of
+from visterm.core.wording import json_text, one_of
 from visterm.data.file_kinds import suffix_of
 from visterm.data.sidecars import content_of, replace_file
 from visterm.data.text_files import guarded

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from visterm.core.jsonlines import json_text
 from visterm.core.learned import Listed, Record, Text, Whole
-from visterm.core.progress import SILENT, Progress, Steps
+from visterm.core.progress import SILENT, Progress, StepProgress
 from visterm.core.remote import is_remote
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
+from visterm.core.wording import json_text
 from visterm.features.contents import ENTRY, ShardEntry
 from visterm.features.folder import FeatureFolder
 from visterm.features.part_work import KnownParts, PartDone, PartWork
@@ -97,7 +97,7 @@ class TaggedParts(PartWork):
 
     def _tagged(self, piece: Piece, content: Sequence[str | None], progress: Progress) -> PartDone:
         lines, skipped = [], []
-        for item in self._tags.of(self._reader.chunk(piece, Steps(progress))):
+        for item in self._tags.of(self._reader.chunk(piece, StepProgress(progress))):
             if isinstance(item, Skipped):
                 skipped.append(item)
             else:

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from visterm.core.errors import StorageError
-from visterm.core.executor import LOCAL, Executor, for_parts, must_see
+from visterm.core.executor import LOCAL, Executor, for_parts, require_visible_path
 from visterm.core.persist import MANIFEST, file_hash
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.remote import as_path, in_full
@@ -185,7 +185,7 @@ class AnnotateJob:
         """Return what tags images, and what reads them."""
         tagger = self.tagger
         if tagger is None:
-            must_see(self.run)
+            require_visible_path(self.run)
             tagger = Tagger.load(self.run, n_jobs=team.size)
             if self.device is not None:
                 move_encoder(tagger.encoder, self.device)
@@ -193,7 +193,7 @@ class AnnotateJob:
         if self.tagger is None:
             first = self.first.images[:1] if self.first is not None and tagger.encoder.reads == "pixels" else []
             for path in [*self.features, *map(reader.path, first)]:
-                must_see(path)
+                require_visible_path(path)
         return ChunkTags(tagger, self.wanted), reader
 
 
@@ -207,7 +207,7 @@ class AnnotateIntoJob(AnnotateJob):
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], PartDone]:
         """Load the run, unless it is there."""
-        must_see(self.folder.path)
+        require_visible_path(self.folder.path)
         tags, reader = self.loaded(team)
         work = TaggedParts(self.folder, tags, reader, self.request_fingerprint, self.known, team)
         return lambda piece: work.do(piece, progress)
