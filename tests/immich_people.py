@@ -28,14 +28,17 @@ from fakes.immich import KEY, FakeImmich
 from remembered_library import N_TAGGED, REQUEST, colour_of, picture, tags_of
 from visterm.connectors import sync as syncing
 from visterm.connectors.connect import connect
-from visterm.connectors.immich import Immich
-from visterm.connectors.sync import Settings, sync, undo
+from visterm.connectors.immich import ImmichLibrary
+from visterm.connectors.sync import PushSettings, sync, undo
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience
 from visterm.library.catalogue import Catalogue
 
 N_PHOTOS = 140
-ROUNDS = (Settings(precision=0.6), Settings(precision=0.6), Settings(precision=0.6, k=1), Settings(precision=0.5))
+ROUNDS = (
+    PushSettings(precision=0.6), PushSettings(precision=0.6), PushSettings(precision=0.6, k=1),
+    PushSettings(precision=0.5),
+)  # fmt: skip
 ACTS = 6  # Of the person, in each round
 BETWEEN = 900.0  # Seconds between two rounds
 
@@ -94,9 +97,9 @@ class Seeds:
         connect(folder / "connected", self.library(), key_file=None, run=None, request=REQUEST)[0].stored.close()
         self._before = fake.kept()
 
-    def library(self) -> Immich:
+    def library(self) -> ImmichLibrary:
         """Return a client that waits by the fake's clock and tries nothing again."""
-        return Immich(self.fake.url, KEY, Patience(timeout=600, retries=0, pause=self.fake.advance))
+        return ImmichLibrary(self.fake.url, KEY, Patience(timeout=600, retries=0, pause=self.fake.advance))
 
     def seed(self, seed: int) -> None:
         """Run the rounds of a seed, and check what came of them. Raises AssertionError."""
@@ -152,7 +155,7 @@ class Seeds:
         assert self.pairs(ours=True) == set(), "tags of ours are left after undo"
         assert not (self.pairs(ours=False) ^ expected) - fake.endangered
 
-    def _quiet_round(self, catalogue: Catalogue, person: Person, settings: Settings) -> None:
+    def _quiet_round(self, catalogue: Catalogue, person: Person, settings: PushSettings) -> None:
         """Do a round, and let all jobs end; then the person looks at the photos."""
         self._round(catalogue, settings)
         for _ in range(2):
@@ -170,11 +173,11 @@ class Seeds:
         return [logged, self.fake.tags_of(photo), asset.in_file, asset.updated - self.fake.clock,
                 [write for write in self.fake.writes if write[1:] == (photo, tag)]]  # fmt: skip
 
-    def _round(self, catalogue: Catalogue, settings: Settings) -> None:
+    def _round(self, catalogue: Catalogue, settings: PushSettings) -> None:
         sync(catalogue, self.library(), settings)
         self.counts["rounds"] += 1
 
-    def _broken_round(self, catalogue: Catalogue, settings: Settings, rng: random.Random) -> None:
+    def _broken_round(self, catalogue: Catalogue, settings: PushSettings, rng: random.Random) -> None:
         """Do a round that stops at a request that the seed chooses, before or after the server did its work."""
         left, fault = [rng.randrange(1, 40)], rng.choice((served.lost, served.reset, served.cut))
 

@@ -16,8 +16,8 @@ from PIL import Image
 
 from tiny_catalogues import COLOURS, ENCODER
 from visterm.connectors.connect import connect
-from visterm.connectors.contract import Page, Pair, Recent, Refused
-from visterm.connectors.sync import Settings
+from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag
+from visterm.connectors.sync import PushSettings
 from visterm.core.errors import DataError
 from visterm.learning.fit_request import FitRequest
 from visterm.library.catalogue import Catalogue
@@ -63,9 +63,9 @@ class RememberedLibrary:
     def put(self, photo: str, **changes: object) -> None:
         """Change a photo, or put a new one there."""
         self._clock += 1
-        there = self.photos.setdefault(photo, Photo(f"{photo}.jpg", None))
+        existing = self.photos.setdefault(photo, Photo(f"{photo}.jpg", None))
         for name, value in {**changes, "changed": self._clock}.items():
-            setattr(there, name, value)
+            setattr(existing, name, value)
 
     def tag(self, photo: str, *tags: str) -> None:
         """Tag a photo, as a person does."""
@@ -77,7 +77,7 @@ class RememberedLibrary:
 
     def state(self) -> dict[str, list[str]]:
         """Return the tags of all photos."""
-        return {photo: sorted(there.tags) for photo, there in sorted(self.photos.items())}
+        return {photo: sorted(existing.tags) for photo, existing in sorted(self.photos.items())}
 
     def ours(self) -> set[tuple[str, str]]:
         """Return the pairs under our own parent."""
@@ -100,7 +100,7 @@ class RememberedLibrary:
 
     def changes(self, since: str = "") -> Iterator[Page]:
         changed = sorted(
-            (there.changed, photo) for photo, there in self.photos.items() if there.changed > int(since or 0)
+            (existing.changed, photo) for photo, existing in self.photos.items() if existing.changed > int(since or 0)
         )
         for start in range(0, len(changed), PAGE):
             self._ask("changes")
@@ -108,9 +108,14 @@ class RememberedLibrary:
             yield Page([self._described(photo) for _, photo in some], str(some[-1][0]))
 
     def _described(self, photo: str) -> RemotePhoto:
-        there = self.photos[photo]
+        existing = self.photos[photo]
         return RemotePhoto(
-            photo, there.name, str(there.version), tuple(there.tags), tuple(there.rejected), ready=there.ready
+            photo,
+            existing.name,
+            str(existing.version),
+            tuple(existing.tags),
+            tuple(existing.rejected),
+            ready=existing.ready,
         )
 
     def preview(self, photo: str) -> bytes:
@@ -120,7 +125,7 @@ class RememberedLibrary:
             raise DataError("it has no preview")
         return content
 
-    def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
+    def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
         self._ask("there")
         return {
             (pair.photo, pair.tag)
@@ -131,7 +136,7 @@ class RememberedLibrary:
     def recent(self, since: str = "") -> Recent:
         return Recent(since, {})
 
-    def add(self, pairs: Collection[Pair]) -> list[Refused]:
+    def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         refused = []
         for tag in sorted({pair.tag for pair in pairs}):
             self._ask("add")
@@ -139,14 +144,14 @@ class RememberedLibrary:
                 if pair.tag != tag:
                     continue
                 if pair.photo not in self.photos:
-                    refused.append(Refused(pair, "it is not there"))
+                    refused.append(RefusedTag(pair, "it is not there"))
                 elif pair.photo not in self.loses and tag not in self.photos[pair.photo].tags:
                     self.writes.append(("add", pair.photo, tag))
                     self.tag(pair.photo, tag)
             self.after("add")
         return refused
 
-    def take(self, pairs: Collection[Pair]) -> list[Refused]:
+    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         for tag in sorted({pair.tag for pair in pairs}):
             self._ask("take")
             for pair in pairs:
@@ -195,7 +200,7 @@ def connected(folder: Path, library: RememberedLibrary) -> Catalogue:
     return connect(folder, library, key_file=None, run=None, request=REQUEST)[0]
 
 
-LOW = Settings(precision=0.6)
+LOW = PushSettings(precision=0.6)
 
 
 @pytest.fixture(scope="module")

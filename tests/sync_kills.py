@@ -31,14 +31,14 @@ from remembered_library import N_PHOTOS, N_TAGGED, REQUEST, colour_of, picture, 
 from visterm.connectors import keys
 from visterm.connectors.connect import connect
 from visterm.connectors.contract import RETRIES
-from visterm.connectors.immich import Immich
-from visterm.connectors.sync import Settings, connection_of, sync, undo
+from visterm.connectors.immich import ImmichLibrary
+from visterm.connectors.sync import PushSettings, connection_of, sync, undo
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience
 from visterm.library.catalogue import Catalogue
 from visterm.store.connected import WRITTEN
 
-SETTINGS = Settings(precision=0.6)
+SETTINGS = PushSettings(precision=0.6)
 BETWEEN = 900.0  # Seconds between two rounds, by the server's clock
 LONGEST = 600.0  # Seconds that a round may take on a busy machine before something is wrong
 UNREACHED = 3  # The exit code of a client that gave up
@@ -62,9 +62,9 @@ def one_round(folder: str) -> None:
         sys.exit(UNREACHED)
 
 
-def client(address: str) -> Immich:
+def client(address: str) -> ImmichLibrary:
     """Return a client that waits a moment for what takes the server seconds: by its clock a request takes some."""
-    return Immich(address, KEY, Patience(retries=RETRIES, pause=lambda seconds: time.sleep(0.01)))
+    return ImmichLibrary(address, KEY, Patience(retries=RETRIES, pause=lambda seconds: time.sleep(0.01)))
 
 
 class Kills:
@@ -78,7 +78,7 @@ class Kills:
         for number in range(N_PHOTOS):
             tags = tuple(tags_of(number)) if number < N_TAGGED else ()
             fake.add_photo(f"p{number:03d}.jpg", picture(colour_of(number), number), tags)
-        connect(folder / "connected", Immich(fake.url, KEY), key_file=folder / "key", run=None, request=REQUEST)
+        connect(folder / "connected", ImmichLibrary(fake.url, KEY), key_file=folder / "key", run=None, request=REQUEST)
         fake.per_request = SECONDS
         fake.finish_jobs()
         self._before = fake.kept()

@@ -6,9 +6,9 @@ import pytest
 
 from fakes.immich import KEY, FakeImmich
 from fakes.served import changed
-from visterm.connectors.contract import Pair
-from visterm.connectors.immich import Immich
-from visterm.connectors.immich_search import Place, Search
+from visterm.connectors.contract import PhotoTag
+from visterm.connectors.immich import ImmichLibrary
+from visterm.connectors.immich_search import PagePosition, Search
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Patience
 
@@ -22,7 +22,7 @@ def fake(request):
 
 
 def connected(fake, **patience):
-    return Immich(fake.url, KEY, Patience(timeout=600, **{"wait": 0.01, "retries": 3, **patience}))
+    return ImmichLibrary(fake.url, KEY, Patience(timeout=600, **{"wait": 0.01, "retries": 3, **patience}))
 
 
 def read(library, since=""):
@@ -117,12 +117,12 @@ def test_photos_without_a_preview_come_once_it_is_made(fake):
 def test_writes_again_where_the_nightly_job_deleted_an_empty_tag(fake):
     photo = fake.add_photo("a.jpg")
     library = connected(fake)
-    pairs = [Pair(photo, "visterm/cat")]
+    pairs = [PhotoTag(photo, "visterm/cat")]
     for _ in range(2):
         assert library.add(pairs) == []
-        assert library.there(pairs) == {(photo, "visterm/cat")}
+        assert library.existing(pairs) == {(photo, "visterm/cat")}
         assert library.take(pairs) == []
-        assert library.there(pairs) == set()
+        assert library.existing(pairs) == set()
         fake.clean_tags()
         assert fake.tags == {}
         assert library.take(pairs) == [], "a tag that is not there has no photos"
@@ -132,9 +132,9 @@ def test_ids_that_are_dropped_without_a_word_are_not_there(fake):
     mine, partners = fake.add_photo("a.jpg"), fake.add_photo("b.jpg", partner=True)
     library = connected(fake)
     gone = "00000000-0000-4000-8000-000000000000"
-    pairs = [Pair(photo, "visterm/cat") for photo in (mine, partners, gone)]
+    pairs = [PhotoTag(photo, "visterm/cat") for photo in (mine, partners, gone)]
     library.add(pairs)
-    assert library.there(pairs) == {(mine, "visterm/cat")}
+    assert library.existing(pairs) == {(mine, "visterm/cat")}
 
 
 def test_partners_photos_are_read_but_take_no_tags(fake):
@@ -151,8 +151,8 @@ def test_few_requests_for_many_pairs(fake):
     photos = [fake.add_photo(f"{i}.jpg") for i in range(60)]
     library = connected(fake)
     library.check()
-    pairs = [Pair(photo, f"visterm/{tag}") for i, photo in enumerate(photos) for tag in "abcd"[: 1 + i % 4]]
-    for work in (library.add, library.there):
+    pairs = [PhotoTag(photo, f"visterm/{tag}") for i, photo in enumerate(photos) for tag in "abcd"[: 1 + i % 4]]
+    for work in (library.add, library.existing):
         before = fake.asked()
         work(pairs)
         assert fake.asked() - before <= 5, work
@@ -173,8 +173,8 @@ def test_photos_of_years_with_five_digits(fake):
     library = connected(fake)
     for page in library.changes():
         read(library, page.mark)
-    pairs = [Pair(photo, "sky") for photo in photos[-3:]]
-    assert library.there(pairs) == {pair[:2] for pair in pairs}
+    pairs = [PhotoTag(photo, "sky") for photo in photos[-3:]]
+    assert library.existing(pairs) == {pair[:2] for pair in pairs}
 
 
 def test_old_versions_are_refused():
@@ -193,7 +193,7 @@ def test_few_requests_where_only_our_own_tags_moved_photos(fake):
     photos = [fake.add_photo(f"{i}.jpg", tags=(people[i % 65],) if i >= 40 else ()) for i in range(200)]
     library = connected(fake)
     mark = read(library)[1]
-    library.add([Pair(photo, f"visterm/{i % 3}") for i, photo in enumerate(photos[:40])])
+    library.add([PhotoTag(photo, f"visterm/{i % 3}") for i, photo in enumerate(photos[:40])])
     fake.finish_jobs()
     fake.person_tags(photos[3], "thing 3")
     fake.person_tags(photos[150], "people/4")
@@ -209,20 +209,20 @@ def test_what_was_written_to_new_photos_is_not_looked_for_among_all():
     with FakeImmich((3, 1, 0)) as fake:
         old = [fake.add_photo(f"{i}.jpg", age=10 * 86_400) for i in range(1500)]
         library = connected(fake)
-        library.add([Pair(photo, "visterm/cat") for photo in old])
+        library.add([PhotoTag(photo, "visterm/cat") for photo in old])
         mark = read(library)[1]
         new = [fake.add_photo(f"new {i}.jpg", age=200 - i) for i in range(20)]
         read(library, mark)
-        pairs = [Pair(photo, "visterm/cat") for photo in new]
+        pairs = [PhotoTag(photo, "visterm/cat") for photo in new]
         library.add(pairs)
         before = fake.asked()
-        assert library.there(pairs) == {pair[:2] for pair in pairs}
+        assert library.existing(pairs) == {pair[:2] for pair in pairs}
         assert fake.asked() - before == 2
         fake.photos[new[3]].taken -= 10 * 365 * 86_400
         for other in (library, connected(fake)):
-            assert other.there(pairs) == {pair[:2] for pair in pairs}
+            assert other.existing(pairs) == {pair[:2] for pair in pairs}
 
 
 def test_a_cursor_that_is_remembered_of_a_newer_server_is_no_page_of_an_older_one():
-    assert "page" not in Search().flat(Place("2026-01-01T00:00:00.000Z", "cursor"))
-    assert Search().flat(Place("2026-01-01T00:00:00.000Z", "2"))["page"] == 2
+    assert "page" not in Search().flat(PagePosition("2026-01-01T00:00:00.000Z", "cursor"))
+    assert Search().flat(PagePosition("2026-01-01T00:00:00.000Z", "2"))["page"] == 2

@@ -15,8 +15,8 @@ from remembered_library import LOW, N_TAGGED, REQUEST, colour_of, picture, tags_
 from visterm import Catalogue
 from visterm.connectors import keys, passes
 from visterm.connectors.connect import connect
-from visterm.connectors.contract import Pair
-from visterm.connectors.immich import Immich
+from visterm.connectors.contract import PhotoTag
+from visterm.connectors.immich import ImmichLibrary
 from visterm.connectors.sync import sync, undo
 from visterm.core.web_client import Patience
 
@@ -33,7 +33,7 @@ def fake(request):
 
 
 def client(fake):
-    return Immich(fake.url, KEY, Patience(timeout=600, retries=0, pause=fake.advance))
+    return ImmichLibrary(fake.url, KEY, Patience(timeout=600, retries=0, pause=fake.advance))
 
 
 def ours(fake):
@@ -41,18 +41,18 @@ def ours(fake):
 
 
 def pairs_of(photos):
-    return [Pair(photo, tag) for photo in photos for tag in FOUR]
+    return [PhotoTag(photo, tag) for photo in photos for tag in FOUR]
 
 
 def test_a_request_for_each_tag_loses_tags_and_one_for_all_keeps_them(fake):
     photos = [fake.add_photo(f"{i}.jpg") for i in range(100)]
     library = client(fake)
     for tag in FOUR:
-        library.add([Pair(photo, tag) for photo in photos])
+        library.add([PhotoTag(photo, tag) for photo in photos])
     fake.finish_jobs()
     assert len(ours(fake)) < 400
     for tag in FOUR:
-        library.take([Pair(photo, tag) for photo in photos])
+        library.take([PhotoTag(photo, tag) for photo in photos])
     fake.finish_jobs()
     assert ours(fake) != set()
 
@@ -64,11 +64,11 @@ def test_passes_write_all_tags_and_take_all_of_them_back(fake):
     outcome = passes.write(library, pairs, [], touched={})
     assert fake.asked("PUT /api/tags/assets") - before == 1, "photos of the same tags go together"
     fake.finish_jobs()
-    assert outcome.there == ours(fake) == {pair[:2] for pair in pairs}
+    assert outcome.existing == ours(fake) == {pair[:2] for pair in pairs}
     assert (outcome.unsent, outcome.unsettled, outcome.refused) == (set(), set(), [])
     outcome = passes.write(library, [], pairs, touched=outcome.stamps)
     fake.finish_jobs()
-    assert outcome.there == ours(fake) == set()
+    assert outcome.existing == ours(fake) == set()
     assert max(len(each["body"]["ids"]) for each in fake.traffic if each["method"] == "DELETE") == 100
 
 
@@ -83,7 +83,7 @@ def test_a_queue_that_is_paused_is_not_waited_for_and_the_next_round_goes_on(fak
     assert passes.LIMIT <= fake.clock - began < 1.2 * passes.LIMIT
     fake.resume()
     fake.finish_jobs()
-    assert library.there(pairs) == {pair[:2] for pair in pairs}
+    assert library.existing(pairs) == {pair[:2] for pair in pairs}
 
 
 def test_a_photo_that_somebody_changed_lately_is_left_for_the_next_round(fake):
@@ -94,7 +94,7 @@ def test_a_photo_that_somebody_changed_lately_is_left_for_the_next_round(fake):
     outcome = passes.write(library, pairs_of([mine, other]), [], touched={})
     assert outcome.unsent == {(mine, tag) for tag in FOUR}
     assert {photo for photo, _ in ours(fake)} == {other}
-    again = passes.write(library, [Pair(other, "visterm/e")], [], touched=outcome.stamps)
+    again = passes.write(library, [PhotoTag(other, "visterm/e")], [], touched=outcome.stamps)
     assert again.unsent == set(), "the last change was ours"
     fake.advance(301.0)
     assert passes.write(library, pairs_of([mine]), [], touched={}).unsent == set()
@@ -104,7 +104,7 @@ def test_a_photo_that_was_deleted_meanwhile_does_not_stop_the_round(fake):
     gone = "00000000-0000-4000-8000-000000000000"
     outcome = passes.write(client(fake), pairs_of([gone]), [], touched={})
     assert not outcome.stalled
-    assert outcome.there == set()
+    assert outcome.existing == set()
 
 
 def test_a_tag_of_ours_and_one_under_it_are_told_apart(fake):

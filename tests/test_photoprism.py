@@ -6,8 +6,8 @@ import pytest
 
 from fakes import served
 from fakes.photoprism import FakePhotoPrism
-from visterm.connectors.contract import Pair
-from visterm.connectors.photoprism import LOOK_AT_ALL, PhotoPrism, uncertainty_of
+from visterm.connectors.contract import PhotoTag
+from visterm.connectors.photoprism import LOOK_AT_ALL, PhotoPrismLibrary, uncertainty_of
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import LONGEST_SHOWN, Patience
 
@@ -20,7 +20,7 @@ def fake(request):
 
 @pytest.fixture
 def library(fake):
-    return PhotoPrism(fake.url, fake.key, Patience(20.0, 2, 0.01))
+    return PhotoPrismLibrary(fake.url, fake.key, Patience(20.0, 2, 0.01))
 
 
 def only(library, since=""):
@@ -43,7 +43,7 @@ def test_labels_that_people_gave_are_tags_and_removed_ones_are_rejections(fake, 
 
 def test_a_label_has_the_uncertainty_of_its_confidence_but_never_a_persons(fake, library):
     photo = fake.add_photo("a.jpg")
-    pairs = [Pair(photo, "sea", 0.874), Pair(photo, "sky", 1.0), Pair(photo, "sand", 0.0)]
+    pairs = [PhotoTag(photo, "sea", 0.874), PhotoTag(photo, "sky", 1.0), PhotoTag(photo, "sand", 0.0)]
     assert library.add(pairs) == []
     stored = {fake.tags[number].name: (on.source, on.uncertainty) for number, on in fake.photos[photo].labels.items()}
     assert stored == {"Sea": ("manual", 13), "Sky": ("manual", 1), "Sand": ("manual", 99)}
@@ -52,7 +52,7 @@ def test_a_label_has_the_uncertainty_of_its_confidence_but_never_a_persons(fake,
 
 def test_what_is_taken_back_is_no_rejection(fake, library):
     photo = fake.add_photo("a.jpg")
-    pair = Pair(photo, "sea", 0.9)
+    pair = PhotoTag(photo, "sea", 0.9)
     library.add([pair])
     found = only(library)
     assert (found.tags, found.guessed) == ((), ("Sea",))
@@ -65,16 +65,16 @@ def test_what_is_taken_back_is_no_rejection(fake, library):
 
 def test_a_persons_label_is_never_taken(fake, library):
     photo = fake.add_photo("a.jpg", tags=("sea",))
-    (refused,) = library.take([Pair(photo, "Sea")])
+    (refused,) = library.take([PhotoTag(photo, "Sea")])
     assert "a person gave or confirmed it" in refused.reason
     assert fake.tags_of(photo) == {"Sea"}
 
 
 def test_a_label_of_ours_that_a_person_confirmed_stays(fake, library):
     photo = fake.add_photo("a.jpg")
-    library.add([Pair(photo, "sea", 0.9)])
+    library.add([PhotoTag(photo, "sea", 0.9)])
     fake.person_tags(photo, "sea")
-    assert len(library.take([Pair(photo, "sea")])) == 1
+    assert len(library.take([PhotoTag(photo, "sea")])) == 1
     assert fake.tags_of(photo) == {"Sea"}
 
 
@@ -82,25 +82,25 @@ def test_what_somebody_removed_is_not_written_again(fake, library):
     photo = fake.add_photo("a.jpg")
     fake.give(photo, "sea", "image", 20)
     fake.person_untags(photo, "sea")
-    (refused,) = library.add([Pair(photo, "sea", 0.99)])
+    (refused,) = library.add([PhotoTag(photo, "sea", 0.99)])
     assert "somebody removed it" in refused.reason
     assert fake.rejected(photo) == {"Sea"}
-    assert library.there([Pair(photo, "sea")]) == set()
+    assert library.existing([PhotoTag(photo, "sea")]) == set()
 
 
 def test_a_guess_of_photoprism_stays_as_it_is(fake, library):
     photo = fake.add_photo("a.jpg")
     fake.give(photo, "sea", "image", 60)
     before = dict(fake.photos[photo].labels)
-    (refused,) = library.add([Pair(photo, "sea", 0.99)])
+    (refused,) = library.add([PhotoTag(photo, "sea", 0.99)])
     assert "own model" in refused.reason
-    assert library.take([Pair(photo, "sea")]) == []
-    assert library.there([Pair(photo, "sea")]) == set()
+    assert library.take([PhotoTag(photo, "sea")]) == []
+    assert library.existing([PhotoTag(photo, "sea")]) == set()
     assert fake.photos[photo].labels == before
 
 
 def test_a_label_that_a_person_confirms_while_labels_are_taken_stays(fake, library):
-    pairs = [Pair(fake.add_photo(f"{i}.jpg"), "sea", 0.9) for i in range(20)]
+    pairs = [PhotoTag(fake.add_photo(f"{i}.jpg"), "sea", 0.9) for i in range(20)]
     library.add(pairs)
 
     def person(handler, work):
@@ -114,10 +114,10 @@ def test_a_label_that_a_person_confirms_while_labels_are_taken_stays(fake, libra
 
 def test_labels_are_taken_out_of_the_archive_too(fake, library):
     photo = fake.add_photo("a.jpg")
-    pair = Pair(photo, "sea", 0.9)
+    pair = PhotoTag(photo, "sea", 0.9)
     library.add([pair])
     fake.trash(photo)
-    assert library.there([pair]) == {pair[:2]}
+    assert library.existing([pair]) == {pair[:2]}
     assert library.take([pair]) == []
     fake.trash(photo, back=True)
     assert fake.photos[photo].labels == {}
@@ -125,20 +125,20 @@ def test_labels_are_taken_out_of_the_archive_too(fake, library):
 
 def test_what_was_taken_and_comes_back_is_no_persons_label(fake, library):
     photo = fake.add_photo("a.jpg", tags=("tree",))
-    pair = Pair(photo, "sea", 0.9)
+    pair = PhotoTag(photo, "sea", 0.9)
     library.add([pair])
     with fake.saving(photo):
         library.take([pair])
-        assert library.there([pair]) == set()
+        assert library.existing([pair]) == set()
     assert only(library).tags == ("Tree",)
-    assert library.there([pair]) == {pair[:2]}
+    assert library.existing([pair]) == {pair[:2]}
     library.take([pair])
     assert fake.tags_of(photo) == {"Tree"}
 
 
 def test_a_label_of_ours_on_a_photo_that_was_stacked_is_no_persons_label(fake, library):
     first, second = (fake.add_photo(f"{i}.jpg") for i in range(2))
-    library.add([Pair(second, "sea", 0.9)])
+    library.add([PhotoTag(second, "sea", 0.9)])
     fake.stack(first, second)
     assert only(library).tags == ()
     assert only(library).guessed == ("Sea",)
@@ -146,14 +146,14 @@ def test_a_label_of_ours_on_a_photo_that_was_stacked_is_no_persons_label(fake, l
 
 def test_a_label_of_ours_that_somebody_renamed_is_still_ours(fake, library):
     photo, other = fake.add_photo("a.jpg"), fake.add_photo("b.jpg", tags=("snow tree",))
-    pair = Pair(photo, "snow tree", 0.9)
+    pair = PhotoTag(photo, "snow tree", 0.9)
     library.add([pair])
     fake.rename("snow tree", "winter")
     found = {each.id: each for page in library.changes() for each in page.photos}
     assert (found[photo].tags, found[other].tags) == ((), ("Winter",))
     assert {"Winter", "snow tree"} <= set(found[photo].guessed)
-    assert library.there([pair, Pair(other, "snow tree")]) == {pair[:2]}
-    assert library.take([pair, Pair(other, "snow tree")]) == []
+    assert library.existing([pair, PhotoTag(other, "snow tree")]) == {pair[:2]}
+    assert library.take([pair, PhotoTag(other, "snow tree")]) == []
     assert (fake.tags_of(photo), fake.tags_of(other)) == (set(), {"Winter"})
 
 
@@ -162,7 +162,7 @@ def test_a_name_that_was_a_labels_first_one_changes_no_guess_and_no_no(fake, lib
     photo = fake.add_photo("a.jpg")
     fake.give(photo, "sea", "image", uncertainty)
     fake.rename("sea", "ocean")
-    (refused,) = library.add([Pair(photo, "sea", 0.9)])
+    (refused,) = library.add([PhotoTag(photo, "sea", 0.9)])
     assert refused.reason == f"PhotoPrism takes it for 'Ocean', which {how}"
     assert [(on.source, on.uncertainty) for on in fake.photos[photo].labels.values()] == [("image", uncertainty)]
 
@@ -170,23 +170,23 @@ def test_a_name_that_was_a_labels_first_one_changes_no_guess_and_no_no(fake, lib
 def test_a_label_that_photoprism_takes_and_does_not_keep_is_refused(fake, library):
     photo = fake.add_photo("a.jpg")
     fake.fail(served.changed(lambda answer: answer | {"Labels": []}), where="POST .*")
-    (refused,) = library.add([Pair(photo, "sea", 0.9)])
+    (refused,) = library.add([PhotoTag(photo, "sea", 0.9)])
     assert "did not keep it" in refused.reason
 
 
 def test_keywords_are_not_lost_with_a_label(fake, library):
     photo = fake.add_photo("beach.jpg", keywords=["sea", "teal", "beach"])
-    (refused,) = library.add([Pair(photo, tag, 0.9) for tag in ("deep sea", "teal", "beach party")])
+    (refused,) = library.add([PhotoTag(photo, tag, 0.9) for tag in ("deep sea", "teal", "beach party")])
     assert refused.reason == "the photo has the keyword 'sea', which PhotoPrism removes together with the label"
     assert "sea" in only(library).guessed
-    library.take([Pair(photo, tag) for tag in ("deep sea", "teal", "beach party")])
+    library.take([PhotoTag(photo, tag) for tag in ("deep sea", "teal", "beach party")])
     assert fake.tags_of(photo) == set()
     assert "sea" in fake.photos[photo].keywords
 
 
 def test_changes_that_move_no_time_are_read_within_a_day(fake, library):
     photos = [fake.add_photo(f"{i}.jpg", tags=("sea", "sky")) for i in range(3)]
-    library.add([Pair(photos[0], "sand", 0.9)])
+    library.add([PhotoTag(photos[0], "sand", 0.9)])
     *_, last = library.changes()
     fake.edit_several(photos[:2], add="boat", remove="sky")
     fake.edit_several(photos[:1], remove="sand")
@@ -212,7 +212,7 @@ def test_a_mark_of_an_earlier_version_reads_all_once(fake, library):
 def test_names_that_are_one_label_there_are_refused(fake, library, there, tag):
     photo = fake.add_photo("a.jpg", tags=(there,))
     other = fake.add_photo("b.jpg")
-    first, second = library.add([Pair(photo, tag, 0.9), Pair(other, tag, 0.9)])
+    first, second = library.add([PhotoTag(photo, tag, 0.9), PhotoTag(other, tag, 0.9)])
     assert "which the photo has" in first.reason
     assert "would keep it as" in second.reason
     assert fake.tags_of(photo) == {fake.label(there).name}
@@ -221,7 +221,7 @@ def test_names_that_are_one_label_there_are_refused(fake, library, there, tag):
 
 def test_a_name_with_slashes_is_refused_as_photoprism_rewrites_it(fake, library):
     photo = fake.add_photo("a.jpg")
-    (refused,) = library.add([Pair(photo, "visterm/cat", 0.9)])
+    (refused,) = library.add([PhotoTag(photo, "visterm/cat", 0.9)])
     assert "'Visterm / Cat'" in refused.reason
     assert fake.photos[photo].labels == {}
 
@@ -229,8 +229,8 @@ def test_a_name_with_slashes_is_refused_as_photoprism_rewrites_it(fake, library)
 def test_a_name_that_is_none_is_refused_and_the_others_are_written():
     with FakePhotoPrism() as fake:
         photo = fake.add_photo("a.jpg")
-        library = PhotoPrism(fake.url, fake.key)
-        (refused,) = library.add([Pair(photo, "!?", 0.9), Pair(photo, "sea", 0.9)])
+        library = PhotoPrismLibrary(fake.url, fake.key)
+        (refused,) = library.add([PhotoTag(photo, "!?", 0.9), PhotoTag(photo, "sea", 0.9)])
         assert "accepts no label of this name" in refused.reason
         assert fake.tags_of(photo) == {"Sea"}
 
@@ -240,9 +240,9 @@ def test_photos_in_the_archive_and_deleted_ones_are_gone(fake, library):
     fake.trash(photos[0])
     fake.delete(photos[1])
     assert [id for page in library.ids() for id in page] == photos[2:]
-    pairs = [Pair(photo, "sea", 0.9) for photo in photos]
+    pairs = [PhotoTag(photo, "sea", 0.9) for photo in photos]
     assert [refused.pair for refused in library.add(pairs)] == pairs[:2]
-    assert library.there(pairs) == {(photos[2], "sea")}
+    assert library.existing(pairs) == {(photos[2], "sea")}
     assert library.take(pairs) == []
 
 
@@ -258,8 +258,8 @@ def test_videos_and_photos_that_cannot_be_shown_are_left_out(fake, library):
 def test_a_404_of_a_proxy_deletes_nothing(fake, library):
     photo = fake.add_photo("a.jpg")
     fake.fail(served.status(404, content=b"<html>no such site</html>"), times=100)
-    for call in (lambda: list(library.changes()), lambda: library.add([Pair(photo, "sea")]),
-                 lambda: library.there([Pair(photo, "sea")]), lambda: library.preview(photo)):  # fmt: skip
+    for call in (lambda: list(library.changes()), lambda: library.add([PhotoTag(photo, "sea")]),
+                 lambda: library.existing([PhotoTag(photo, "sea")]), lambda: library.preview(photo)):  # fmt: skip
         with pytest.raises(ServiceError, match=r"404.*Check the address"):
             call()
 
@@ -302,7 +302,7 @@ def test_tokens_are_in_no_message(fake, library):
 
 def test_a_public_configuration_is_no_login(fake):
     with pytest.raises(ServiceError, match="401"):
-        PhotoPrism(fake.url, "another-key").check()
+        PhotoPrismLibrary(fake.url, "another-key").check()
 
 
 @pytest.mark.parametrize("mark", ["yesterday", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z ps1"])

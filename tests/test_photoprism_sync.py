@@ -16,14 +16,14 @@ from remembered_library import N_PHOTOS, N_TAGGED, colour_of, connected, picture
 from tiny_catalogues import ENCODER as SETTINGS
 from visterm import Catalogue
 from visterm.connectors import json_answers
-from visterm.connectors.photoprism import LOOK_AT_ALL, SETTLED, PhotoPrism
-from visterm.connectors.sync import Settings, sync, undo
+from visterm.connectors.photoprism import LOOK_AT_ALL, SETTLED, PhotoPrismLibrary
+from visterm.connectors.sync import PushSettings, sync, undo
 from visterm.core import web_client
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience
 from visterm.store.connected import OFF, OURS
 
-LOW = Settings(parent=None, precision=0.6)
+LOW = PushSettings(parent=None, precision=0.6)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def fill(fake):
 
 
 def library_of(fake, retries=3):
-    return PhotoPrism(fake.url, fake.key, Patience(20.0, retries, 0.01))
+    return PhotoPrismLibrary(fake.url, fake.key, Patience(20.0, retries, 0.01))
 
 
 def given(fake):
@@ -73,7 +73,7 @@ def test_predictions_become_labels_with_their_uncertainty_and_undo_takes_just_th
     assert (again.pushed.written, again.pushed.taken, again.pulled.taken_off, again.learned) == (0, 0, 0, None)
     undo(catalogue, library_of(fake))
     assert given(fake) == before
-    assert sync(catalogue, library_of(fake), Settings(parent=None, precision=0.999)).pulled.taken_off == 0
+    assert sync(catalogue, library_of(fake), PushSettings(parent=None, precision=0.999)).pulled.taken_off == 0
 
 
 def test_what_a_person_removes_is_learned_and_not_written_again(opened):
@@ -149,7 +149,7 @@ def test_what_comes_back_after_undo_is_not_learned(opened):
     with fake.saving(*ours):
         undo(catalogue, library_of(fake))
     assert any(uncertainty > 0 for labels in given(fake).values() for *_, uncertainty in labels)
-    done = sync(catalogue, library_of(fake), Settings(parent=None, precision=0.999))
+    done = sync(catalogue, library_of(fake), PushSettings(parent=None, precision=0.999))
     assert (done.pulled.retagged, done.pulled.taken_off, done.learned) == (0, 0, None)
 
 
@@ -189,7 +189,7 @@ def test_undo_takes_labels_out_of_the_archive_too(opened):
     undo(catalogue, library_of(fake))
     fake.trash(photo, back=True)
     assert given(fake) == before
-    assert sync(catalogue, library_of(fake), Settings(parent=None, precision=0.999)).pulled.retagged == 0
+    assert sync(catalogue, library_of(fake), PushSettings(parent=None, precision=0.999)).pulled.retagged == 0
 
 
 class Killed(BaseException):

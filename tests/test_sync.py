@@ -20,7 +20,7 @@ from remembered_library import (
 from visterm import Catalogue, Tagger
 from visterm.connectors import keys
 from visterm.connectors.connect import connect
-from visterm.connectors.sync import Settings, connection_of, library_of, sync, undo
+from visterm.connectors.sync import PushSettings, connection_of, library_of, sync, undo
 from visterm.core.errors import DataError, ServiceError, StorageError, UserError
 from visterm.store.connected import OFF, WRITTEN
 
@@ -85,7 +85,7 @@ def test_what_a_person_takes_off_is_rejected_learned_and_never_suggested_again(o
     assert library.writes.count(("add", photo, text)) == 1
 
 
-@pytest.mark.parametrize("settings", [LOW, Settings(None, LOW.precision)], ids=["under ours", "as own"])
+@pytest.mark.parametrize("settings", [LOW, PushSettings(None, LOW.precision)], ids=["under ours", "as own"])
 def test_what_a_person_takes_off_at_once_is_noticed_though_the_photo_is_as_before_it_was_written(opened, settings):
     catalogue, library = opened
     before = library.state()
@@ -119,7 +119,7 @@ def test_a_new_run_that_is_worse_on_few_photos_is_not_used_unasked(opened, monke
 
 def test_that_nothing_is_sure_enough_is_said(opened):
     catalogue, library = opened
-    done = sync(catalogue, library, Settings(precision=0.999))
+    done = sync(catalogue, library, PushSettings(precision=0.999))
     assert (done.pushed.wanted, library.writes) == (0, [])
     assert any("No prediction is sure enough" in remark for remark in done.remarks)
 
@@ -161,10 +161,10 @@ def test_what_is_accepted_or_given_in_the_catalogue_is_written_there_and_stays(o
     image_id = image_of(catalogue, photo).record.id
     catalogue.judge(image_id, text.removeprefix("visterm/"), 1)
     catalogue.give(image_id, ["holiday 1999"])
-    sync(catalogue, library, Settings(precision=0.999))
+    sync(catalogue, library, PushSettings(precision=0.999))
     assert library.ours() >= {(photo, text), (photo, "visterm/holiday 1999")}
     library.tag(photo, "holiday 1999")
-    sync(catalogue, library, Settings(precision=0.999))
+    sync(catalogue, library, PushSettings(precision=0.999))
     assert (photo, "visterm/holiday 1999") not in library.ours()
 
 
@@ -193,7 +193,7 @@ def test_predictions_below_a_higher_precision_are_taken_back(opened):
     catalogue, library = opened
     sync(catalogue, library, LOW)
     n_before = len(library.ours())
-    done = sync(catalogue, library, Settings(precision=0.999))
+    done = sync(catalogue, library, PushSettings(precision=0.999))
     assert done.pushed.taken == n_before - len(library.ours()) > 0
 
 
@@ -218,16 +218,16 @@ def test_as_own_our_tags_have_the_library_s_spelling_and_are_never_a_person_s(op
     for photo in list(library.photos):
         library.put(photo)
     before = library.state()
-    own = Settings(parent=None, precision=0.6)
-    there, given = library.there, []
+    own = PushSettings(parent=None, precision=0.6)
+    existing, given = library.existing, []
 
     def meanwhile(pairs):  # a person is quicker with one of them
         if not given:
             given.append((pairs[0].photo, pairs[0].tag))
             library.tag(*given[0])
-        return there(pairs)
+        return existing(pairs)
 
-    library.there = meanwhile
+    library.existing = meanwhile
     done = sync(catalogue, library, own)
     assert done.pushed.written > 0
     assert {tag for tags in library.state().values() for tag in tags} == {t for tags in before.values() for t in tags}
@@ -243,7 +243,7 @@ def test_ours_move_to_another_parent(opened):
     before = library.state()
     sync(catalogue, library, LOW)
     ours = {(photo, tag.replace("visterm/", "auto/")) for photo, tag in library.ours()}
-    sync(catalogue, library, Settings(parent="auto", precision=0.6))
+    sync(catalogue, library, PushSettings(parent="auto", precision=0.6))
     assert {(p, tag) for p, tags in library.state().items() for tag in tags if tag not in before[p]} == ours
 
 
@@ -313,11 +313,11 @@ def test_rejections_of_the_program_are_taken_over_but_not_those_that_our_own_tak
     undo(catalogue, library)
     library.put(photo, rejected=[text])
     library.put("p150", rejected=["green", "warm"])
-    sync(catalogue, library, Settings(precision=0.999))
+    sync(catalogue, library, PushSettings(precision=0.999))
     assert image_of(catalogue, photo).verdicts == {}
     assert image_of(catalogue, "p150").verdicts == {"green": -1, "warm": -1}
     library.put("p150", rejected=["green"])
-    sync(catalogue, library, Settings(precision=0.999))
+    sync(catalogue, library, PushSettings(precision=0.999))
     assert image_of(catalogue, "p150").verdicts == {"green": -1}
 
 
@@ -395,7 +395,7 @@ def test_a_key_goes_only_to_a_server_that_was_named_with_it(opened, tmp_path, mo
 @pytest.mark.parametrize(("options", "message"), [({"parent": "a//b"}, "has an empty part")], ids=["empty part"])
 def test_settings_that_cannot_be_are_refused(options, message):
     with pytest.raises(UserError, match=message):
-        Settings().changed("immich", **options)
+        PushSettings().changed("immich", **options)
 
 
 def test_info_says_what_a_catalogue_is_connected_to(opened, tmp_path):

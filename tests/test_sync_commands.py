@@ -23,8 +23,8 @@ from remembered_library import N_PHOTOS, N_TAGGED, colour_of, picture, tags_of
 from visterm import Catalogue
 from visterm.cli.connect import Shown, explain_chances, lines_of_tags, serve_rounds
 from visterm.connectors import keys
-from visterm.connectors.push import Change, Pushed
-from visterm.connectors.sync import Round
+from visterm.connectors.push import PushResult, TagChange
+from visterm.connectors.sync import SyncRound
 from visterm.core.errors import ServiceError, UserError
 from visterm.core.web_client import Patience, Waiting, ask
 from visterm.web.app import create_app
@@ -132,20 +132,20 @@ def test_a_dry_run_lists_a_line_per_tag_and_each_photo_as_json(calm):
 
 def test_one_line_per_tag_has_its_surest_and_its_least_sure_photo():
     found = [
-        Change("1", "a", "visterm/cat", 0.97),
-        Change("2", "b", "visterm/cat", 0.41),
-        Change("3", "c", "visterm/dog"),
+        TagChange("1", "a", "visterm/cat", 0.97),
+        TagChange("2", "b", "visterm/cat", 0.41),
+        TagChange("3", "c", "visterm/dog"),
     ]
-    assert lines_of_tags([*found, Change("4", "d", "visterm/sea", 0.8)]) == [
+    assert lines_of_tags([*found, TagChange("4", "d", "visterm/sea", 0.8)]) == [
         "+ visterm/cat: 2 photos, 97% to 41%", "- visterm/dog: 1 photo", "+ visterm/sea: 1 photo, 80%"
     ]  # fmt: skip
 
 
 def test_a_single_photo_that_is_less_sure_than_the_precision_is_explained(capsys):
-    explain_chances([Change("1", "a", "visterm/cat", 0.97), Change("2", "b", "visterm/cat", 0.41)], 0.5)
+    explain_chances([TagChange("1", "a", "visterm/cat", 0.97), TagChange("2", "b", "visterm/cat", 0.41)], 0.5)
     assert "of all photos with a tag" in (said := capsys.readouterr().err)
     assert "a single photo may be less sure, here down to 41%." in said
-    explain_chances([Change("1", "a", "visterm/cat", 0.97), Change("3", "c", "visterm/dog")], 0.5)
+    explain_chances([TagChange("1", "a", "visterm/cat", 0.97), TagChange("3", "c", "visterm/dog")], 0.5)
     assert capsys.readouterr().err == ""
 
 
@@ -289,8 +289,9 @@ def test_what_cannot_be_asked_for_is_refused(library, line, message):
 
 
 def test_a_service_says_when_the_next_round_is_and_prints_each_as_one_object(capsys):
-    photo = Change("1", "a.jpg", "visterm/cat", 0.97)
-    rounds = [Round(pushed=Pushed(written=1, changes=[photo])), ServiceError("http://nas gives no answer."), Round()]
+    photo = TagChange("1", "a.jpg", "visterm/cat", 0.97)
+    first = SyncRound(pushed=PushResult(written=1, changes=[photo]))
+    rounds = [first, ServiceError("http://nas gives no answer."), SyncRound()]
 
     def work():
         if not rounds:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from remembered_library import N_TAGGED, RememberedLibrary, colour_of, connected, picture
 from visterm import Catalogue, Tagger
-from visterm.connectors.sync import Settings, sync, undo
+from visterm.connectors.sync import PushSettings, sync, undo
 from visterm.core.types import Tag
 from visterm.data.corpus import Corpus
 from visterm.data.sidecars import Sidecars
@@ -226,7 +226,7 @@ def test_photoprism_gets_the_tags_above_a_label_as_its_categories(library):
     assert [(label["name"], label["categories"]) for label in labels] == [("husky", ["dog", "animal"]), ("sky", [])]
 
 
-SURE = Settings(precision=0.6)
+SURE = PushSettings(precision=0.6)
 IMMICH = {"red": "colours/warm/red", "green": "colours/green", "blue": "Colours/blue", "grey": "AC|DC"}
 
 
@@ -253,7 +253,7 @@ def test_sync_reads_and_writes_peoples_paths_in_immich(parent, in_immich, tmp_pa
         ("warm", "colours"), ("red", "warm"), ("green", "colours"), ("blue", "colours")
     }  # fmt: skip
     before = library.state()
-    sync(catalogue, library, Settings(parent, SURE.precision))
+    sync(catalogue, library, PushSettings(parent, SURE.precision))
     new = {tag for photo, tags in library.state().items() for tag in tags if tag not in before[photo]}
     expected = set(IMMICH.values()) if parent is None else {
         "visterm/colours/warm/red", "visterm/colours/green", "visterm/colours/blue", "visterm/AC|DC"}  # fmt: skip
@@ -261,7 +261,7 @@ def test_sync_reads_and_writes_peoples_paths_in_immich(parent, in_immich, tmp_pa
     assert not new & {"red", "warm", "colours", "visterm/red", "visterm/colours/warm", "AC/DC"}
     assert all(before[photo] == tags for photo, tags in library.state().items() if int(photo[1:]) < N_TAGGED)
     library.put("p000", tags=["colours/warm/rust"])  # a new one, there
-    sync(catalogue, library, Settings(parent, SURE.precision))
+    sync(catalogue, library, PushSettings(parent, SURE.precision))
     [image] = [one for one in catalogue.stored.images.all() if one.name == "p000.jpg"]
     assert catalogue.image(image.id).tags == ["colours/warm/rust"]
     assert set(catalogue.tagger.tree.words.above("colours/warm/rust")) == {"warm", "colours"}

@@ -24,7 +24,7 @@ from fakes import served
 from fakes.immich import FakeImmich
 from fakes.photoprism import FakePhotoPrism
 from visterm.connectors import immich_search, json_answers, photoprism
-from visterm.connectors.contract import KINDS, Pair, connector_class, open_library
+from visterm.connectors.contract import KINDS, PhotoTag, connector_class, open_library
 from visterm.core.errors import DataError, ServiceError, UserError, VistermError
 from visterm.core.vocabulary import tag_key
 from visterm.core.web_client import LONGEST_SHOWN, Patience
@@ -103,7 +103,7 @@ def shown(photos):
 
 def everything(library, fake, photos):
     """Use all of the contract, and return what came of it."""
-    pairs = [Pair(photo, tag) for photo in photos[:8] for tag in fake.ours]
+    pairs = [PhotoTag(photo, tag) for photo in photos[:8] for tag in fake.ours]
     changed, mark = read(library)
     return [
         library.check(),
@@ -112,9 +112,9 @@ def everything(library, fake, photos):
         shown(changed),
         library.preview(photos[0]),
         library.add(pairs),
-        library.there(pairs),
+        library.existing(pairs),
         library.take(pairs[:5]),
-        library.there(pairs),
+        library.existing(pairs),
         held(fake, photos),
         set(shown(read(library, mark)[0])) >= set(photos[:8]),
     ]
@@ -236,28 +236,29 @@ def test_previews(fake):
 def test_tags_are_written_once_and_taken_once(fake):
     photos = filled(fake)
     library = connected(fake)
-    pairs = [Pair(photo, tag, 0.9) for photo in photos[:7] for tag in fake.ours]
+    pairs = [PhotoTag(photo, tag, 0.9) for photo in photos[:7] for tag in fake.ours]
     persons = held(fake, photos)
-    assert library.there(pairs) == set()
+    assert library.existing(pairs) == set()
     for _ in range(2):
         assert library.add(pairs) == []
-        assert library.there([*pairs, Pair(photos[9], fake.ours[0]), Pair(photos[1], "none")]) == {p[:2] for p in pairs}
+        others = [PhotoTag(photos[9], fake.ours[0]), PhotoTag(photos[1], "none")]
+        assert library.existing([*pairs, *others]) == {pair[:2] for pair in pairs}
     assert shown(read(library)[0]) == held(fake, photos)
     for _ in range(2):
         assert library.take(pairs) == []
-    assert library.there(pairs) == set()
+    assert library.existing(pairs) == set()
     assert held(fake, photos) == persons
     assert library.add([]) == library.take([]) == []
-    assert library.there([]) == set()
+    assert library.existing([]) == set()
 
 
 def test_tags_in_all_scripts(fake):
     photo = fake.add_photo("a.jpg", tags=fake.scripts[:3])
     library = connected(fake)
     assert shown(read(library)[0]) == held(fake, [photo])
-    pairs = [Pair(photo, tag) for tag in fake.scripts[3:]]
+    pairs = [PhotoTag(photo, tag) for tag in fake.scripts[3:]]
     assert library.add(pairs) == []
-    assert library.there(pairs) == {pair[:2] for pair in pairs}
+    assert library.existing(pairs) == {pair[:2] for pair in pairs}
     assert shown(read(library)[0]) == held(fake, [photo])
     assert {tag_key(tag) for tag in fake.tags_of(photo)} == {tag_key(tag) for tag in fake.scripts}
 
@@ -274,7 +275,7 @@ def test_a_permission_that_is_missing_is_named(fake):
         "changes": lambda library: read(library),
         "count": lambda library: library.count(),
         "preview": lambda library: library.preview(photos[0]),
-        "add": lambda library: library.add([Pair(photos[0], fake.ours[0])]),
+        "add": lambda library: library.add([PhotoTag(photos[0], fake.ours[0])]),
     }
     for permission, call in fake.guarded.items():
         with fake.another() as other:
@@ -329,10 +330,10 @@ def test_failures_that_stay_are_errors(fake, fault):
     photos = filled(fake, 3)
     fake.fail(PASSING[fault], times=10_000)
     library = connected(fake, retries=2)
-    pairs = [Pair(photos[0], fake.ours[0])]
+    pairs = [PhotoTag(photos[0], fake.ours[0])]
     for call in (library.check, library.count, lambda: list(library.ids()), lambda: read(library),
                  lambda: library.preview(photos[0]), lambda: library.add(pairs), lambda: library.take(pairs),
-                 lambda: library.there(pairs)):  # fmt: skip
+                 lambda: library.existing(pairs)):  # fmt: skip
         with pytest.raises(ServiceError) as raised:
             call()
         assert fake.key not in str(raised.value)
@@ -455,7 +456,7 @@ def test_times_that_cannot_be_are_taken_or_refused(fake, time):
 @once_a_program
 def test_half_an_answer_and_other_answers(fake):
     photos = filled(fake, 3)
-    pairs = [Pair(photos[0], fake.ours[0])]
+    pairs = [PhotoTag(photos[0], fake.ours[0])]
     answers = [b"<html>Welcome</html>", b"null", b"[]", b"{}", b'"text"', b"[" * 100_000, b"\xff\xfe", b"NaN", b"1e999",
                b" " * (40 * 2**20)]  # fmt: skip
     faults = [served.half_json, *map(served.other, answers)]
@@ -504,9 +505,9 @@ def test_answers_of_any_kind_are_taken_or_refused(fake, seed):
 
     fake.fail(served.changed(change), times=10_000, where=".*")
     library = connected(fake, retries=0)
-    pairs = [Pair(photo, "sky") for photo in photos]
+    pairs = [PhotoTag(photo, "sky") for photo in photos]
     for call in (library.check, library.count, lambda: list(library.ids()), lambda: read(library),
-                 lambda: library.add(pairs), lambda: library.take(pairs), lambda: library.there(pairs)):  # fmt: skip
+                 lambda: library.add(pairs), lambda: library.take(pairs), lambda: library.existing(pairs)):  # fmt: skip
         with suppress(VistermError):
             call()
     assert not [each for each in fake.traffic if ".." in each["path"]], "nothing of an answer leads elsewhere"
@@ -578,7 +579,7 @@ def test_keys_are_in_no_message_and_no_log(fake, caplog, capfd):
     for code in (400, 401, 403, 404, 409, 500):
         fake.fail(served.status(code, content=f'{{"message": "your key is {fake.key}"}}'.encode()), times=2)
         with pytest.raises(ServiceError) as raised:
-            library.add([Pair(photos[0], fake.ours[0])])
+            library.add([PhotoTag(photos[0], fake.ours[0])])
         assert fake.key not in "".join(map(str, (raised.value, raised.value.__cause__)))
         fake.forget_faults()
     fake.fail(served.other(f"<html>{fake.key}".encode()))

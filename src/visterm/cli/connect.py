@@ -20,8 +20,8 @@ from visterm.core.progress import SILENT
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
-    from visterm.connectors.push import Change, Pushed
-    from visterm.connectors.sync import Round
+    from visterm.connectors.push import PushResult, TagChange
+    from visterm.connectors.sync import SyncRound
     from visterm.store.connected import Connection
 
 
@@ -177,7 +177,7 @@ def sync(
     if seconds is not None and (dry_run or undo):
         raise UserError("--every goes on for ever; --dry-run and --undo are done once. Leave one out.")
     from visterm.connectors.push import VANISHED
-    from visterm.connectors.sync import MAKE_ONE, Settings, library_of
+    from visterm.connectors.sync import MAKE_ONE, PushSettings, library_of
     from visterm.connectors.sync import sync as one_round
     from visterm.connectors.sync import undo as take_back
     from visterm.core.persist import folder_kind
@@ -192,12 +192,12 @@ def sync(
         shown.undone(undone, catalogue)
         raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
 
-    before = Settings(**connection.settings)
+    before = PushSettings(**connection.settings)
     settings = before.changed(connection.kind, parent=parent, precision=precision, k=k)
     remembered = ""
     if settings != before:
         remembered = " (not remembered by a dry run)" if dry_run else ", and in the next rounds, too"
-    elif settings != Settings().changed(connection.kind):
+    elif settings != PushSettings().changed(connection.kind):
         remembered = ", as remembered from an earlier round"
 
     written = connection._replace(settings=settings._asdict()).writes()
@@ -244,7 +244,7 @@ class Shown:
     def __init__(self, title: str, *, json: bool, dry_run: bool) -> None:
         self._title, self._json, self._dry_run = title, json, dry_run
 
-    def round(self, done: Round, precision: float) -> None:
+    def round(self, done: SyncRound, precision: float) -> None:
         """Print a round that was done alone."""
         for remark in done.remarks:
             say(remark)
@@ -261,7 +261,7 @@ class Shown:
             say(f"Done: {done.line()}.")
         self.emit(done.as_dict())
 
-    def undone(self, found: Pushed, catalogue: Path) -> None:
+    def undone(self, found: PushResult, catalogue: Path) -> None:
         """Print what was taken back."""
         self.changes(found)
         for reason, n in found.reasons.most_common(3):
@@ -276,7 +276,7 @@ class Shown:
             )
         self.emit(found.as_dict())
 
-    def changes(self, pushed: Pushed) -> None:
+    def changes(self, pushed: PushResult) -> None:
         """List what was written and taken back, or would be: a line per tag of a dry run, or in JSON each."""
         if self._json:
             for change in pushed.changes:
@@ -290,12 +290,12 @@ class Shown:
         if self._json:
             emit({"dry_run": self._dry_run, **more, **counts})
 
-    def _would(self, pushed: Pushed) -> None:
+    def _would(self, pushed: PushResult) -> None:
         written, taken = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
         say(f"Would write {written}, and take back {taken}; nothing was changed in {self._title}.")
 
 
-def lines_of_tags(changes: Iterable[Change]) -> list[str]:
+def lines_of_tags(changes: Iterable[TagChange]) -> list[str]:
     """Return a line for each tag, those of most photos first: ``+ visterm/cat: 12 photos, 97% to 61%``."""
     by_tag: dict[tuple[bool, str], list[float]] = {}
     for change in changes:
@@ -308,7 +308,7 @@ def lines_of_tags(changes: Iterable[Change]) -> list[str]:
     return lines
 
 
-def explain_chances(changes: Iterable[Change], precision: float) -> None:
+def explain_chances(changes: Iterable[TagChange], precision: float) -> None:
     """Print why single predictions may be less sure than the precision, if some are."""
     least = min((change.confidence for change in changes if change.confidence is not None), default=1.0)
     if least < precision:
@@ -318,7 +318,7 @@ def explain_chances(changes: Iterable[Change], precision: float) -> None:
         )
 
 
-def serve_rounds(work: Callable[[], Round], seconds: float, shown: Shown) -> None:
+def serve_rounds(work: Callable[[], SyncRound], seconds: float, shown: Shown) -> None:
     """Do a round each time until SIGTERM or Ctrl-C; a server that is away for a while is no end."""
 
     def stop(*_: object) -> None:
@@ -328,7 +328,7 @@ def serve_rounds(work: Callable[[], Round], seconds: float, shown: Shown) -> Non
     try:
         while True:
             began, at = time.monotonic(), datetime.now().astimezone()
-            done: Round | ServiceError | StorageError
+            done: SyncRound | ServiceError | StorageError
             try:
                 done = work()
             except (ServiceError, StorageError) as error:

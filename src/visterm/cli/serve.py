@@ -10,16 +10,14 @@ import typer
 
 from visterm.cli import options
 from visterm.cli.output import say
-from visterm.connectors.keys import check_private
+from visterm.connectors.keys import read_secret
 from visterm.core.errors import MissingExtraError, UserError
-from visterm.core.files import KB, read_regular_text
 
 EXAMPLES = (
     ("visterm serve catalogue", "for this machine only"),
     ("visterm serve catalogue --host 0.0.0.0 --token-file token.txt --name photos.home", "for others"),
 )
 FEWEST_LETTERS = 16
-MOST_TOKEN = 64 * KB
 
 
 def serve(
@@ -99,15 +97,7 @@ def serve(
 
 
 def _read_token(file: Path) -> str:
-    try:
-        token, mode = read_regular_text(file, MOST_TOKEN).strip(), file.stat().st_mode
-    except FileNotFoundError as error:
-        raise UserError(f"There is no file {file} (--token-file).") from error
-    except OSError as error:
-        raise UserError(f"The token file {file} cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"The token file {file} is not text in UTF-8; expected one line of letters.") from error
+    token = read_secret("token", file)
     if len(token) < FEWEST_LETTERS:
         raise UserError(f"The token in {file} has {len(token)} letters; expected {FEWEST_LETTERS} or more.")
-    check_private("token", file, mode)
     return token

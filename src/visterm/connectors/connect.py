@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visterm.connectors.contract import RemoteLibrary
-from visterm.connectors.pull import PREVIEWS, PeoplesTags, Pulled, fetch_previews, preview_file, read_changes
-from visterm.connectors.sync import Settings, connection_of, pull
-from visterm.core.errors import DataError, StorageError
+from visterm.connectors.contract import PhotoTag, RemoteLibrary
+from visterm.connectors.passes import write
+from visterm.connectors.pull import PREVIEWS, PeoplesTags, PullResult, fetch_previews, preview_file, read_changes
+from visterm.connectors.sync import PushSettings, connection_of, pull
+from visterm.core.errors import DataError, ServiceError, StorageError
 from visterm.core.persist import check_target, folder_kind
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import Vocabulary
@@ -20,22 +23,13 @@ from visterm.core.wording import count_of
 from visterm.data.tag_tree import PATHS
 from visterm.learning.fitting import check_request
 from visterm.library.catalogue import Catalogue
-from visterm.store.connected import Connected, Connection
+from visterm.store.connected import NOT_OURS, PARENT, Connected, Connection, RemotePhoto
 from visterm.store.database import Database, now
 from visterm.store.lock import WriterLock
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:
     from visterm.learning.fit_request import FitRequest
-
-
-import time
-from itertools import islice
-
-from visterm.connectors.contract import Pair
-from visterm.connectors.passes import write
-from visterm.core.errors import ServiceError
-from visterm.store.connected import NOT_OURS, PARENT, RemotePhoto
 
 CATALOGUE, DATABASE, LOCK = "catalogue", "library.sqlite", "writer.lock"
 """In the folder for what is on its way, beside the catalogue: the catalogue to be, what was read, who works there."""
@@ -54,7 +48,7 @@ def connect(
     request: FitRequest,
     say: Say = silent,
     progress: Progress = SILENT,
-) -> tuple[Catalogue, Pulled]:
+) -> tuple[Catalogue, PullResult]:
     """Make a catalogue of a library, or go on with one; return it, and what was taken over.
 
     Previews come first, then a run is fitted on people's tags, as `request` says, unless one is given; then all is
@@ -66,7 +60,7 @@ def connect(
     if run is None and folder_kind(out) != "catalogue":
         check_request(Tagger.of(request), request)
     key = None if key_file is None else os.path.abspath(key_file)
-    connection = Connection(library.kind, library.address, key, Settings().changed(library.kind)._asdict())
+    connection = Connection(library.kind, library.address, key, PushSettings().changed(library.kind)._asdict())
     work = out.absolute().with_name(f".{out.absolute().name}.connect")
     if folder_kind(out) != "catalogue":
         _make(out, work, connection, library, run, request, say, progress)
@@ -100,8 +94,8 @@ def _make(
             (work / PREVIEWS).mkdir(exist_ok=True)
             if not (work / DATABASE).exists():  # which is made in one step
                 new = work / f"new.{DATABASE}"
-                for left in work.glob(f"{new.name}*"):
-                    left.unlink()
+                for leftover in work.glob(f"{new.name}*"):
+                    leftover.unlink()
                 Database(new, new=True).close()
                 os.rename(new, work / DATABASE)
             database = Database(work / DATABASE)
@@ -113,7 +107,7 @@ def _make(
                 _check_same(work, known, connection)
             read_changes(connected, library, progress)
             fetch_previews(connected, library, work, progress)
-            catalogue = Catalogue(run or _fitted(connected, work, library, request, say, progress))
+            catalogue = Catalogue(run or _fit_tagger(connected, work, library, request, say, progress))
             catalogue.stored.connected.take_over(connected)
             catalogue.save(made)
             database.close()
@@ -124,7 +118,7 @@ def _make(
     shutil.rmtree(work)
 
 
-def _fitted(
+def _fit_tagger(
     connected: Connected, work: Path, library: RemoteLibrary, request: FitRequest, say: Say, progress: Progress
 ) -> Tagger:
     """Fit a run on the photos that people tagged; with words to start from, on all."""
@@ -136,10 +130,10 @@ def _fitted(
     while photos := connected.fetched(SOME, after=after):
         after = photos[-1].id
         for photo in photos:
-            given = people.of(photo.id, photo.tags)
-            if given or request.words:
+            tags_of_photo = people.of(photo.id, photo.tags)
+            if tags_of_photo or request.words:
                 images.append(str(preview_file(work, photo.id)))
-                tags.append(given)
+                tags.append(tags_of_photo)
 
     if not images:
         raise DataError(
@@ -153,15 +147,15 @@ def _fitted(
     return Tagger.of(request).fit_request(request, say=say, progress=progress)
 
 
-def _check_same(place: Path, known: Connection | None, connection: Connection) -> None:
+def _check_same(folder: Path, known: Connection | None, connection: Connection) -> None:
     """Refuse a place that belongs to another library. Raises StorageError."""
     if known is None:
         raise StorageError(
-            f"{place} is a catalogue of files, and is not connected to {connection.address}. Name a new one: -o."
+            f"{folder} is a catalogue of files, and is not connected to {connection.address}. Name a new one: -o."
         )
     if (known.kind, known.address) != (connection.kind, connection.address):
         raise StorageError(
-            f"{place} belongs to {known.kind} at {known.address}, not to {connection.kind} at {connection.address}. "
+            f"{folder} belongs to {known.kind} at {known.address}, not to {connection.kind} at {connection.address}. "
             "Name another catalogue: -o."
         )
 
@@ -187,23 +181,23 @@ def try_server(library: RemoteLibrary) -> tuple[list[str], bool]:
     if not tried:
         raise ServiceError("No photo can be tried: all are without a preview, or changed in the last five minutes.")
     tag = f"{PARENT}/{TAG}" if library.nested else f"{PARENT.capitalize()} {TAG}"
-    results = [_tried(library, photo, tag, lines) for _, photo in sorted(tried.items())[:MOST_FOLDERS]]
+    results = [_try_photo(library, photo, tag, lines) for _, photo in sorted(tried.items())[:MOST_FOLDERS]]
     if library.queued:
         lines.append(f"The empty tag {tag} stays until the server's nightly job, which deletes empty tags.")
     return lines, any(kept for kept, _ in results) and all(gone for _, gone in results)
 
 
-def _tried(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list[str]) -> tuple[bool, bool]:
+def _try_photo(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list[str]) -> tuple[bool, bool]:
     """Try one photo; return whether it kept the tag, and whether the tag is gone in the end."""
     where = f"{photo.name} (external library {photo.folder[:8]})" if photo.folder else photo.name
-    pair = Pair(photo.id, tag)
+    pair = PhotoTag(photo.id, tag)
     began = time.monotonic()
     outcome = write(library, [pair], [], touched={}, careful=False)
     seconds, key = time.monotonic() - began, pair[:2]
-    kept = key in outcome.there and key not in outcome.unsettled
+    is_kept = key in outcome.existing and key not in outcome.unsettled
     reasons = [each.reason for each in outcome.refused]
 
-    if kept:
+    if is_kept:
         lines.append(f"{where}: the tag {tag} is kept, which was sure after {seconds:.0f} s.")
     elif key in outcome.unsettled:
         lines.append(f"{where}: after {seconds:.0f} s the server still has not written the file. Is its queue paused?")
@@ -214,6 +208,6 @@ def _tried(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list[str
         )
 
     write(library, [], [pair], touched={}, careful=False)
-    gone = key not in library.there([pair])
-    lines.append(f"{where}: the tag was taken back." if gone else f"{where}: the tag {tag} can't be taken back.")
-    return kept, gone
+    is_gone = key not in library.existing([pair])
+    lines.append(f"{where}: the tag was taken back." if is_gone else f"{where}: the tag {tag} can't be taken back.")
+    return is_kept, is_gone

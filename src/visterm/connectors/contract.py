@@ -12,7 +12,10 @@ from visterm.core.web_client import Patience, Waiting
 from visterm.core.wording import one_of
 from visterm.store.connected import RemotePhoto
 
-KINDS = {"immich": "visterm.connectors.immich:Immich", "photoprism": "visterm.connectors.photoprism:PhotoPrism"}
+KINDS = {
+    "immich": "visterm.connectors.immich:ImmichLibrary",
+    "photoprism": "visterm.connectors.photoprism:PhotoPrismLibrary",
+}
 """The classes of connectors by the program's name. Each is made by ``Class(address, key)``, which asks nothing yet."""
 RETRIES = 6  # A minute in all: a server that starts again gives no answer for 35 seconds and more
 
@@ -25,7 +28,7 @@ class Page(NamedTuple):
     """By which `changes` goes on after this page. It is by the server's clock, never by ours, and opaque to callers."""
 
 
-class Pair(NamedTuple):
+class PhotoTag(NamedTuple):
     """A tag of a photo, to be written into the other program or taken out of it."""
 
     photo: str  # `RemotePhoto.id`
@@ -33,10 +36,10 @@ class Pair(NamedTuple):
     confidence: float = 1.0
 
 
-class Refused(NamedTuple):
+class RefusedTag(NamedTuple):
     """A pair that the server did not take, and why, in words for people."""
 
-    pair: Pair
+    pair: PhotoTag
     reason: str
 
 
@@ -91,7 +94,7 @@ class RemoteLibrary(Protocol):
         Raises DataError if it is not there any more, or has no preview (yet).
         """
 
-    def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
+    def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
         """Return those of some pairs that the server has now, as (photo, tag), in as few requests as it can."""
 
     def recent(self, since: str = "") -> Recent:
@@ -100,14 +103,14 @@ class RemoteLibrary(Protocol):
         Only programs whose requests are `queued` need it.
         """
 
-    def add(self, pairs: Collection[Pair]) -> list[Refused]:
+    def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Write tags; those that are there already stay as they are. Returns what the server did not take.
 
         Where requests are `queued`, all tags of a photo go in one. Tags that the server drops without a word need not
-        be found out: the caller asks `there` afterwards.
+        be found out: the caller asks `existing` afterwards.
         """
 
-    def take(self, pairs: Collection[Pair]) -> list[Refused]:
+    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Take tags out; pairs, tags and photos that are not there are no error. Returns what the server kept.
 
         Where requests are `queued`, a photo has one pair at most.

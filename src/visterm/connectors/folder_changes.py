@@ -33,13 +33,13 @@ def mounts(table: Path = Path("/proc/self/mounts")) -> dict[str, str]:
     except OSError:
         return {}
     fields = [line.split(" ") for line in lines]
-    return {ESCAPED.sub(lambda code: chr(int(code[1], 8)), place): kind for _, place, kind, *_ in fields}
+    return {ESCAPED.sub(lambda code: chr(int(code[1], 8)), mount_point): kind for _, mount_point, kind, *_ in fields}
 
 
 def is_on_network(folder: str, mounted: Mapping[str, str]) -> bool:
     """Return whether a folder, or one in it, lies on a file system of the network."""
-    around = max((place for place in mounted if is_inside(f"{folder}/", place)), key=len, default="")
-    kinds = [mounted.get(around, ""), *(kind for place, kind in mounted.items() if is_inside(place, folder))]
+    around = max((point for point in mounted if is_inside(f"{folder}/", point)), key=len, default="")
+    kinds = [mounted.get(around, ""), *(kind for point, kind in mounted.items() if is_inside(point, folder))]
     return any(kind in NETWORK or kind.startswith("fuse.") for kind in kinds)
 
 
@@ -60,8 +60,8 @@ class Stop:
     def wait(self, seconds: float) -> bool:
         """Wait that long, or until a moment after it is set; return whether it is."""
         until = time.monotonic() + seconds
-        while not self._set and (left := until - time.monotonic()) > 0:
-            time.sleep(min(left, TICK))
+        while not self._set and (remaining := until - time.monotonic()) > 0:
+            time.sleep(min(remaining, TICK))
         return self._set
 
 
@@ -93,37 +93,37 @@ class FolderChanges:
     ) -> None:
         self._folders, self._suffixes, self._stop = [*reported, *polled], suffixes, stop
         self._seconds = seconds
-        self._seen = {folder: self._states(folder) for folder in polled}
+        self._seen = {folder: self._file_states(folder) for folder in polled}
         self._next = time.monotonic() + seconds
         self.ended = ""
         self._events = _events(reported, stop) if reported else None
-        self._found = self._reported()  # from now on
+        self._pending = self._reported_paths()  # from now on
 
     def wait(self) -> set[str]:
         """Return the paths that changed since the last call, after a moment at most."""
-        found, self._found = self._found | self._reported(), set()
+        changed, self._pending = self._pending | self._reported_paths(), set()
         if time.monotonic() >= self._next:
             for folder, before in self._seen.items():
-                after = self._seen[folder] = self._states(folder)
-                found |= {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+                after = self._seen[folder] = self._file_states(folder)
+                changed |= {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
             self._next = time.monotonic() + self._seconds
-        return {path for path in found if self._counts(path)}
+        return {path for path in changed if self._counts(path)}
 
     def close(self) -> None:
         """End the watch of the system."""
         if self._events is not None:
             self._events.close()
 
-    def _reported(self) -> set[str]:
+    def _reported_paths(self) -> set[str]:
         """Return what the system reports within a moment."""
         try:
-            found = None if self._events is None else next(self._events, None)
+            paths = None if self._events is None else next(self._events, None)
         except (UnicodeError, RuntimeError) as error:  # of watchfiles, which can't name what is not UTF-8
-            found, self.ended = None, str(error)
-        if found is None:
+            paths, self.ended = None, str(error)
+        if paths is None:
             self._events = None
             self._stop.wait(TICK)
-        return found or set()
+        return paths or set()
 
     def _counts(self, path: str) -> bool:
         """Return whether a change may be one of photos or their tags: hidden files and folders aside."""
@@ -135,16 +135,16 @@ class FolderChanges:
             return False
         return suffix_of(name) in self._suffixes or not os.path.isfile(path)
 
-    def _states(self, folder: str) -> dict[str, tuple[int, int] | None]:
+    def _file_states(self, folder: str) -> dict[str, tuple[int, int] | None]:
         """Return size and date of the files of a folder that count; those that cannot be listed are not there."""
-        found = {}
+        states = {}
         for parent, folders, files in os.walk(folder):
             folders[:] = [name for name in folders if not is_set_aside(name)]
             for name in files:
                 if suffix_of(name) in self._suffixes and not name.startswith("."):
                     path = os.path.join(parent, name)
-                    found[path] = file_state(path)
-        return found
+                    states[path] = file_state(path)
+        return states
 
 
 def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
@@ -165,8 +165,8 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
                     raise_interrupt=False, stop_event=stop, force_polling=False, ignore_permission_denied=True,
                 )
             ) as changes:  # fmt: skip
-                for found in changes:
-                    yield {path for _, path in found}
+                for events in changes:
+                    yield {path for _, path in events}
         except FileNotFoundError:  # one of them went just now, which the caller sees
             return
         except OSError as error:
@@ -187,9 +187,6 @@ class Settling:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock = seconds, clock
         self._since: dict[str, tuple[tuple[int, int] | None, float]] = {}
-
-    def __len__(self) -> int:
-        return len(self._since)
 
     def touch(self, paths: Collection[str]) -> None:
         """Take in files that changed just now, or went."""

@@ -9,8 +9,18 @@ from datetime import datetime, timedelta
 from typing import ClassVar, NamedTuple, TypeVar
 
 from visterm.connectors import json_answers
-from visterm.connectors.contract import Page, Pair, Recent, Refused
-from visterm.connectors.immich_search import START, Item, Mark, Place, Search, as_text, as_time, checked_id, pages
+from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag
+from visterm.connectors.immich_search import (
+    START,
+    ImmichMark,
+    ListedPage,
+    PagePosition,
+    Search,
+    as_text,
+    as_time,
+    checked_id,
+    pages,
+)
 from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Patience, ServerAnswer, server_address
@@ -39,7 +49,7 @@ class _Tag(NamedTuple):
     parent: str
 
 
-class Immich:
+class ImmichLibrary:
     """A user's photos in Immich (3.0 or newer), seen through its API.
 
     What was seen on a real server and in Immich's sources: a request that tags a photo queues jobs that write its
@@ -75,9 +85,9 @@ class Immich:
 
     def check(self) -> str:
         """Ask for the version, and whether the key has all permissions. Raises ServiceError if not."""
-        version = self._spoken()
-        held = json_answers.field(self._server.json("GET", "/api-keys/me"), "permissions", list)
-        if "all" not in held and (missing := [each for each in NEEDED if each not in held]):
+        version = self._server_version()
+        permissions = json_answers.field(self._server.json("GET", "/api-keys/me"), "permissions", list)
+        if "all" not in permissions and (missing := [each for each in NEEDED if each not in permissions]):
             raise ServiceError(
                 f"The key of {self.address} lacks permissions: {', '.join(missing)}. Make one with {', '.join(NEEDED)}."
             )
@@ -85,7 +95,7 @@ class Immich:
 
     def count(self) -> int:
         """Return how many photos of the timeline there are now."""
-        body = {"filter": Search().nested(START)["filter"]} if self._new() else {
+        body = {"filter": Search().nested(START)["filter"]} if self._has_nested_search() else {
             "type": "IMAGE", "visibility": "timeline"}  # fmt: skip
         answer = self._server.json("POST", "/search/statistics", body, needs="asset.statistics")
         return json_answers.field(answer, "total", int)
@@ -97,24 +107,24 @@ class Immich:
 
     def changes(self, since: str = "") -> Iterator[Page]:
         """Yield changed photos, by the time they were taken; marks lead on from any page."""
-        mark = Mark.read(since)
+        mark = ImmichMark.read(since)
         answer, tags = self._tags()
         now = self._clock(answer)
         self._read = as_text(now)
         known = [tag.id[:8] for tag in tags]
         set_back = bool(mark.since) and now + SKEW < as_time(mark.since) + YOUNG
         if not mark.full or set_back or set(mark.tags) - set(known) or now - as_time(mark.full) > LOOK_AT_ALL:
-            mark = Mark(begun=as_text(now), full=as_text(now))
+            mark = ImmichMark(begun=as_text(now), full=as_text(now))
         elif not mark.taken and not mark.token:
             mark = replace(mark, begun=as_text(now))
         mark = replace(mark, tags=known)
-        search, start = Search(updated=mark.since), Place(mark.taken, mark.token)
-        read: list[tuple[list[Item], Place]] = []
+        search, start = Search(updated=mark.since), PagePosition(mark.taken, mark.token)
+        read: list[ListedPage] = []
         whole = start == START
 
-        for items, place in self._pages(search, start):
-            read.append((items, place))
-            end = place == START
+        for items, position in self._pages(search, start):
+            read.append((items, position))
+            end = position == START
             if end or len(read) == AT_ONCE:
                 yield from self._with_tags(mark, search, read, tags, bounded=not (whole and end))
                 read, whole = [], False
@@ -127,7 +137,7 @@ class Immich:
             raise DataError(f"Immich has no preview of the photo {photo}: it was deleted, or its preview is not made.")
         return answer.content
 
-    def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
+    def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
         """Return those of some pairs that are there now; photos in doubt are asked for one by one.
 
         Up to 3.1 there is a search for each tag. From 3.2 on, one finds the photos of a batch that have all their tags.
@@ -144,30 +154,30 @@ class Immich:
                 by_tag[pair.tag].add(checked_id(pair.photo))
         plain = [value for value in by_tag if ids[value] not in parents]
         unsure = {photo for photo, values in by_photo.items() if not values.issubset(plain)}
-        found: set[tuple[str, str]] = set()
+        pairs_there: set[tuple[str, str]] = set()
 
-        if self._new() and len(by_photo) < BRANCHES * len(plain):
+        if self._has_nested_search() and len(by_photo) < BRANCHES * len(plain):
             sets = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in sorted(set(by_photo) - unsure)]
             unsure = set(by_photo)
             for some in _batches(sets, BRANCHES):
                 for items, _ in self._pages(Search(pairs=tuple(some))):
                     unsure.difference_update(item.id for item in items)
-            found = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
+            pairs_there = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
         elif len(by_photo) > len(plain):
             times = [self._taken.get(photo, "") for photo in by_photo]
             near = Search().before(max(times)) if all(times) else Search()
             for value in plain:
-                left = by_tag[value] - self._having(
-                    replace(near, tags=(ids[value],)), Place.at(min(times)), by_tag[value]
+                missing = by_tag[value] - self._matching(
+                    replace(near, tags=(ids[value],)), PagePosition.at(min(times)), by_tag[value]
                 )
-                if left and near != Search():  # a date was changed, or the tag is not there
-                    left -= self._having(Search(tags=(ids[value],)), START, left)
-                found |= {(photo, value) for photo in by_tag[value] - left}
+                if missing and near != Search():  # a date was changed, or the tag is not there
+                    missing -= self._matching(Search(tags=(ids[value],)), START, missing)
+                pairs_there |= {(photo, value) for photo in by_tag[value] - missing}
         else:
             unsure = set(by_photo)
         for photo in sorted(unsure):
-            found |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
-        return found
+            pairs_there |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
+        return pairs_there
 
     def recent(self, since: str = "") -> Recent:
         """Return the photos that changed in the last five minutes, and since the last call of `changes`."""
@@ -177,7 +187,7 @@ class Immich:
         items = (item for some, _ in self._pages(Search(updated=since)) for item in some)
         return Recent(since, {item.id: item.updated for item in items})
 
-    def add(self, pairs: Collection[Pair]) -> list[Refused]:
+    def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Write tags: all of a photo in one request, photos with the same tags together."""
         ids: dict[str, str] = {}
         for values in _batches(sorted({pair.tag for pair in pairs})):
@@ -195,38 +205,38 @@ class Immich:
             for batch in _batches(sorted(photos)):
                 body = {"tagIds": sorted(some), "assetIds": batch}
                 self._server.json("PUT", "/tags/assets", body, needs="tag.asset")
-        return [Refused(pair, "Immich takes no tag of this name") for pair in pairs if pair.tag not in ids]
+        return [RefusedTag(pair, "Immich takes no tag of this name") for pair in pairs if pair.tag not in ids]
 
-    def take(self, pairs: Collection[Pair]) -> list[Refused]:
+    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Take tags out, tag by tag: Immich has no other way."""
         _, tags = self._tags()
         ids = {tag.value: tag.id for tag in tags}
-        photos: dict[str, dict[str, Pair]] = defaultdict(dict)
+        photos: dict[str, dict[str, PhotoTag]] = defaultdict(dict)
         for pair in pairs:
             if pair.tag in ids:
                 photos[ids[pair.tag]][pair.photo] = pair
-        refused: list[Refused] = []
+        refused: list[RefusedTag] = []
         for tag, each in photos.items():
             for batch in _batches(sorted(each)):
                 refused += self._take_out(tag, batch, each)
         return refused
 
-    def _take_out(self, tag: str, batch: Sequence[str], pairs: dict[str, Pair]) -> list[Refused]:
+    def _take_out(self, tag: str, batch: Sequence[str], pairs: dict[str, PhotoTag]) -> list[RefusedTag]:
         path = f"/tags/{checked_id(tag)}/assets"
         answer = self._server.ask("DELETE", path, {"ids": batch}, needs="tag.asset", also=(400,))
         if answer.status == 400:
             if tag not in {each.id for each in self._tags()[1]}:
                 return []  # it was deleted since, with all of its pairs
             raise self._server.refused("DELETE", path, answer)
-        kept: list[Refused] = []
+        kept: list[RefusedTag] = []
         for each in json_answers.checked(self._server.parsed(answer, f"DELETE {path}"), "answer", list):
             error = json_answers.optional(each, "error", str)
             photo = checked_id(json_answers.field(each, "id", str))
             if error not in (None, "not_found") and photo in pairs:
-                kept.append(Refused(pairs[photo], f"Immich keeps it: {error}"))
+                kept.append(RefusedTag(pairs[photo], f"Immich keeps it: {error}"))
         return kept
 
-    def _spoken(self) -> tuple[int, int, int]:
+    def _server_version(self) -> tuple[int, int, int]:
         """Return the server's version, asked for once."""
         if self._version is None:
             answer = self._server.json("GET", "/server/version")
@@ -246,11 +256,11 @@ class Immich:
             )
         return now
 
-    def _new(self) -> bool:
-        return self._spoken() >= (*NESTED, 0)
+    def _has_nested_search(self) -> bool:
+        return self._server_version() >= (*NESTED, 0)
 
-    def _pages(self, search: Search, place: Place = START) -> Iterator[tuple[list[Item], Place]]:
-        return pages(self._server, search, self._new(), place)
+    def _pages(self, search: Search, position: PagePosition = START) -> Iterator[ListedPage]:
+        return pages(self._server, search, self._has_nested_search(), position)
 
     def _tags(self) -> tuple[ServerAnswer, list[_Tag]]:
         answer = self._server.ask("GET", "/tags", needs="tag.read")
@@ -266,60 +276,63 @@ class Immich:
         return tuple(sorted(tag.value for tag in _read_tags(json_answers.field(record, "tags", list))))
 
     def _with_tags(
-        self, mark: Mark, search: Search, read: list[tuple[list[Item], Place]], tags: list[_Tag], *, bounded: bool
+        self, mark: ImmichMark, search: Search, read: list[ListedPage], tags: list[_Tag], *, bounded: bool
     ) -> Iterator[Page]:
         """Yield pages whose tags are asked for together; where there are others, only for the time of these."""
         listed = [item for items, _ in read for item in items]
         self._taken = {item.id: item.taken for item in listed}
-        place = START
+        position = START
         if bounded and listed:
-            search, place = search.before(listed[-1].taken), Place.at(listed[0].taken)
+            search, position = search.before(listed[-1].taken), PagePosition.at(listed[0].taken)
         if listed and not self._user:
             answer = self._server.json("GET", "/users/me", needs="user.read")
             self._user = checked_id(json_answers.field(answer, "id", str))
         theirs = {item.id for item in listed if item.owner != self._user}  # partners', which take no tags of ours
-        held = self._held(search, place, {item.id for item in listed} - theirs, tags) | dict.fromkeys(theirs, ())
+        ours = {item.id for item in listed} - theirs
+        tags_of = self._tags_by_photo(search, position, ours, tags) | dict.fromkeys(theirs, ())
         old = as_time(mark.begun) - YOUNG
 
         for items, after in read:
             photos = [
-                RemotePhoto(item.id, item.name, item.version, held[item.id],
+                RemotePhoto(item.id, item.name, item.version, tags_of[item.id],
                             ready=item.id not in theirs and as_time(item.created) < old,
                             folder=NOT_OURS if item.id in theirs else item.library)
                 for item in items
-                if item.id in held
+                if item.id in tags_of
             ]  # fmt: skip
             until = replace(mark, taken=after.taken, token=after.token)
             if after == START:
                 until = replace(until, since=as_text(old), begun="")
             yield Page(photos, until.text())
 
-    def _held(self, search: Search, place: Place, photos: set[str], tags: Sequence[_Tag]) -> dict[str, tuple[str, ...]]:
+    def _tags_by_photo(
+        self, search: Search, position: PagePosition, photos: set[str], tags: Sequence[_Tag]
+    ) -> dict[str, tuple[str, ...]]:
         """Return the tags of the photos of a search, of those that are still there, in as few requests as there are."""
         if not tags:
             return dict.fromkeys(photos, ())
-        held: dict[str, tuple[str, ...]] = {}
+        tags_of: dict[str, tuple[str, ...]] = {}
         if len(photos) > 1:
-            held |= dict.fromkeys(self._having(replace(search, untagged=True), place, photos), ())
-        rest = photos - set(held)
+            tags_of |= dict.fromkeys(self._matching(replace(search, untagged=True), position, photos), ())
+        rest = photos - set(tags_of)
         ours = [tag for tag in tags if _is_own(tag)]
         theirs = tuple(tag.id for tag in tags if not tag.parent and not _is_own(tag))
-        if self._new() and theirs and len(rest) > len(ours):
-            alone = rest - self._having(replace(search, tags=theirs), place, rest)
+        if self._has_nested_search() and theirs and len(rest) > len(ours):
+            alone = rest - self._matching(replace(search, tags=theirs), position, rest)
             if len(alone) > len(ours):  # they changed because visterm tagged them
-                held |= self._by_tags(search, place, alone, ours)
-                rest -= set(held)
+                tags_of |= self._by_tags(search, position, alone, ours)
+                rest -= set(tags_of)
         if len(rest) > len(tags):
-            held |= self._by_tags(search, place, rest, tags)
-        alone_tags = {photo: self._tags_of(photo) for photo in sorted(rest - set(held))}
-        return held | {photo: values for photo, values in alone_tags.items() if values is not None}
+            tags_of |= self._by_tags(search, position, rest, tags)
+        alone_tags = {photo: self._tags_of(photo) for photo in sorted(rest - set(tags_of))}
+        return tags_of | {photo: values for photo, values in alone_tags.items() if values is not None}
 
-    def _having(self, search: Search, place: Place, photos: set[str]) -> set[str]:
+    def _matching(self, search: Search, position: PagePosition, photos: set[str]) -> set[str]:
         """Return those of some photos that a search finds."""
-        return photos.intersection(item.id for items, _ in self._pages(search, place) for item in items)
+        return photos.intersection(item.id for items, _ in self._pages(search, position) for item in items)
 
     def _by_tags(
-        self, search: Search, place: Place, photos: set[str], tags: Sequence[_Tag]
+        self, search: Search, position: PagePosition, photos: set[str], tags: Sequence[_Tag]
     ) -> dict[str, tuple[str, ...]]:
         """Return the tags of photos of a search by a search for each tag, of the photos that leave no doubt."""
         under: dict[str, list[_Tag]] = defaultdict(list)
@@ -332,15 +345,15 @@ class Immich:
             """Return the photos that have one of some tags, or one under them."""
             every: set[str] = set()
             for tag in level:
-                found = self._having(replace(search, tags=(tag.id,)), place, photos)
-                if found and deep == DEEPEST:
-                    unsure.update(found)
-                below = look(under[tag.id], deep + 1) if found and deep < DEEPEST else set()
-                for photo in found - below:
+                having = self._matching(replace(search, tags=(tag.id,)), position, photos)
+                if having and deep == DEEPEST:
+                    unsure.update(having)
+                below = look(under[tag.id], deep + 1) if having and deep < DEEPEST else set()
+                for photo in having - below:
                     sure[photo].append(tag.value)
                 if tag.value != OWN:  # the tag above all of ours, which no photo has for itself
-                    unsure.update(found & below)
-                every |= found
+                    unsure.update(having & below)
+                every |= having
             return every
 
         look(under[""])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from visterm.connectors.json_answers import YEARS, JsonServer, checked, field, optional
 from visterm.core.errors import DataError, ServiceError
@@ -18,14 +18,14 @@ _PLAIN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-class Place(NamedTuple):
+class PagePosition(NamedTuple):
     """How far a search was read: to photos taken at a time, and within those of the same time by the server's token."""
 
     taken: str = ""
     token: str = ""
 
     @classmethod
-    def at(cls, taken: str) -> Place:
+    def at(cls, taken: str) -> PagePosition:
         """Return the place of a time; the beginning if it is of a year with more digits, which searches do not take."""
         return cls(taken if _PLAIN.fullmatch(taken) else "")
 
@@ -40,7 +40,7 @@ class Search:
     untagged: bool = False
     pairs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # From 3.2 on: one of these, with all of its tags
 
-    def flat(self, place: Place) -> dict[str, Any]:
+    def flat(self, position: PagePosition) -> dict[str, Any]:
         """Return the body up to Immich 3.1."""
         body: dict[str, Any] = {"type": "IMAGE", "visibility": "timeline", "size": PAGE, "order": "asc"}
         if self.updated:
@@ -49,19 +49,19 @@ class Search:
             body["takenBefore"] = self.until
         if self.tags or self.untagged:
             body["tagIds"] = list(self.tags) or None
-        if place.taken:
-            body["takenAfter"] = place.taken
-        if re.fullmatch("[0-9]{1,9}", place.token):  # not the cursor of a server that was newer then
-            body["page"] = int(place.token)
+        if position.taken:
+            body["takenAfter"] = position.taken
+        if re.fullmatch("[0-9]{1,9}", position.token):  # not the cursor of a server that was newer then
+            body["page"] = int(position.token)
         return body
 
-    def nested(self, place: Place) -> dict[str, Any]:
+    def nested(self, position: PagePosition) -> dict[str, Any]:
         """Return the body from Immich 3.2 on, where photos in the bin are found unless they are excluded."""
         chosen: dict[str, Any] = {"type": {"eq": "IMAGE"}, "visibility": {"eq": "timeline"}, "trashedAt": {"eq": None}}
         if self.updated:
             chosen["updatedAt"] = {"gte": self.updated}
-        if self.until or place.taken:
-            limits = {"lte": self.until, "gte": place.taken}
+        if self.until or position.taken:
+            limits = {"lte": self.until, "gte": position.taken}
             chosen["takenAt"] = {name: value for name, value in limits.items() if value}
         if self.tags:
             chosen["tagIds"] = {"any": list(self.tags)}
@@ -70,7 +70,7 @@ class Search:
         if self.pairs:
             chosen["or"] = [{"id": {"eq": photo}, "tagIds": {"all": list(tags)}} for photo, tags in self.pairs]
         body = {"filter": chosen, "size": PAGE, "orderBy": {"field": "fileCreatedAt", "direction": "asc"}}
-        return body | ({"cursor": place.token} if place.token else {})
+        return body | ({"cursor": position.token} if position.token else {})
 
     def before(self, taken: str) -> Search:
         """Return the same search for photos that were taken up to a time; Immich's times are cut to milliseconds."""
@@ -82,7 +82,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Item:
+class ListedPhoto:
     """What is read of a photo in a list; the times are as Immich writes them."""
 
     id: str
@@ -95,11 +95,13 @@ class Item:
     library: str  # The id of an external library; "": it was uploaded
 
 
-START = Place()
+START = PagePosition()
+ListedPage: TypeAlias = "tuple[list[ListedPhoto], PagePosition]"
+"""The photos of a page, and how far they bring a reader."""
 
 
 @dataclass(frozen=True)
-class Mark:
+class ImmichMark:
     """How far a reader has come; in catalogues it is JSON."""
 
     since: str = ""  # Photos whose `updatedAt` is not before this time are listed; empty: all
@@ -110,7 +112,7 @@ class Mark:
     tags: Sequence[str] = ()  # First letters of the ids of all tags: those that vanish are noticed
 
     @classmethod
-    def read(cls, text: str) -> Mark:
+    def read(cls, text: str) -> ImmichMark:
         """Return a mark from what a catalogue holds. Raises DataError if it is none."""
         if not text:
             return cls()
@@ -129,31 +131,31 @@ class Mark:
         return json.dumps({name: value for name, value in asdict(self).items() if value}, separators=(",", ":"))
 
 
-def pages(server: JsonServer, search: Search, nested: bool, place: Place = START) -> Iterator[tuple[list[Item], Place]]:
-    """Yield the photos of a search, oldest first, with the place after each page; the last page's place is empty.
+def pages(server: JsonServer, search: Search, nested: bool, position: PagePosition = START) -> Iterator[ListedPage]:
+    """Yield the photos of a search, oldest first, with the position after each page; the last page's is `START`.
 
     Immich counts pages by rows, so a photo that is deleted between two pages would hide another one. Here a page begins
     at the time of the last photo of the page before. Rows are counted only where more than a page has one time.
     """
     before: set[str] = set()
     for _ in range(MOST_PAGES):
-        body = search.nested(place) if nested else search.flat(place)
+        body = search.nested(position) if nested else search.flat(position)
         answer = server.json("POST", "/search/metadata", body, needs="asset.read")
         assets = field(answer, "assets", dict)
         items = [_item(each) for each in field(assets, "items", list)]
         token = optional(assets, "nextCursor" if nested else "nextPage", str) or ""
-        if token and (not items or token == place.token or not (nested or re.fullmatch("[0-9]{1,9}", token))):
+        if token and (not items or token == position.token or not (nested or re.fullmatch("[0-9]{1,9}", token))):
             raise ServiceError(f"{server.program} answers with pages that have no end.")
         last = items[-1].taken if items else ""
         if not token:
-            place = Place()
-        elif last != place.taken and _PLAIN.fullmatch(last):
-            place = Place(last)
+            position = PagePosition()
+        elif last != position.taken and _PLAIN.fullmatch(last):
+            position = PagePosition(last)
         else:
-            place = Place(place.taken, token)
+            position = PagePosition(position.taken, token)
         new = [item for item in items if item.id not in before]
         before = {item.id for item in items}
-        yield new, place
+        yield new, position
         if not token:
             return
     raise ServiceError(f"{server.program} answers with more than {MOST_PAGES:,} pages.")
@@ -167,9 +169,9 @@ def checked_id(value: object) -> str:
     return text.lower()
 
 
-def _item(record: Any) -> Item:
+def _item(record: Any) -> ListedPhoto:
     hashed = optional(record, "thumbhash", str)
-    return Item(
+    return ListedPhoto(
         checked_id(field(record, "id", str)),
         field(record, "originalFileName", str),
         "" if hashed is None else f"{field(record, 'checksum', str)} {hashed}",

@@ -63,16 +63,17 @@ class JsonServer(NamedTuple):
 
     def refused(self, method: str, path: str, answer: ServerAnswer, needs: str = "") -> ServiceError:
         """Return the error for an answer that is not a good one."""
-        said = f"{self.program} answers {method} {masked(path, answer.secrets)} with {answer.status}: {answer.shown}"
-        if answer.status == 401:
-            return ServiceError(f"{said}. Its key is wrong or was taken back: make a new one there.")
-        if answer.status == 403:
-            return ServiceError(f"{said}. The key lacks a permission{f': {needs}' if needs else ''}.")
-        if answer.status in (404, 406):
-            return ServiceError(f"{said}. Check the address {self.address}, and that it is {self.program}'s.")
+        message = f"{self.program} answers {method} {masked(path, answer.secrets)} with {answer.status}: {answer.shown}"
+        check_address = f" Check the address {self.address}, and that it is {self.program}'s."
+        advice = {
+            401: " Its key is wrong or was taken back: make a new one there.",
+            403: f" The key lacks a permission{f': {needs}' if needs else ''}.",
+            404: check_address,
+            406: check_address,
+        }
         if 300 <= answer.status < 400:
-            return ServiceError(f"{said}. Redirections are not followed: pass the address that it leads to.")
-        return ServiceError(f"{said}.")
+            advice[answer.status] = " Redirections are not followed: pass the address that it leads to."
+        return ServiceError(f"{message}.{advice.get(answer.status, '')}")
 
     def json(self, method: str, path: str, body: object = None, *, needs: str = "") -> Any:
         """Return what a good answer holds. Raises ServiceError, too, where it is no JSON."""

@@ -9,11 +9,13 @@ import stat
 from pathlib import Path
 
 from visterm.core.errors import DataError, UserError
-from visterm.core.files import read_regular_text
+from visterm.core.files import KB, open_regular, read_regular_text
+from visterm.core.system import user_file
 from visterm.core.wording import json_text
 from visterm.core.writing import write_whole
 
-LONGEST = 4096  # Bytes of a key file
+LONGEST = 4096  # Letters of a key
+MOST_SECRET = 64 * KB  # Of a file with a key or a token
 VARIABLE = "VISTERM_CONNECTED"
 """The environment variable that names the user's list of servers and key files that belong together."""
 MOST_ALLOWED = 2**20  # Bytes of that list
@@ -33,27 +35,32 @@ def read_key(file: Path | None, variable: str) -> str:
             raise UserError(f"A key is needed: write it into a file that only you can read, and name it by --key-file; "
                             f"or set {variable}.")  # fmt: skip
     else:
-        try:
-            with file.open("rb") as opened:
-                mode, content = os.fstat(opened.fileno()).st_mode, opened.read(LONGEST + 1)
-        except OSError as error:
-            raise UserError(f"The key file {file} cannot be read: {error.strerror or error}.") from error
-        check_private("key", file, mode)
-        where, key = f"The key file {file}", content.decode("utf-8", "replace").strip()
+        where, key = f"The key file {file}", read_secret("key", file)
     if len(key) > LONGEST or not _KEY.fullmatch(key):
         raise UserError(f"{where} holds no key; expected one line of letters, digits and signs without spaces.")
     return key
 
 
-def check_private(what: str, file: Path, mode: int) -> None:
-    """Raise UserError if others than its owner can use a file with a secret."""
+def read_secret(what: str, file: Path) -> str:
+    """Return the text of a file with a secret (`what`: "key" or "token"), without spaces around it.
+
+    Raises UserError if it cannot be read, is no text, or can be used by others than its owner.
+    """
+    try:
+        with open_regular(file, MOST_SECRET) as opened:
+            mode, text = os.fstat(opened.fileno()).st_mode, opened.read().decode().strip()
+    except OSError as error:
+        raise UserError(f"The {what} file {file} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"The {what} file {file} is not text in UTF-8; expected one line of letters.") from error
     if hasattr(os, "getuid") and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise UserError(f"The {what} file {file} can be used by others than its owner. Run: chmod 600 {file}")
+    return text
 
 
 def allow(address: str, key_file: str | None) -> None:
     """Note that this user has named a server together with a key: a catalogue of another's may name any two."""
-    file = _allowed_file()
+    file = user_file("connected.json", VARIABLE)
     known = _allowed(file)
     if (address, key_file) not in known:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +69,7 @@ def allow(address: str, key_file: str | None) -> None:
 
 def check_allowed(address: str, key_file: str | None) -> None:
     """Refuse to send a key to a server that this user has not named together with it. Raises UserError."""
-    if (address, key_file) not in _allowed(_allowed_file()):
+    if (address, key_file) not in _allowed(user_file("connected.json", VARIABLE)):
         key = f"the key file {key_file}" if key_file else "the key in the environment"
         raise UserError(
             f"Nobody has said on this computer that {key} may be sent to {address}. If it may, name both: "
@@ -70,18 +77,10 @@ def check_allowed(address: str, key_file: str | None) -> None:
         )
 
 
-def _allowed_file() -> Path:
-    if named := os.environ.get(VARIABLE):
-        return Path(named).expanduser()
-    from typer import get_app_dir
-
-    return Path(get_app_dir("visterm")) / "connected.json"
-
-
 def _allowed(file: Path) -> list[tuple[str, str | None]]:
     try:
-        found = json.loads(read_regular_text(file, MOST_ALLOWED))
-        return [(str(address), None if key is None else str(key)) for address, key in found]
+        entries = json.loads(read_regular_text(file, MOST_ALLOWED))
+        return [(str(address), None if key is None else str(key)) for address, key in entries]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError) as error:

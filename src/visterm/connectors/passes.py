@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from visterm.connectors.contract import Pair, Refused, RemoteLibrary
+from visterm.connectors.contract import PhotoTag, RefusedTag, RemoteLibrary
 
 LIMIT = 120.0  # Seconds in which no photo gets ready, after which the others are left for the next round
 NO_JOB = 30.0  # The same where a request may have changed nothing, so that no job began
@@ -18,25 +18,25 @@ BUSY = "the jobs of the server that write files do not end"
 Key = tuple[str, str]  # Photo and tag, as the program writes them
 
 
-class Outcome(NamedTuple):
+class WriteResult(NamedTuple):
     """What became of pairs."""
 
-    there: set[Key]  # That the server has now
+    existing: set[Key]  # That the server has now
     unsent: set[Key]  # That were not sent at all, for `CHANGED` or because of `stalled`
     unsettled: set[Key]  # That were sent, and may still come or go
-    refused: list[Refused]
+    refused: list[RefusedTag]
     stamps: dict[str, str]  # Of the photos that were touched, by which they are known again
     stalled: bool = False  # Whether the server's jobs do not end: nothing more is to be sent in this round
 
 
 def write(
     library: RemoteLibrary,
-    add: Collection[Pair],
-    take: Collection[Pair],
+    add: Collection[PhotoTag],
+    take: Collection[PhotoTag],
     *,
     touched: Mapping[str, str],
     careful: bool = True,
-) -> Outcome:
+) -> WriteResult:
     """Write some pairs and take others out; those that are lost, or come back, are sent once more.
 
     `careful` leaves out photos that somebody else changed in the last five minutes: whose stamp is not that of
@@ -45,25 +45,25 @@ def write(
     pairs = [*add, *take]
     if not library.queued:
         refused = [*library.take(take), *library.add(add)] if pairs else []
-        return Outcome(library.there(pairs), set(), set(), refused, {})
-    work = _Work(library)
+        return WriteResult(library.existing(pairs), set(), set(), refused, {})
+    work = _WritePasses(library)
     busy = {photo for photo, stamp in work.stamps.items() if stamp != touched.get(photo)} if careful else set()
     sent_add = [pair for pair in add if pair.photo not in busy]
     sent_take = [pair for pair in take if pair.photo not in busy]
     work.run(sent_add, sent_take)
-    there = library.there(pairs)
+    existing = library.existing(pairs)
     done = work.unsent | work.unsettled | {each.pair[:2] for each in work.refused}
-    lost = [pair for pair in sent_add if pair[:2] not in there | done]
-    back = [pair for pair in sent_take if pair[:2] in there - done]
+    lost = [pair for pair in sent_add if pair[:2] not in existing | done]
+    back = [pair for pair in sent_take if pair[:2] in existing - done]
     if work.run(lost, back):
-        there = library.there(pairs)
+        existing = library.existing(pairs)
     sent = {pair[:2] for pair in [*sent_add, *sent_take]} - work.unsent
-    return Outcome(
-        there, {pair[:2] for pair in pairs} - sent, work.unsettled & sent, work.refused, work.touched, work.stalled
+    return WriteResult(
+        existing, {pair[:2] for pair in pairs} - sent, work.unsettled & sent, work.refused, work.touched, work.stalled
     )
 
 
-class _Work:
+class _WritePasses:
     """Requests that are sent pass after pass, and the photos that are waited for."""
 
     def __init__(self, library: RemoteLibrary) -> None:
@@ -72,17 +72,17 @@ class _Work:
         self._since = recent.since
         self.stamps = recent.stamps
         self.touched: dict[str, str] = {}
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedTag] = []
         self.unsent: set[Key] = set()
         self.unsettled: set[Key] = set()
         self.stalled = False
 
-    def run(self, add: Iterable[Pair], take: Iterable[Pair]) -> bool:
+    def run(self, add: Iterable[PhotoTag], take: Iterable[PhotoTag]) -> bool:
         """Send pairs, and wait; return whether any were sent. A photo's tags are taken one by one, then all added."""
-        queues: dict[str, deque[list[tuple[bool, Pair]]]] = defaultdict(deque)
+        queues: dict[str, deque[list[tuple[bool, PhotoTag]]]] = defaultdict(deque)
         for pair in take:
             queues[pair.photo].append([(False, pair)])
-        added: dict[str, list[tuple[bool, Pair]]] = defaultdict(list)
+        added: dict[str, list[tuple[bool, PhotoTag]]] = defaultdict(list)
         for pair in add:
             added[pair.photo].append((True, pair))
         for photo, pairs in added.items():
@@ -107,7 +107,7 @@ class _Work:
         self.unsent.update(pair[:2] for queue in queues.values() for pairs in queue for _, pair in pairs)
         return sent
 
-    def _wait(self, photos: set[str], pairs: Collection[Pair]) -> set[str]:
+    def _wait(self, photos: set[str], pairs: Collection[PhotoTag]) -> set[str]:
         """Wait until the stamps of photos have moved; return the photos that are not ready in time.
 
         A request that left a photo as it was, or found it deleted, began no job. So if other photos got ready, or none
@@ -125,7 +125,7 @@ class _Work:
                 self.stamps |= {photo: stamps[photo] for photo in ready}
                 self.touched |= {photo: stamps[photo] for photo in ready}
             elif quiet - seconds < NO_JOB <= quiet:
-                works = works or not self._library.there([pair for pair in pairs if pair.photo in waiting])
+                works = works or not self._library.existing([pair for pair in pairs if pair.photo in waiting])
                 if works:
                     return waiting
         self.stalled = bool(waiting)

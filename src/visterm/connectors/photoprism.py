@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlencode
 
-from visterm.connectors.contract import Page, Pair, Recent, Refused
+from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag
 from visterm.connectors.json_answers import JsonServer, checked, clock, field
 from visterm.connectors.photoprism_photos import (
     GONE,
     UID,
-    Mark,
-    Photo,
+    LabelledPhoto,
+    PhotoPrismMark,
     is_shown,
     read_photo,
     time_text,
@@ -41,7 +41,7 @@ PICTURES = (b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _TOKEN = re.compile("[0-9A-Za-z_-]{1,128}")
 
 
-class _Listed(NamedTuple):
+class _PhotoList(NamedTuple):
     """A list of photos."""
 
     photos: dict[str, int]  # By id: the time of the last change
@@ -49,7 +49,7 @@ class _Listed(NamedTuple):
     clock: int  # The server's, or a proxy's, at that time; 0: unknown
 
 
-class PhotoPrism:
+class PhotoPrismLibrary:
     """The photos that a user of PhotoPrism sees, through its API.
 
     What was checked against PhotoPrism's sources: searches return no labels, so that each photo that changed is asked
@@ -88,7 +88,7 @@ class PhotoPrism:
 
     def check(self) -> str:
         """Ask for the version, for a photo, and to change one that is not there. Raises ServiceError if one fails."""
-        self._records(self._answered(count=1), 1)
+        self._records(self._ask_photos(count=1), 1)
         config = self._config()
         self._ask("PUT", f"/photos/{NOBODY}/label/0", {"Uncertainty": GONE}, needs=CHANGES)  # 404: the key was checked
         return f"PhotoPrism {field(config, 'version', str)}"
@@ -100,8 +100,8 @@ class PhotoPrism:
 
     def ids(self) -> Iterator[list[str]]:
         """Yield the ids of all photos that are there now, those in the archive left out."""
-        found = list(self._listed().photos)
-        yield from (found[start : start + LISTED] for start in range(0, len(found), LISTED))
+        uids = list(self._list_photos().photos)
+        yield from (uids[start : start + LISTED] for start in range(0, len(uids), LISTED))
 
     def changes(self, since: str = "") -> Iterator[Page]:
         """Yield changed photos, by the time of their last change.
@@ -110,29 +110,29 @@ class PhotoPrism:
         have it. No mark is later than the last change that there was when the list was begun: what changes while it is
         read comes again. Once a day, reading begins with the oldest change again.
         """
-        mark = Mark.read(since)
-        answer = self._answered(count=1, order="updated")
+        mark = PhotoPrismMark.read(since)
+        answer = self._ask_photos(count=1, order="updated")
         newest, now = self._records(answer, 1), _seconds(answer)
         if now and not -SETTLED <= now - mark.all < LOOK_AT_ALL:
-            mark = Mark(all=now)
+            mark = PhotoPrismMark(all=now)
         query = {"updated": time_text(mark.time)} if mark.time else {}
-        listed = self._listed(**query)
+        listed = self._list_photos(**query)
         begun = max((*map(updated_at, newest), *listed.first, mark.time), default=0)
         settled = min(begun, listed.clock - SETTLED)
-        found = sorted((time, uid) for uid, time in listed.photos.items() if (time, uid) > mark[:2])
-        for start in range(0, len(found), DETAILED):
-            some = found[start : start + DETAILED]
+        changed = sorted((time, uid) for uid, time in listed.photos.items() if (time, uid) > mark[:2])
+        for start in range(0, len(changed), DETAILED):
+            some = changed[start : start + DETAILED]
             photos = self._photos([uid for _, uid in some])
             time, uid = some[-1]
-            mark = Mark(time, uid, mark.all) if time <= settled else Mark(min(time, begun), all=mark.all)
+            mark = PhotoPrismMark(min(time, begun), uid if time <= settled else "", mark.all)
             yield Page([photo.remote() for photo in photos.values() if not photo.archived], mark.text())
 
     def preview(self, photo: str) -> bytes:
         """Return PhotoPrism's preview of at most 1,920 by 1,200 pixels. Raises DataError if there is none (yet)."""
         name = self._hashes.get(photo)
         if name is None:
-            found = self._photo(photo)
-            name = "" if found is None or found.archived else found.hash
+            current = self._photo(photo)
+            name = "" if current is None or current.archived else current.hash
         if name:
             for _ in range(2):  # tokens change, and are asked for again
                 token = self._preview_token or field(self._config(), "previewToken", str)
@@ -152,7 +152,7 @@ class PhotoPrism:
                 return answer.content
         raise DataError(f"PhotoPrism has no preview of the photo {photo[:40]!r}: it was deleted, or cannot be shown.")
 
-    def there(self, pairs: Collection[Pair]) -> set[tuple[str, str]]:
+    def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
         """Return those of some pairs that a person or the API gave, in the archive too, by a request for each photo."""
         photos = self._photos({pair.photo for pair in pairs})
         return {pair[:2] for pair in pairs if pair.photo in photos and photos[pair.photo].has(pair.tag)}
@@ -161,22 +161,22 @@ class PhotoPrism:
         """Return nothing: a request has changed a photo's labels once it is answered."""
         return Recent(since, {})
 
-    def add(self, pairs: Collection[Pair]) -> list[Refused]:
+    def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Write labels, each with its uncertainty; what somebody removed, and what a model gave, stays as it is."""
         refused = []
-        for photo, of_photo in self._each(pairs):
+        for photo, of_photo in self._photos_with_pairs(pairs):
             for pair in of_photo:
                 reason = "the photo is not there any more"
                 if photo is not None and not photo.archived:
                     photo, reason = self._add(photo, pair)
                 if reason:
-                    refused.append(Refused(pair, reason))
+                    refused.append(RefusedTag(pair, reason))
         return refused
 
-    def take(self, pairs: Collection[Pair]) -> list[Refused]:
+    def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Take labels out that the API wrote. A person's labels are refused, a model's are not counted as there."""
         refused = []
-        for photo, of_photo in self._each(pairs):
+        for photo, of_photo in self._photos_with_pairs(pairs):
             if photo is None:
                 continue
             for pair in of_photo:
@@ -184,12 +184,12 @@ class PhotoPrism:
                     self._ask("DELETE", f"/photos/{photo.id}/label/{written.id}", needs=CHANGES)
                 label = photo.label(pair.tag)
                 if label is not None and label.given and not label.written:
-                    refused.append(Refused(pair, "a person gave or confirmed it in PhotoPrism"))
+                    refused.append(RefusedTag(pair, "a person gave or confirmed it in PhotoPrism"))
         return refused
 
-    def _each(self, pairs: Iterable[Pair]) -> Iterator[tuple[Photo | None, list[Pair]]]:
+    def _photos_with_pairs(self, pairs: Iterable[PhotoTag]) -> Iterator[tuple[LabelledPhoto | None, list[PhotoTag]]]:
         """Yield photos with their pairs, a few asked for at a time: people may change them until just before."""
-        by_photo: dict[str, list[Pair]] = {}
+        by_photo: dict[str, list[PhotoTag]] = {}
         for pair in pairs:
             by_photo.setdefault(pair.photo, []).append(pair)
         uids = list(by_photo)
@@ -198,7 +198,7 @@ class PhotoPrism:
             photos = self._photos(some)
             yield from ((photos.get(uid), by_photo[uid]) for uid in some)
 
-    def _add(self, photo: Photo, pair: Pair) -> tuple[Photo, str]:
+    def _add(self, photo: LabelledPhoto, pair: PhotoTag) -> tuple[LabelledPhoto, str]:
         """Write one label; return the photo as it is then, and why the label was not taken."""
         label = photo.label(pair.tag)
         if label is not None and label.given:
@@ -227,15 +227,15 @@ class PhotoPrism:
         names = ", ".join(repr(each.name) for each in written)
         return photo, f"PhotoPrism would keep it as {names}" if names else "PhotoPrism took it and did not keep it"
 
-    def _photos(self, uids: Collection[str]) -> dict[str, Photo]:
+    def _photos(self, uids: Collection[str]) -> dict[str, LabelledPhoto]:
         """Return the photos that are not deleted, asked for by a few threads; some may be in the archive."""
         if not uids:
             return {}
         with ThreadPoolExecutor(min(AT_ONCE, len(uids)), thread_name_prefix="visterm-photoprism") as pool:
-            found = list(pool.map(self._photo, uids))
-        return {photo.id: photo for photo in found if photo is not None}
+            photos = list(pool.map(self._photo, uids))
+        return {photo.id: photo for photo in photos if photo is not None}
 
-    def _photo(self, uid: str) -> Photo | None:
+    def _photo(self, uid: str) -> LabelledPhoto | None:
         if not UID.fullmatch(uid):
             raise DataError(f"{uid[:60]!r} is no id of a photo in PhotoPrism.")
         answer = self._ask("GET", f"/photos/{uid}", needs=SEES)
@@ -251,32 +251,32 @@ class PhotoPrism:
             self._hashes.popitem(last=False)
         return photo
 
-    def _listed(self, **query: Any) -> _Listed:
+    def _list_photos(self, **query: Any) -> _PhotoList:
         """List photos, those added last first.
 
         Pages are counted by rows, so each begins with the last row of the page before: if that is another one by now,
         a photo came or went meanwhile, and the list is read again.
         """
         for _ in range(MOST_RESTARTS):
-            found: dict[str, int] = {}
+            photos: dict[str, int] = {}
             first: list[int] = []
             last, offset, now = "", 0, 0
             while True:
-                answer = self._answered(count=LISTED, offset=offset, order="added", **query)
+                answer = self._ask_photos(count=LISTED, offset=offset, order="added", **query)
                 records = self._records(answer, LISTED)
                 if offset and (not records or uid_of(records[0]) != last):
                     break
                 if not offset:
                     first, now = [updated_at(record) for record in records], _seconds(answer)
-                found.update((uid_of(record), updated_at(record)) for record in records if is_shown(record))
+                photos.update((uid_of(record), updated_at(record)) for record in records if is_shown(record))
                 if len(records) < LISTED:
-                    if not query and not found and self.count():  # else all photos would be taken for deleted
+                    if not query and not photos and self.count():  # else all photos would be taken for deleted
                         raise ServiceError("PhotoPrism counts photos, but lists none.")
-                    return _Listed(found, first, now)
+                    return _PhotoList(photos, first, now)
                 last, offset = uid_of(records[-1]), offset + LISTED - 1
         raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
 
-    def _answered(self, **query: Any) -> ServerAnswer:
+    def _ask_photos(self, **query: Any) -> ServerAnswer:
         path = f"/photos?{urlencode({'primary': 'true', 'photo': 'true', **query})}"
         return self._server.ask("GET", path, needs=SEES)
 

@@ -46,7 +46,7 @@ class Label(NamedTuple):
         return self.slug not in ("", plain(self.name))
 
 
-class Mark(NamedTuple):
+class PhotoPrismMark(NamedTuple):
     """How far a reader has come: to all changes before a time, and those of photos up to one at that time."""
 
     time: int = 0  # Seconds since 1970
@@ -54,7 +54,7 @@ class Mark(NamedTuple):
     all: int = 0  # When all photos were last read, by the server's clock; 0: unknown
 
     @classmethod
-    def read(cls, text: str) -> Mark:
+    def read(cls, text: str) -> PhotoPrismMark:
         """Return a mark from its text. Raises DataError if it is none."""
         if not text:
             return cls()
@@ -69,7 +69,7 @@ class Mark(NamedTuple):
         return " ".join(filter(None, (time_text(self.time), self.uid, all_read)))
 
 
-class Photo(NamedTuple):
+class LabelledPhoto(NamedTuple):
     """A photo with its labels."""
 
     id: str
@@ -81,8 +81,8 @@ class Photo(NamedTuple):
 
     def label(self, tag: str) -> Label | None:
         """Return its label of a name, in capitals or not; the surest if there are several."""
-        found = [label for label in self.labels if tag_key(label.name) == tag_key(tag)]
-        return min(found, key=lambda label: label.uncertainty, default=None)
+        labels = [label for label in self.labels if tag_key(label.name) == tag_key(tag)]
+        return min(labels, key=lambda label: label.uncertainty, default=None)
 
     def near(self, tag: str) -> Label | None:
         """Return its label that PhotoPrism takes for a tag: of a name that differs by signs, or that was another."""
@@ -106,16 +106,16 @@ class Photo(NamedTuple):
         first names of labels that somebody renamed, and keywords, beside which ours need not be.
         """
         tags = (label.name for label in self.labels if label.given and not label.written)
-        gone = (label.name for label in self.labels if label.uncertainty >= GONE)
-        shown = [label for label in self.labels if label.uncertainty < GONE]
-        guessed = [label.name for label in shown if label.written or not label.given]
-        guessed += [label.slug.replace("-", " ") for label in shown if label.renamed]
+        removed = (label.name for label in self.labels if label.uncertainty >= GONE)
+        visible = [label for label in self.labels if label.uncertainty < GONE]
+        guessed = [label.name for label in visible if label.written or not label.given]
+        guessed += [label.slug.replace("-", " ") for label in visible if label.renamed]
         return RemotePhoto(
-            self.id, self.name, self.hash, _once(tags), _once(gone), _once([*guessed, *sorted(self.keywords)])
+            self.id, self.name, self.hash, _once(tags), _once(removed), _once([*guessed, *sorted(self.keywords)])
         )
 
 
-def read_photo(record: Any) -> Photo:
+def read_photo(record: Any) -> LabelledPhoto:
     """Return a photo from PhotoPrism's answer. Raises ServiceError if it is none."""
     labels = []
     for each in optional(record, "Labels", list) or []:
@@ -140,7 +140,7 @@ def read_photo(record: Any) -> Photo:
     hashed = hashed if _HASH.fullmatch(hashed) else ""
     archived = bool(optional(record, "DeletedAt", str))
     words = frozenset(_words(keywords)).difference(*map(_words, added))
-    return Photo(uid_of(record), name, hashed, labels, words, archived)
+    return LabelledPhoto(uid_of(record), name, hashed, labels, words, archived)
 
 
 def _words(text: str) -> list[str]:

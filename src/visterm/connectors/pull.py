@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visterm.connectors.contract import RemoteLibrary
 from visterm.core.errors import DataError, ServiceError, UserError
 from visterm.core.progress import SILENT, Progress, reported
+from visterm.core.threads import map_ahead
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import MOST_TAGS, Vocabulary, tag_key
 from visterm.core.writing import write_whole
@@ -37,7 +37,7 @@ LONGEST_NAME = 255  # Letters of a photo's name that are kept
 
 
 @dataclass(slots=True)
-class Pulled:
+class PullResult:
     """What was read, and what the catalogue took over."""
 
     new: int = 0  # Photos that the catalogue did not have
@@ -66,10 +66,10 @@ def folder_of(catalogue: Catalogue) -> Path:
 
 def read_changes(connected: Connected, library: RemoteLibrary, progress: Progress = SILENT) -> None:
     """Take in what changed since the last time, a page a transaction, so that a kill goes on after the last one."""
-    found = connected.get()
-    assert found is not None
+    connection = connected.get()
+    assert connection is not None
     with reported(progress, "read the library"):
-        for page in library.changes(found.mark):
+        for page in library.changes(connection.mark):
             names = [each.name.encode("utf-8", "replace").decode()[:LONGEST_NAME] or each.id for each in page.photos]
             photos = [replace(photo, name=name) for photo, name in zip(page.photos, names, strict=True)]
             connected.note(photos, page.mark)
@@ -113,24 +113,27 @@ def fetch_previews(
     done: list[tuple[int, str | None]] = []
     in_a_row = 0
 
-    def fetch(entry: tuple[int, str, str, str]) -> None:
-        file, content = preview_file(folder, entry[0]), library.preview(entry[1])
+    def fetch(entry: tuple[int, str, str, str]) -> DataError | ServiceError | None:
+        try:
+            file, content = preview_file(folder, entry[0]), library.preview(entry[1])
+        except (DataError, ServiceError) as error:
+            return error
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, content)
+        return None
 
+    fetched = map_ahead(fetch, wanted, DOWNLOADS, 2 * DOWNLOADS, "visterm-fetch")
     try:
-        with reported(progress, "fetch previews", len(wanted)):
-            for (number, photo, version, name), result in _at_once(DOWNLOADS, wanted, fetch):
-                try:
-                    result.result()
-                except (DataError, ServiceError) as error:
+        with reported(progress, "fetch previews", len(wanted)), closing(fetched):
+            for (number, photo, version, name), error in zip(wanted, fetched, strict=True):
+                if error is None:
+                    done.append((number, version))
+                    in_a_row = 0
+                else:
                     skipped.append(Skipped(f"{name} ({photo})", str(error)))
                     in_a_row = in_a_row + 1 if isinstance(error, ServiceError) else 0
                     if in_a_row == MOST_FAILED:
-                        raise
-                else:
-                    done.append((number, version))
-                    in_a_row = 0
+                        raise error
                 progress.advance()
                 if len(done) >= COMMITTED:
                     connected.set_fetched(done)
@@ -140,36 +143,36 @@ def fetch_previews(
     return skipped
 
 
-def take_in(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = True) -> Pulled:
+def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = True) -> PullResult:
     """Bring the catalogue to what was read and fetched; with `learn`, note whether there is something to learn."""
-    stored, found = catalogue.stored, Pulled()
+    stored, pulled = catalogue.stored, PullResult()
     folder, after = folder_of(catalogue), 0
     while photos := stored.connected.fetched(INDEXED, after=after, stale=True):
         after = photos[-1].id
-        people = PeoplesTags(stored.connected, found.unusable, catalogue.tagger.vocabulary, stored)
-        given = [people.of(photo.id, photo.tags) for photo in photos]
+        people = PeoplesTags(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
+        people_tags = [people.of(photo.id, photo.tags) for photo in photos]
         paths = [preview_file(folder, photo.id) for photo in photos]
         listed = Listed(
-            [str(path) for path in paths], [photo.name for photo in photos], list(given),
+            [str(path) for path in paths], [photo.name for photo in photos], list(people_tags),
             catalogue.tagger.encoder, None, None,
         )  # fmt: skip
         done = Indexing(catalogue.tagger, stored).run(listed, chunk_size=CHUNK, progress=progress)
-        found.new, found.changed = found.new + done.new, found.changed + done.changed
+        pulled.new, pulled.changed = pulled.new + done.new, pulled.changed + done.changed
         broken = {item.image: item.reason for item in done.skipped}
         for start in range(0, len(photos), CHUNK):
             some = slice(start, start + CHUNK)
-            _apply(catalogue, people, photos[some], given[some], paths[some], broken, found, learn=learn)
-    return found
+            _apply_tags(catalogue, people, photos[some], people_tags[some], paths[some], broken, pulled, learn=learn)
+    return pulled
 
 
-def _apply(
+def _apply_tags(
     catalogue: Catalogue,
     people: PeoplesTags,
     photos: Sequence[ConnectedPhoto],
-    given: Sequence[list[str]],
+    people_tags: Sequence[list[str]],
     paths: Sequence[Path],
     broken: dict[str, str],
-    found: Pulled,
+    pulled: PullResult,
     *,
     learn: bool,
 ) -> None:
@@ -177,13 +180,12 @@ def _apply(
     stored = catalogue.stored
     with stored.transaction():
         logged = stored.connected.pairs(*OURS, TAKEN, LOST, OFF, photo_ids=[photo.id for photo in photos])
-        ours_alone = stored.connected.prefixes()
         ours: dict[int, list[Any]] = {}
         for pair in logged:
             ours.setdefault(pair.photo_id, []).append(pair)
-        for photo, tags, path in zip(photos, given, paths, strict=True):
+        for photo, tags, path in zip(photos, people_tags, paths, strict=True):
             if str(path) in broken:
-                found.skipped.append(Skipped(f"{photo.name} ({photo.remote_id})", broken[str(path)]))
+                pulled.skipped.append(Skipped(f"{photo.name} ({photo.remote_id})", broken[str(path)]))
                 stored.connected.set_fetched([(photo.id, None)])
                 continue
             image_id = stored.database.value(
@@ -191,32 +193,53 @@ def _apply(
             )
             if image_id is None:
                 continue  # stopped before it was its turn
-            pairs, there = ours.get(photo.id, ()), set(map(tag_key, [*photo.tags, *photo.guessed]))
-            confirmed = set(map(tag_key, photo.tags)) if people.marked else set()
-            gone = _vanished(stored.connected, pairs, there, ours_alone, confirmed)
-            taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
-            no = [text for text in photo.rejected if tag_key(text) not in taken_back]
-            now, before = _by_key(tags), _by_key(photo.given or ())
-            denied, denied_before = _by_key(people.usable(no)), _by_key(photo.denied or ())
-            off = {**_by_key(pair.tag for pair in gone), **_less(before, now), **_less(denied, denied_before)}
-            off = _less(off, {**now, **_by_key(photo.guessed)})
-            verdicts = stored.tags.verdicts(image_id)
-            for tag in sorted(off.values()):
-                if verdicts.get(tag) != -1:
-                    stored.tags.judge(image_id, tag, -1)
-            for tag in sorted({**_less(now, before), **_less(_less(denied_before, denied), off)}.values()):
-                if verdicts.get(tag) == -1:
-                    stored.tags.judge(image_id, tag, 0)
-            stored.connected.set_image(photo.id, image_id, tags, list(denied.values()))
-            found.taken_off += len(off)
-            if off or now.keys() != before.keys() or denied.keys() != denied_before.keys():
-                found.retagged += 1
+            n_off, is_changed = _update_verdicts(stored, people, photo, image_id, tags, ours.get(photo.id, ()))
+            pulled.taken_off += n_off
+            if is_changed:
+                pulled.retagged += 1
                 if learn:
                     stored.connected.learn_later(stored.origin.fingerprint)
 
 
+def _update_verdicts(
+    stored: StoredCatalogue,
+    people: PeoplesTags,
+    photo: ConnectedPhoto,
+    image_id: int,
+    tags: Sequence[str],
+    pairs: Sequence[LoggedPair],
+) -> tuple[int, bool]:
+    """Reject the tags of one photo that people took off there, and no longer those that they gave again.
+
+    `pairs` are those of ours in the log. Returns how many tags were taken off, and whether people changed any.
+    """
+    remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
+    confirmed = set(map(tag_key, photo.tags)) if people.marked else set()
+    gone = _vanished(stored.connected, people.prefixes, pairs, remote_keys, confirmed)
+    taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
+    no = [text for text in photo.rejected if tag_key(text) not in taken_back]
+    now, before = _by_key(tags), _by_key(photo.given or ())
+    denied, denied_before = _by_key(people.usable(no)), _by_key(photo.denied or ())
+    off = {**_by_key(pair.tag for pair in gone), **_less(before, now), **_less(denied, denied_before)}
+    off = _less(off, {**now, **_by_key(photo.guessed)})
+
+    verdicts = stored.tags.verdicts(image_id)
+    for tag in sorted(off.values()):
+        if verdicts.get(tag) != -1:
+            stored.tags.judge(image_id, tag, -1)
+    for tag in sorted({**_less(now, before), **_less(_less(denied_before, denied), off)}.values()):
+        if verdicts.get(tag) == -1:
+            stored.tags.judge(image_id, tag, 0)
+    stored.connected.set_image(photo.id, image_id, tags, list(denied.values()))
+    return len(off), bool(off) or now.keys() != before.keys() or denied.keys() != denied_before.keys()
+
+
 def _vanished(
-    connected: Connected, pairs: Sequence[LoggedPair], there: set[str], prefixes: tuple[str, ...], confirmed: set[str]
+    connected: Connected,
+    prefixes: tuple[str, ...],
+    pairs: Sequence[LoggedPair],
+    remote_keys: set[str],
+    confirmed: set[str],
 ) -> list[LoggedPair]:
     """Note which of our pairs of one photo vanished or came back; return those that a person took off.
 
@@ -225,7 +248,7 @@ def _vanished(
     """
     states: dict[str, list[LoggedPair]] = {OFF: [], LOST: [], WRITTEN: []}
     for pair in pairs:
-        is_there = tag_key(pair.text) in there
+        is_there = tag_key(pair.text) in remote_keys
         if pair.state == WRITTEN and tag_key(pair.text) in confirmed:
             connected.give_up([(pair.photo_id, pair.text)])
         elif pair.state == WRITTEN and not is_there:
@@ -264,7 +287,7 @@ class PeoplesTags:
         parent = connection.settings.get("parent")
         self._under = None if parent is None else tag_key(f"{parent}/")
         self._ours: dict[int, set[str]] = {}
-        self.marked = connection.kind in MARKED
+        self.marked, self.prefixes = connection.kind in MARKED, connected.prefixes()
         for pair in () if self.marked else connected.pairs(*OURS):
             self._ours.setdefault(pair.photo_id, set()).add(pair.text)
         self._unusable = unusable
@@ -275,12 +298,12 @@ class PeoplesTags:
 
         A program may write ours in capitals of its own; where ours is there as it was written, others are people's.
         """
-        there, ours = tuple(tags), self._ours.get(photo_id, set())
-        rewritten = {tag_key(text) for text in ours.difference(there)}
+        listed, ours = tuple(tags), self._ours.get(photo_id, set())
+        rewritten = {tag_key(text) for text in ours.difference(listed)}
         under = self._under
         return self.usable(
             tag
-            for tag in of_people(there)
+            for tag in of_people(listed)
             if tag not in ours
             and tag_key(tag) not in rewritten
             and not (under and f"{tag_key(tag)}/".startswith(under))
@@ -301,17 +324,3 @@ class PeoplesTags:
             else:
                 names[name] = None
         return list(names)
-
-
-def _at_once(n: int, entries: Sequence[Any], work: Callable[[Any], None]) -> Iterator[tuple[Any, Future[None]]]:
-    """Do some work for each entry in `n` threads, and yield each entry when it is done; few wait at a time."""
-    waiting = iter(entries)
-    pool = ThreadPoolExecutor(n, thread_name_prefix="visterm-fetch")
-    try:
-        running = {pool.submit(work, entry): entry for entry in islice(waiting, 2 * n)}
-        while running:
-            for result in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(result), result
-                running |= {pool.submit(work, entry): entry for entry in islice(waiting, 1)}
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visterm.connectors.contract import Pair, RemoteLibrary, connector_class
-from visterm.connectors.passes import BUSY, CHANGED, Outcome, write
+from visterm.connectors.contract import PhotoTag, RemoteLibrary, connector_class
+from visterm.connectors.passes import BUSY, CHANGED, WriteResult, write
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK
 from visterm.core.vocabulary import clean_tag, tag_key
@@ -31,7 +31,7 @@ TRY_AGAIN = timedelta(days=1)  # After which one photo of a folder that kept no 
 VANISHED = "the server accepted it, and lost it when it read the photo's file again; tried again in the next round"
 
 
-class Change(NamedTuple):
+class TagChange(NamedTuple):
     """A pair that is written or taken back."""
 
     photo: str  # As the program names it
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 
 
 @dataclass(slots=True)
-class Pushed:
+class PushResult:
     """What was written there; of a dry run what would be."""
 
     wanted: int = 0  # Pairs that are to be there
@@ -61,7 +61,7 @@ class Pushed:
     keepless: int = 0  # Photos that should have tags, and of which the program keeps none
     left_alone: int = 0  # The tags that these photos don't get
     stalled: bool = False  # Whether the jobs of the server do not end: nothing more is sent
-    changes: list[Change] = field(default_factory=list)  # All pairs that were written or taken
+    changes: list[TagChange] = field(default_factory=list)  # All pairs that were written or taken
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in JSON."""
@@ -79,7 +79,7 @@ class Pushed:
         self.reasons += Counter({reason: n})
 
 
-class _Wanted(NamedTuple):
+class _PlannedTag(NamedTuple):
     """A pair that is to be there."""
 
     photo_id: int
@@ -105,8 +105,8 @@ def recover(connected: Connected, library: RemoteLibrary) -> None:
     if open_pairs and library.queued:
         photos, stamps = {pair.remote_id for pair in open_pairs}, library.recent().stamps
         connected.set_touched({photo: stamps[photo] for photo in photos.intersection(stamps)})
-    for some in _parts(open_pairs):
-        _settle(connected, some, library.there([*map(_pair, some)]))
+    for some in _batches(open_pairs):
+        _settle(connected, some, library.existing([*map(_pair, some)]))
 
 
 def push(
@@ -118,7 +118,7 @@ def push(
     k: int = 0,
     dry_run: bool = False,
     progress: Progress = SILENT,
-) -> Pushed:
+) -> PushResult:
     """Write the predictions that are sure enough, and take back those of ours that are not any more.
 
     Tags that people gave or accepted in the catalogue are written, too. A pair that they gave in the other program is
@@ -128,8 +128,8 @@ def push(
     """
     connected = catalogue.stored.connected
     ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*OURS, OFF)}
-    limits, pushed = Limits(k, precision=precision), Pushed()
-    wanted = {pair.key: pair for pair in _wanted(catalogue, parent, limits, pushed, progress)}
+    limits, pushed = Limits(k, precision=precision), PushResult()
+    wanted = {pair.key: pair for pair in _planned_tags(catalogue, parent, limits, pushed, progress)}
     pushed.wanted = len(wanted)
     leaving = [pair for key, pair in ours.items() if pair.state == WRITTEN and pair.here and key not in wanted]
     if not has_cutoffs(catalogue):  # only what people have said yes or no to themselves
@@ -138,9 +138,9 @@ def push(
         known = {(image_id, tag_key(tag)) for image_id, some in judged for tag in some}
         leaving = [pair for pair in leaving if (pair.image_id, tag_key(pair.tag)) in known]
 
-    folders = _Folders(connected, library)
+    folders = _FolderTrials(connected, library)
     fresh = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
-    fresh = folders.keeping(fresh, pushed)
+    fresh = folders.writable_pairs(fresh, pushed)
     if dry_run:
         pushed.written, pushed.taken = len(fresh), len(leaving)
         pushed.changes = [*map(_taken, leaving), *map(_written, fresh)]
@@ -151,8 +151,8 @@ def push(
         if first := folders.first(fresh):
             _write(catalogue, library, first, folders, pushed, progress, check=parent is None)
             tried = {pair.key for pair in first}
-            fresh = folders.keeping([pair for pair in fresh if pair.key not in tried], pushed)
-        for some in _parts(fresh):
+            fresh = folders.writable_pairs([pair for pair in fresh if pair.key not in tried], pushed)
+        for some in _batches(fresh):
             _write(catalogue, library, some, folders, pushed, progress, check=parent is None)
         _read_again(connected, library, pushed)
     return pushed
@@ -160,16 +160,16 @@ def push(
 
 def take_all(
     catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT
-) -> Pushed:
+) -> PushResult:
     """Take back all pairs that the log says are ours, and no other, until nothing is left or the server keeps it.
 
     Pairs that came back after they were taken are ours as well; of those that are written as people's own only where
     they came back at once.
     """
-    connected, pushed = catalogue.stored.connected, Pushed()
+    connected, pushed = catalogue.stored.connected, PushResult()
     ours = _still_ours(connected, library)
     if dry_run:
-        return Pushed(taken=len(ours), changes=[*map(_taken, ours)])
+        return PushResult(taken=len(ours), changes=[*map(_taken, ours)])
     gone: dict[tuple[int, str], LoggedPair] = {}
 
     with reported(progress, "take tags back", len(ours)):
@@ -196,18 +196,18 @@ def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair
         pair for pair in connected.pairs(LOST, TAKEN, OFF)
         if pair.is_ours_if_there(ours_alone) or (not library.queued and pair.state != OFF)
     ]  # fmt: skip
-    for some in _parts(maybe):
-        there = library.there([*map(_pair, some)])
-        connected.set_state(WRITTEN, _keys(pair for pair in some if _pair(pair)[:2] in there))
+    for some in _batches(maybe):
+        existing = library.existing([*map(_pair, some)])
+        connected.set_state(WRITTEN, _keys(pair for pair in some if _pair(pair)[:2] in existing))
     return connected.pairs(WRITTEN)
 
 
-def _written(pair: _Wanted) -> Change:
-    return Change(pair.remote_id, pair.name, pair.text, pair.confidence)
+def _written(pair: _PlannedTag) -> TagChange:
+    return TagChange(pair.remote_id, pair.name, pair.text, pair.confidence)
 
 
-def _taken(pair: LoggedPair) -> Change:
-    return Change(pair.remote_id, pair.name, pair.text)
+def _taken(pair: LoggedPair) -> TagChange:
+    return TagChange(pair.remote_id, pair.name, pair.text)
 
 
 def has_cutoffs(catalogue: Catalogue) -> bool:
@@ -216,7 +216,7 @@ def has_cutoffs(catalogue: Catalogue) -> bool:
     return calibration is not None and calibration.held_out is not None
 
 
-class _Folders:
+class _FolderTrials:
     """Which parts of a library keep tags: one whose files can't be written loses them within a second.
 
     Of a folder that was never written to one photo is tried first, and of one that keeps none one photo a day.
@@ -227,23 +227,23 @@ class _Folders:
         connection = connected.get()
         self._known = {} if connection is None else dict(connection.folders)
 
-    def keeping(self, pairs: Sequence[_Wanted], pushed: Pushed) -> list[_Wanted]:
+    def writable_pairs(self, pairs: Sequence[_PlannedTag], pushed: PushResult) -> list[_PlannedTag]:
         """Return the pairs of folders that keep tags, or are to be tried; count the photos of the others."""
         keepless = {pair.photo_id for pair in pairs if self._keeps(pair.folder) is False}
-        kept = [pair for pair in pairs if pair.photo_id not in keepless]
+        writable = [pair for pair in pairs if pair.photo_id not in keepless]
         pushed.keepless += len(keepless)
-        pushed.left_alone += len(pairs) - len(kept)
-        return kept
+        pushed.left_alone += len(pairs) - len(writable)
+        return writable
 
-    def first(self, pairs: Sequence[_Wanted]) -> list[_Wanted]:
+    def first(self, pairs: Sequence[_PlannedTag]) -> list[_PlannedTag]:
         """Return the pairs of one photo of each folder that is to be tried."""
         photos = {pair.folder: pair.photo_id for pair in reversed(pairs) if self._keeps(pair.folder) is None}
         return [pair for pair in pairs if photos.get(pair.folder) == pair.photo_id]
 
-    def learn(self, kept: Iterable[_Wanted], lost: Iterable[_Wanted]) -> None:
+    def learn(self, written: Iterable[_PlannedTag], lost: Iterable[_PlannedTag]) -> None:
         """Note which folders kept what was written, and which lost all of it."""
-        keeping = {pair.folder for pair in kept}
-        seen = dict.fromkeys(keeping, True) | {p.folder: False for p in lost if p.folder not in keeping}
+        keeping_folders = {pair.folder for pair in written}
+        seen = dict.fromkeys(keeping_folders, True) | {p.folder: False for p in lost if p.folder not in keeping_folders}
         self._known |= {folder: [keeps, now()] for folder, keeps in seen.items() if folder}
         self._connected.set_folders(self._known)
 
@@ -258,43 +258,43 @@ class _Folders:
         return None if is_due else bool(keeps)
 
 
-def _wanted(
-    catalogue: Catalogue, parent: str | None, limits: Limits, pushed: Pushed, progress: Progress
-) -> Iterator[_Wanted]:
+def _planned_tags(
+    catalogue: Catalogue, parent: str | None, limits: Limits, pushed: PushResult, progress: Progress
+) -> Iterator[_PlannedTag]:
     """Yield the pairs that are to be there, those of ours that are there already, too; count photos that are young."""
     stored = catalogue.stored
-    texts = _Texts(catalogue, spelled=parent is None)
+    texts = _TagTexts(catalogue, spelled=parent is None)
     files = stored.images.files()
     if has_cutoffs(catalogue):
         items = CatalogueSource(catalogue).items(limits, progress)
     else:  # no predictions, as nobody knows how precise they are
-        held, rejected = stored.tags.held(), stored.tags.rejected()
+        current_tags, rejected = stored.tags.held(), stored.tags.rejected()
         items = (
-            ExportItem(Path(path), tuple(held.get(image.id, ())), (), tuple(rejected.get(image.id, ())))
+            ExportItem(Path(path), tuple(current_tags.get(image.id, ())), (), tuple(rejected.get(image.id, ())))
             for path, image in files.items()
         )
 
-    for some in _parts(items, CHUNK):
+    for some in _batches(items, CHUNK):
         of_image = {files[str(item.path)].id: item for item in some if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(of_image)
         ours = set(_keys(stored.connected.pairs(*OURS, photo_ids=[photo.id for photo in photos.values()])))
         for image_id, photo in photos.items():
-            there = set(map(tag_key, [*photo.tags, *photo.guessed]))
-            given = set(map(tag_key, photo.given or ()))
+            remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
+            given_keys = set(map(tag_key, photo.given or ()))
             marks = of_image[image_id].wanted(None, Parents())
-            given |= texts.above([*(photo.given or ()), *(mark.tag for mark in marks)])
+            given_keys |= texts.above([*(photo.given or ()), *(mark.tag for mark in marks)])
             pushed.young += bool(marks) and not photo.ready and photo.folder != NOT_OURS
             for mark in marks:
-                if tag_key(mark.tag) in given:
+                if tag_key(mark.tag) in given_keys:
                     continue  # a person gave it there, or it lies above another
                 text = texts.of(mark.tag) if parent is None else f"{parent}/{texts.of(mark.tag)}"
-                if (photo.id, text) in ours or (photo.ready and tag_key(text) not in there):
-                    yield _Wanted(
+                if (photo.id, text) in ours or (photo.ready and tag_key(text) not in remote_keys):
+                    yield _PlannedTag(
                         photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence or 1.0, photo.folder
                     )
 
 
-class _Texts:
+class _TagTexts:
     """Tags as a program writes them: where tags lie under others there, those of a tree by their paths.
 
     If `spelled`, they are written as most people spell them there, so that no second tag is made.
@@ -324,9 +324,9 @@ class _Texts:
 def _write(
     catalogue: Catalogue,
     library: RemoteLibrary,
-    pairs: Sequence[_Wanted],
-    folders: _Folders,
-    pushed: Pushed,
+    pairs: Sequence[_PlannedTag],
+    folders: _FolderTrials,
+    pushed: PushResult,
     progress: Progress,
     *,
     check: bool,
@@ -337,8 +337,8 @@ def _write(
         pushed.leave(BUSY, len(pairs))
         return
     if check:
-        there = library.there([*map(_pair, pairs)])
-        pairs = [pair for pair in pairs if (pair.remote_id, pair.text) not in there]
+        existing = library.existing([*map(_pair, pairs)])
+        pairs = [pair for pair in pairs if (pair.remote_id, pair.text) not in existing]
     if not pairs:
         return
     with stored.database.transaction():
@@ -349,20 +349,20 @@ def _write(
     outcome = write(library, [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs], [], touched=touched)
     refused = {each.pair[:2]: each.reason for each in outcome.refused}
     open_keys = outcome.unsent | outcome.unsettled
-    kept = [pair for key, pair in by_key.items() if key in outcome.there - open_keys]
-    lost = [pair for key, pair in by_key.items() if key not in outcome.there | open_keys | set(refused)]
+    written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
+    lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | set(refused)]
 
     with stored.database.transaction():
         connected.set_touched(outcome.stamps)
-        connected.set_state(WRITTEN, [pair.key for pair in kept])
-        folders.learn(kept, lost)
-        lost_again = folders.keeping(lost, pushed)
+        connected.set_state(WRITTEN, [pair.key for pair in written])
+        folders.learn(written, lost)
+        lost_again = folders.writable_pairs(lost, pushed)
         never = {pair.key for pair in lost} - {pair.key for pair in lost_again}
         connected.set_state(LOST, [pair.key for pair in lost if pair.key not in never])
         connected.forget([*never, *(by_key[key].key for key in outcome.unsent | set(refused))])
 
-    pushed.written += len(kept)
-    pushed.changes += map(_written, kept)
+    pushed.written += len(written)
+    pushed.changes += map(_written, written)
     pushed.refuse([*refused.values(), *(VANISHED for _ in lost_again)])
     _note_open(pushed, outcome)
     progress.advance(len(pairs))
@@ -372,13 +372,13 @@ def _take(
     connected: Connected,
     library: RemoteLibrary,
     pairs: Sequence[LoggedPair],
-    pushed: Pushed,
+    pushed: PushResult,
     progress: Progress,
     *,
     careful: bool = True,
 ) -> None:
     """Take pairs of ours back, and read again which of them are gone."""
-    for some in _parts(pairs):
+    for some in _batches(pairs):
         if pushed.stalled:
             pushed.leave(BUSY, len(some))
             continue
@@ -387,36 +387,36 @@ def _take(
         outcome = write(library, [], [*map(_pair, some)], touched=touched, careful=careful)
         connected.set_touched(outcome.stamps)
         settled = [pair for pair in some if _pair(pair)[:2] not in outcome.unsettled]
-        _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.there | outcome.unsent)
+        _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.existing | outcome.unsent)
 
         reasons = {each.pair[:2]: each.reason for each in outcome.refused}
-        still = outcome.there - outcome.unsettled - outcome.unsent
-        gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.there | outcome.unsent]
+        returned = outcome.existing - outcome.unsettled - outcome.unsent
+        gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.existing | outcome.unsent]
         pushed.taken += len(gone)
         pushed.changes += map(_taken, gone)
-        pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in still)
+        pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in returned)
         _note_open(pushed, outcome)
         progress.advance(len(some))
 
 
-def _note_open(pushed: Pushed, outcome: Outcome) -> None:
+def _note_open(pushed: PushResult, outcome: WriteResult) -> None:
     pushed.stalled = outcome.stalled
     pushed.leave(CHANGED, 0 if outcome.stalled else len(outcome.unsent))
     pushed.leave(BUSY, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
 
 
-def _read_again(connected: Connected, library: RemoteLibrary, pushed: Pushed) -> None:
+def _read_again(connected: Connected, library: RemoteLibrary, pushed: PushResult) -> None:
     """Read pairs once more that were written or taken just now: those that are as they were are sure."""
     unsure = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
     if not unsure:
         return
-    there: set[tuple[str, str]] = set()
+    existing: set[tuple[str, str]] = set()
     if library.queued:  # a job that began before ours may have ended after it, and have replaced the tags once more
         library.pause(AGAIN)
-        there = library.there([*map(_pair, unsure)])
+        existing = library.existing([*map(_pair, unsure)])
     states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
     for pair in unsure:
-        is_there = _pair(pair)[:2] in there if library.queued else pair.state == WRITTEN
+        is_there = _pair(pair)[:2] in existing if library.queued else pair.state == WRITTEN
         states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
 
     connected.set_sure(_keys(states.pop(None)))
@@ -429,22 +429,22 @@ def _read_again(connected: Connected, library: RemoteLibrary, pushed: Pushed) ->
     pushed.refuse(VANISHED for _ in states[LOST])
 
 
-def _pair(pair: LoggedPair | _Wanted) -> Pair:
-    return Pair(pair.remote_id, pair.text)
+def _pair(pair: LoggedPair | _PlannedTag) -> PhotoTag:
+    return PhotoTag(pair.remote_id, pair.text)
 
 
 def _keys(pairs: Iterable[LoggedPair]) -> list[tuple[int, str]]:
     return [(pair.photo_id, pair.text) for pair in pairs]
 
 
-def _settle(connected: Connected, pairs: Sequence[LoggedPair], there: set[tuple[str, str]]) -> None:
+def _settle(connected: Connected, pairs: Sequence[LoggedPair], existing: set[tuple[str, str]]) -> None:
     """Put pairs into the state that they were read in."""
-    gone = [pair for pair in pairs if _pair(pair)[:2] not in there]
+    gone = [pair for pair in pairs if _pair(pair)[:2] not in existing]
     connected.forget(_keys(pair for pair in gone if pair.state != LEAVING))  # they never were there
-    connected.set_state(WRITTEN, _keys(pair for pair in pairs if _pair(pair)[:2] in there))
+    connected.set_state(WRITTEN, _keys(pair for pair in pairs if _pair(pair)[:2] in existing))
     connected.set_state(TAKEN, _keys(pair for pair in gone if pair.state == LEAVING))
 
 
-def _parts(entries: Iterable[Any], n: int = ASKED) -> Iterator[list[Any]]:
+def _batches(entries: Iterable[Any], n: int = ASKED) -> Iterator[list[Any]]:
     entries = iter(entries)
     return iter(lambda: list(islice(entries, n)), [])

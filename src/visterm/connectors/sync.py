@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.connectors.contract import RemoteLibrary, connector_class, open_library
 from visterm.connectors.keys import check_allowed, read_key
-from visterm.connectors.pull import Pulled, fetch_previews, find_deleted, folder_of, preview_file, read_changes, take_in
-from visterm.connectors.push import Pushed, has_cutoffs, push, recover, take_all
+from visterm.connectors.pull import (
+    PullResult,
+    fetch_previews,
+    find_deleted,
+    folder_of,
+    ingest,
+    preview_file,
+    read_changes,
+)
+from visterm.connectors.push import PushResult, has_cutoffs, push, recover, take_all
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import clean_tag, tag_fault
@@ -29,7 +37,7 @@ MAKE_ONE = (
 )
 
 
-class Settings(NamedTuple):
+class PushSettings(NamedTuple):
     """How predictions are written; kept with the catalogue, so that a later round goes on the same way."""
 
     parent: str | None = PARENT  # The tag above ours; None: as the user's own tags
@@ -38,7 +46,7 @@ class Settings(NamedTuple):
 
     def changed(
         self, kind: str, *, parent: str | None = None, precision: float | None = None, k: int | None = None
-    ) -> Settings:
+    ) -> PushSettings:
         """Return these with what is given in place of what was; None leaves a setting, no `parent` is an empty text.
 
         Raises UserError if they do not go together, the parent cannot be a tag, or the program has no tags under
@@ -52,7 +60,7 @@ class Settings(NamedTuple):
             fault = "has an empty part" if not all(parent.split("/")) else tag_fault(parent)
             if fault is not None:
                 raise UserError(f"--parent {parent!r} {fault}; expected a tag such as {PARENT}.")
-        return Settings(
+        return PushSettings(
             None if not nested or parent == "" else parent or self.parent,
             self.precision if precision is None else precision,
             self.k if k is None else k,
@@ -60,11 +68,11 @@ class Settings(NamedTuple):
 
 
 @dataclass(slots=True)
-class Round:
+class SyncRound:
     """What one round did."""
 
-    pulled: Pulled = field(default_factory=Pulled)
-    pushed: Pushed = field(default_factory=Pushed)
+    pulled: PullResult = field(default_factory=PullResult)
+    pushed: PushResult = field(default_factory=PushResult)
     learned: str | None = None  # What was learned, in words; None: nothing changed
     remarks: list[str] = field(default_factory=list)  # A line each, for people
 
@@ -82,16 +90,16 @@ class Round:
             ("tag", "taken back"): self.pushed.taken, ("tag", "refused"): self.pushed.refused,
             ("tag", "left for the next round"): self.pushed.waiting,
         }  # fmt: skip
-        said = [f"{count_of(count, what)} {how}" for (what, how), count in counts.items() if count]
-        return ", ".join([*said, *(["learned again"] if self.learned else [])]) or "nothing new"
+        parts = [f"{count_of(count, what)} {how}" for (what, how), count in counts.items() if count]
+        return ", ".join([*parts, *(["learned again"] if self.learned else [])]) or "nothing new"
 
 
 def connection_of(catalogue: Catalogue) -> Connection:
     """Return what a catalogue is connected to. Raises StorageError if it is connected to nothing."""
-    found = catalogue.stored.connected.get()
-    if found is None:
+    connection = catalogue.stored.connected.get()
+    if connection is None:
         raise StorageError(f"{catalogue.stored.folder} is connected to no library. {MAKE_ONE}")
-    return found
+    return connection
 
 
 def library_of(connection: Connection, say: Say = silent) -> RemoteLibrary:
@@ -108,11 +116,11 @@ def library_of(connection: Connection, say: Say = silent) -> RemoteLibrary:
 def sync(
     catalogue: Catalogue,
     library: RemoteLibrary,
-    settings: Settings,
+    settings: PushSettings,
     *,
     dry_run: bool = False,
     progress: Progress = SILENT,
-) -> Round:
+) -> SyncRound:
     """Do one round; a `dry_run` changes nothing there, and only lists what it would write.
 
     It reads and learns as any round does, as it would else list what an older run predicts. A kill at any time loses
@@ -122,7 +130,7 @@ def sync(
     connection_of(catalogue)
     with stored.writing():  # no two rounds write tags at once
         recover(stored.connected, library)
-        done = Round(pull(catalogue, library, progress))
+        done = SyncRound(pull(catalogue, library, progress))
         _learn(catalogue, done, progress)
         if not dry_run:
             stored.connected.put(connection_of(catalogue)._replace(settings=settings._asdict()))
@@ -157,7 +165,9 @@ def young_photos(title: str, n: int) -> str:
     )
 
 
-def undo(catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT) -> Pushed:
+def undo(
+    catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT
+) -> PushResult:
     """Take back exactly the pairs that the catalogue's log holds, until nothing of them is left or the server keeps it.
 
     What is left is counted as refused or waiting, with reasons.
@@ -165,13 +175,13 @@ def undo(catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False,
     connection_of(catalogue)
     with catalogue.stored.writing():
         recover(catalogue.stored.connected, library)
-        found = take_all(catalogue, library, dry_run=dry_run, progress=progress)
+        pushed = take_all(catalogue, library, dry_run=dry_run, progress=progress)
         if not dry_run:
-            catalogue.stored.history.note("undo sync", **found.as_dict())
-    return found
+            catalogue.stored.history.note("undo sync", **pushed.as_dict())
+    return pushed
 
 
-def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> Pulled:
+def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> PullResult:
     """Bring the catalogue to what the library has. What people tagged before the first round was learned from."""
     stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
     catalogue.refresh()
@@ -191,12 +201,12 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     read_changes(stored.connected, library, progress)
     deleted = find_deleted(catalogue, library, progress)
     skipped = fetch_previews(stored.connected, library, folder, progress)
-    found = take_in(catalogue, progress, learn=learn)
-    found.deleted, found.skipped = deleted, [*skipped, *found.skipped]
-    return found
+    pulled = ingest(catalogue, progress, learn=learn)
+    pulled.deleted, pulled.skipped = deleted, [*skipped, *pulled.skipped]
+    return pulled
 
 
-def _learn(catalogue: Catalogue, done: Round, progress: Progress) -> None:
+def _learn(catalogue: Catalogue, done: SyncRound, progress: Progress) -> None:
     """Learn where people changed tags since the last time, once: a kill after it finds another run than then."""
     connected, run = catalogue.stored.connected, catalogue.stored.origin.fingerprint
     due = connection_of(catalogue).learn_from

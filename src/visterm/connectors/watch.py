@@ -42,7 +42,7 @@ LEAST = 20
 TEXTS = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Beside the photos, where tags are read from texts
 
 
-class Round(NamedTuple):
+class WatchRound(NamedTuple):
     """What was done at a time."""
 
     folder: str  # The one that was compared as a whole; empty where only some of its files were
@@ -57,9 +57,9 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLik
     """
     check_not_connected(stored)
     chosen = [real_path(folder) for folder in folders]
-    for folder, given in zip(chosen, folders, strict=True):
+    for folder, requested in zip(chosen, folders, strict=True):
         if is_remote(folder) or not os.path.isdir(folder):
-            raise UserError(f"{given} cannot be watched; expected a folder of this machine that is there.")
+            raise UserError(f"{requested} cannot be watched; expected a folder of this machine that is there.")
     if not chosen:
         known = stored.images.files()
         chosen = [
@@ -127,17 +127,17 @@ class Watching:
         self._mounted: set[str] = set()  # Mount points that were seen in the folders
         self._reports = poll is None  # Whether the system's reports can be used
 
-    def rounds(self) -> Iterator[Round]:
+    def rounds(self) -> Iterator[WatchRound]:
         """Yield what was done each time, until it is stopped: first each folder as a whole."""
         while not self._stop.is_set():
-            places, until = self._places(), time.monotonic() + AGAIN
-            there, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
-            polled = [folder for folder in there if not self._reports or is_on_network(folder, mounted)]
-            reported = [folder for folder in there if folder not in polled]
+            places, until = self._watched_state(), time.monotonic() + AGAIN
+            existing, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
+            polled = [folder for folder in existing if not self._reports or is_on_network(folder, mounted)]
+            reported = [folder for folder in existing if folder not in polled]
             changed = FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)
             with closing(changed) as changes:
                 yield from self.compare_folders()
-                while not self._stop.is_set() and self._places() == places and time.monotonic() < until:
+                while not self._stop.is_set() and self._watched_state() == places and time.monotonic() < until:
                     self._settling.touch(changes.wait())
                     if changes.ended:  # the folders are compared as a whole, for what was not reported
                         self._reports = False
@@ -149,14 +149,14 @@ class Watching:
                     if settled := self._settling.settled():
                         yield from self.take_up(settled)
 
-    def _places(self) -> Any:
+    def _watched_state(self) -> Any:
         """Return what is different once a folder, or a drive in it, comes or goes, or the tag file changes."""
-        inside = {place for place in mounts() if any(is_inside(place, folder) for folder in self._folders)}
+        inside = {point for point in mounts() if any(is_inside(point, folder) for folder in self._folders)}
         self._mounted |= inside
         of_tags = file_state(self._tags) if self._tags not in (None, KEYWORDS, "auto") else None
         return [_identity(folder) for folder in self._folders], inside, of_tags
 
-    def compare_folders(self) -> Iterator[Round]:
+    def compare_folders(self) -> Iterator[WatchRound]:
         """Compare each folder as a whole with the catalogue."""
         for folder in self._folders:
             why, before = self._why_away(folder), self._away.pop(folder, "")
@@ -170,10 +170,10 @@ class Watching:
 
             if why:
                 self._away[folder] = why
-            elif (done := self._index(partial(self._all_of, folder))) is not None:
-                yield Round(folder, done)
+            elif (done := self._index(partial(self._list_folder, folder))) is not None:
+                yield WatchRound(folder, done)
 
-    def take_up(self, settled: Sequence[str]) -> Iterator[Round]:
+    def take_up(self, settled: Sequence[str]) -> Iterator[WatchRound]:
         """Take up files that changed, came or went."""
         photos: list[str] = []
         gone: set[str] = set()
@@ -201,8 +201,8 @@ class Watching:
             if lost
         ):
             yield from self.compare_folders()
-        elif (done := self._index(lambda: self._some(photos, gone))) is not None:
-            yield Round("", done)
+        elif (done := self._index(lambda: self._list_paths(photos, gone))) is not None:
+            yield WatchRound("", done)
 
     def _why_away(self, folder: str) -> str:
         """Return why a folder is not compared with the catalogue: its photos would be marked as gone; else nothing."""
@@ -236,7 +236,7 @@ class Watching:
                 self._stop.wait(LOCKED)
         return None
 
-    def _all_of(self, folder: str) -> Listed:
+    def _list_folder(self, folder: str) -> Listed:
         encoder = self._catalogue.tagger.encoder
         unsearched = Unsearched()
         photos: Any = find_images(folder, unsearched=unsearched, videos=True)
@@ -248,11 +248,11 @@ class Watching:
         listed = photos_of(encoder, photos, None, folder)
         if not isinstance(photos, Corpus):
             listed = replace(listed, left_out=tuple(unsearched.closed))
-        return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_spared(path))
+        return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_away(path))
 
-    def _some(self, photos: Sequence[str], gone: set[str]) -> Listed:
+    def _list_paths(self, photos: Sequence[str], gone: set[str]) -> Listed:
         """List the photos at some paths; of those that are away for now, none is gone."""
-        given: dict[str, list[str]] = {}
+        tags_of: dict[str, list[str]] = {}
         inside: list[Path] = []
         for folder in self._folders:
             these = [Path(path) for path in photos if is_inside(os.path.realpath(path), folder)]
@@ -260,19 +260,19 @@ class Watching:
             inside += these
             if self._tags == KEYWORDS:
                 readable = [path for path in these if is_inside(str(path), folder) and not is_video(path)]
-                found = read_keyword_tags(Path(folder), readable)
-                given |= {os.path.join(folder, row.image): row.tags for row in found.records}
+                keywords = read_keyword_tags(Path(folder), readable)
+                tags_of |= {os.path.join(folder, row.image): row.tags for row in keywords.records}
         listed = photos_of(self._catalogue.tagger.encoder, inside)
         return replace(
             listed,
-            tags=[given.get(str(path)) for path in inside],
-            may_be_gone=(lambda path: _is_among(path, gone) and not self._is_spared(path)) if gone else None,
+            tags=[tags_of.get(str(path)) for path in inside],
+            may_be_gone=(lambda path: _is_among(path, gone) and not self._is_away(path)) if gone else None,
         )
 
-    def _is_spared(self, path: str) -> bool:
+    def _is_away(self, path: str) -> bool:
         """Return whether a photo lies in a folder that is away, or on a drive that was mounted and is not now."""
         away = [*self._away, *(self._mounted - mounts().keys())] if self._away or self._mounted else []
-        return any(is_inside(path, place) for place in away)
+        return any(is_inside(path, folder) for folder in away)
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

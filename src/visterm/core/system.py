@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 _limits: Any = None
@@ -34,6 +35,15 @@ def limit_this_process(**limits_by_name: int) -> None:
         _, hard = _limits.getrlimit(kind)
         allowed = most if hard == _limits.RLIM_INFINITY else min(most, hard)
         _limits.setrlimit(kind, (allowed, allowed))
+
+
+def user_file(name: str, variable: str) -> Path:
+    """Return the path of a file of the user's own settings: by an environment variable, else in visterm's folder."""
+    if named := os.environ.get(variable):
+        return Path(named).expanduser()
+    from typer import get_app_dir
+
+    return Path(get_app_dir("visterm")) / name
 
 
 def is_alive(pid: int) -> bool:

@@ -7,16 +7,18 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
+from itertools import islice
 from typing import Any, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from visterm.core.errors import UserError
 
+S = TypeVar("S")
 T = TypeVar("T")
 _limits = threading.local()
 
@@ -112,6 +114,25 @@ class Team:
         for other in started:
             other.result()
         return [results[i] for i in range(n_parts)]
+
+
+def map_ahead(
+    work: Callable[[S], T], items: Iterable[S], n_threads: int = 1, ahead: int = 1, name: str = "visterm-reads"
+) -> Generator[T]:
+    """Yield ``work(item)`` of each item, in order; threads called `name` are at most `ahead` items before the caller.
+
+    An error is raised when its item's turn comes. Closing the generator early ends the threads.
+    """
+    coming = iter(items)
+    pool = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
+    try:
+        waiting = deque(pool.submit(work, item) for item in islice(coming, ahead))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(pool.submit(work, item) for item in islice(coming, 1))
+            yield result
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @cache

@@ -12,7 +12,6 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from io import BytesIO
-from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,7 +21,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 from visterm.core.errors import DataError, ImageError, StorageError
 from visterm.core.files import NotRegularError, open_regular
 from visterm.core.remote import RemotePath, as_path, is_remote
-from visterm.core.threads import resolve_jobs
+from visterm.core.threads import map_ahead, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.contents import READERS
 from visterm.data.file_kinds import HEIC_ADVICE
@@ -156,18 +155,11 @@ def _decode_all(
             for index, image in ready:
                 yield _decoded_or_skipped(index, image, max_side)
             return
-        pool = ThreadPoolExecutor(n_jobs, thread_name_prefix="visterm-decode")
-        waiting: deque[Future[Decoded | Skipped]] = deque()
-        try:
-            for index, image in islice(ready, max(ahead, IN_FLIGHT * n_jobs)):
-                waiting.append(pool.submit(_decoded_or_skipped, index, image, max_side))
-            while waiting:
-                result = waiting.popleft().result()
-                for index, image in islice(ready, 1):
-                    waiting.append(pool.submit(_decoded_or_skipped, index, image, max_side))
-                yield result
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+
+        def decode(entry: tuple[int, Any]) -> Decoded | Skipped:
+            return _decoded_or_skipped(*entry, max_side)
+
+        yield from map_ahead(decode, ready, n_jobs, max(ahead, IN_FLIGHT * n_jobs), "visterm-decode")
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:

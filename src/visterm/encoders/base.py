@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr, as_generator
 from visterm.core.errors import ImageError, NoneReadableError
 from visterm.core.progress import Progress, reported
+from visterm.core.rows import stack_rows
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, Skipped
 from visterm.data.images import Decoded, decode_images
@@ -75,11 +76,19 @@ class Encoder(AnyEncoder):
         kept: list[int] = []
         skipped: list[Skipped] = []
         parts: list[Matrix] = []
-        for batch in self._batches(images, skipped, progress):
-            kept += [decoded.index for decoded in batch]
-            parts.append(self._encode_batch([decoded.pixels for decoded in batch]))
-        rows = stack_rows(parts) if parts else np.empty((0, 0), np.float32)
+        for positions, part in self._encoded_batches(images, skipped, progress):
+            kept += positions
+            parts.append(part)
+        rows = stack_rows(parts)
+        rows = as_csr(rows) if sp.issparse(rows) else rows.astype(np.float32, copy=False)
         return Encoded(rows, np.array(kept, np.int64), skipped)
+
+    def _encoded_batches(
+        self, images: Images, skipped: list[Skipped], progress: Progress
+    ) -> Iterator[tuple[list[int], Matrix]]:
+        """Yield the positions of some images that could be read, and their rows; add the others to `skipped`."""
+        for batch in self._batches(images, skipped, progress):
+            yield [decoded.index for decoded in batch], self._encode_batch([decoded.pixels for decoded in batch])
 
     def _learns(self) -> bool:
         kind = type(self)
@@ -87,16 +96,16 @@ class Encoder(AnyEncoder):
 
     def _readable(self, images: Images, skip: bool) -> Iterator[Pixels]:
         """Yield the images that can be read; raise for the others unless `skip`, and if there is none."""
-        found, skipped = False, list[Skipped]()
+        any_read, skipped = False, list[Skipped]()
         for item in self._decoded(images):
             if isinstance(item, Decoded):
-                found = True
+                any_read = True
                 yield item.pixels
             elif not skip:
                 raise ImageError(item.image, item.reason)
             else:
                 skipped.append(item)
-        if not found:
+        if not any_read:
             raise NoneReadableError(skipped)
 
     def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterable[list[Decoded]]:
@@ -121,10 +130,3 @@ class Encoder(AnyEncoder):
 
     def _images_a_batch(self) -> int:
         return getattr(self, "batch_size", None) or DEFAULT_BATCH
-
-
-def stack_rows(parts: list[Matrix]) -> Matrix:
-    """Put rows of one kind, dense or sparse, under each other."""
-    if sp.issparse(parts[0]):
-        return as_csr(sp.vstack(parts, format="csr"))
-    return np.concatenate(parts).astype(np.float32, copy=False)

@@ -89,10 +89,10 @@ class BlockCutter:
         Left, top, right and bottom are shares of the image's width and height.
         """
         (height, width), stride = codes.texture.shape, self._stride(codes, scale)
-        top, bottom = _ends(block_edges(height, stride) / height, self.block_cells)
-        left, right = _ends(block_edges(width, stride) / width, self.block_cells)
-        shape = (len(top), len(left))
-        sides = (left[None, :], top[:, None], right[None, :], bottom[:, None])
+        tops, bottoms = _ends(block_edges(height, stride) / height, self.block_cells)
+        lefts, rights = _ends(block_edges(width, stride) / width, self.block_cells)
+        shape = (len(tops), len(lefts))
+        sides = (lefts[None, :], tops[:, None], rights[None, :], bottoms[:, None])
         return np.stack([np.broadcast_to(side, shape).ravel() for side in sides], axis=1)
 
     def _stride(self, codes: Codes, scale: int) -> float:
@@ -154,8 +154,8 @@ class WordFinder:
             ids = np.zeros((len(points), self.neighbours), np.int32)
             part = np.zeros(ids.shape, np.float32)
             n = min(self.neighbours, int(self._n_words[book]))
-            found, scores = self._look_up[book](points)
-            ids[:, :n] = found + np.int32(self._first[book])
+            nearest, scores = self._look_up[book](points)
+            ids[:, :n] = nearest + np.int32(self._first[book])
             width = max(self.softness * max(float(self._spread[book]), tiny), tiny)
             further = 2 * (scores[:, :1].astype(np.float64) - scores)
             weights = np.exp(-further / width)
@@ -229,9 +229,9 @@ class VistermPyramid:
         (float32) and increasing columns (int32).
         """
         parts = []
-        for own, numbered, factor in self.levels(words, boxes):
-            weights, columns = bag_row(numbered, shares, idf[own], root)
-            parts.append((weights * factor, columns + np.int32(own.start)))
+        for columns_of_level, numbered, factor in self.levels(words, boxes):
+            weights, columns = bag_row(numbered, shares, idf[columns_of_level], root)
+            parts.append((weights * factor, columns + np.int32(columns_of_level.start)))
         return np.concatenate([weights for weights, _ in parts]), np.concatenate([columns for _, columns in parts])
 
 

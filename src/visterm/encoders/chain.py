@@ -17,11 +17,12 @@ from visterm.core.errors import DataError, ImageError, NoneReadableError, UserEr
 from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress, reported
+from visterm.core.rows import stack_rows
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState, Skipped
 from visterm.data.images import read_image
-from visterm.encoders.base import Encoder, Images, Pixels, stack_rows
-from visterm.encoders.contract import AnyEncoder, Encoded, HasPlaces, Places, name_of, no_places, stacked_places
+from visterm.encoders.base import Encoder, Images, Pixels
+from visterm.encoders.contract import AnyEncoder, HasPlaces, Places, name_of, no_places, stacked_places
 from visterm.encoders.named import make_encoder, split_specs
 
 DENSE_FROM = 0.5
@@ -70,20 +71,20 @@ class NestedEncoder(Encoder):
         """Make unfitted encoders of what is listed; they get the seed and the threads unless it says otherwise."""
         shared = {"random_state": self.random_state, "n_jobs": self.n_jobs}
         parts: list[AnyEncoder] = []
-        for given in self._listed():
-            pair = [given, {}] if isinstance(given, str) else given
-            if isinstance(given, AnyEncoder):
-                parts.append(clone(given))
+        for listed in self._listed():
+            pair = [listed, {}] if isinstance(listed, str) else listed
+            if isinstance(listed, AnyEncoder):
+                parts.append(clone(listed))
             elif isinstance(pair, list | tuple) and [type(each) for each in pair] == [str, dict]:
                 parts.append(make_encoder(pair[0], pair[1], shared))
             else:
                 raise UserError(
-                    f"An encoder inside another is {given!r}; expected a name such as 'visterms', a name with its "
+                    f"An encoder inside another is {listed!r}; expected a name such as 'visterms', a name with its "
                     'argument, "onnx:PATH", a pair such as ("visterms", {"codebook": 2000}), or an encoder.'
                 )
             if parts[-1].by_number:
                 raise UserError(
-                    f"The encoder {given!r} knows images by number only, so that its rows say nothing about other "
+                    f"The encoder {listed!r} knows images by number only, so that its rows say nothing about other "
                     "images. Use it alone."
                 )
         return parts
@@ -115,33 +116,29 @@ class NestedEncoder(Encoder):
             self.refuse_unknown(images)
         drawn = np.array([i for i in drawn if i not in unknown], np.int64)
         skipped: list[Skipped] = []
-        found = False
+        any_read = False
         with reported(progress, task, len(drawn)):
             for _, rows in self._part_batches([images[i] for i in drawn], skipped, progress):
-                found = True
+                any_read = True
                 if skipped and not skip:
                     break
                 yield rows
         if skipped and not skip:
             raise ImageError(skipped[0].image, skipped[0].reason)
-        if not found:
+        if not any_read:
             unread = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
             raise NoneReadableError([*skipped, *unread])
 
     def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
         """Return the images that an encoder inside does not know, by position, with its reason."""
-        found = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
-        return dict(sorted(found.items()))
+        reasons = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
+        return dict(sorted(reasons.items()))
 
-    def _encode_images(self, images: Images, progress: Progress) -> Encoded:
-        kept: list[int] = []
-        skipped: list[Skipped] = []
-        rows: list[Matrix] = []
-        for places, parts in self._part_batches(images, skipped, progress):
-            kept += places
-            rows.append(self._join(parts))
-        joined = stack_rows(rows) if rows else np.empty((0, 0), np.float32)
-        return Encoded(joined, np.array(kept, np.int64), skipped)
+    def _encoded_batches(
+        self, images: Images, skipped: list[Skipped], progress: Progress
+    ) -> Iterator[tuple[list[int], Matrix]]:
+        for positions, parts in self._part_batches(images, skipped, progress):
+            yield positions, self._join(parts)
 
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         return self._join(self._part_rows(batch, batch))
@@ -149,11 +146,11 @@ class NestedEncoder(Encoder):
     def _part_batches(
         self, images: Images, skipped: list[Skipped], progress: Progress
     ) -> Iterator[tuple[list[int], list[Matrix]]]:
-        """Yield the places of some images that could be read, and their rows from each encoder inside."""
+        """Yield the positions of some images that could be read, and their rows from each encoder inside."""
         if self._looks_at_pixels():
             for batch in self._batches(images, skipped, progress):
-                places = [decoded.index for decoded in batch]
-                yield places, self._part_rows([decoded.pixels for decoded in batch], [images[i] for i in places])
+                positions = [decoded.index for decoded in batch]
+                yield positions, self._part_rows([decoded.pixels for decoded in batch], [images[i] for i in positions])
             return
         step = self._images_a_batch()
         for start in range(0, len(images), step):
@@ -163,17 +160,17 @@ class NestedEncoder(Encoder):
 
     def _part_rows(self, pixels: list[Pixels], images: Sequence[Any]) -> list[Matrix]:
         """Return the rows of images from each encoder inside; `pixels` are theirs, where one looks at them."""
-        found: list[Matrix] = []
+        rows: list[Matrix] = []
         for part in self.parts_:
             if not isinstance(part, Encoder):
-                found.append(part.transform(images))
+                rows.append(part.transform(images))
                 continue
             reduced = [read_image(each, max_side=part._max_side) for each in pixels]
             if isinstance(part, NestedEncoder):
-                found.append(part._join(part._part_rows(reduced, images)))
+                rows.append(part._join(part._part_rows(reduced, images)))
             else:
-                found.append(part._encode_batch(reduced))
-        return found
+                rows.append(part._encode_batch(reduced))
+        return rows
 
     def _looks_at_pixels(self) -> bool:
         return any(
@@ -271,17 +268,17 @@ class Chain(NestedEncoder):
         """
         check_fitted(self)
         photo = read_image(image, max_side=self._max_side)
-        found: list[Places] = []
+        parts: list[Places] = []
         for part in self.parts_:
             if isinstance(part, HasPlaces):
-                found.append(part.places(photo))
+                parts.append(part.places(photo))
             else:
                 name = ENCODERS.name_of(part)
-                found.append(no_places(part.transform([photo]), f"features of '{name}', which have no place"))
-        if not any(len(part.boxes) for part in found):
+                parts.append(no_places(part.transform([photo]), f"features of '{name}', which have no place"))
+        if not any(len(part.boxes) for part in parts):
             names = ", ".join(ENCODERS.name_of(part) for part in self.parts_)
             raise UserError(f"The chain's encoders ({names}) do not know which places of a picture numbers come from.")
-        return stacked_places(found, self.factors_)
+        return stacked_places(parts, self.factors_)
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
@@ -292,7 +289,7 @@ class Chain(NestedEncoder):
         means = np.array([_lengths(part).mean() or 1.0 for part in rows])
 
         self.factors_ = weights / means / np.sqrt(np.square(weights).sum())
-        widths = [found.blocks or [part.shape[1]] for found, part in zip(self.parts_, rows, strict=True)]
+        widths = [encoder.blocks or [part.shape[1]] for encoder, part in zip(self.parts_, rows, strict=True)]
         self.widths_ = np.concatenate(widths, dtype=np.int64)
         filled = sum(sp.csr_array(part).nnz for part in rows) / sum(int(np.prod(part.shape)) for part in rows)
         self.dense_ = not any(sp.issparse(part) for part in rows) or filled > DENSE_FROM
@@ -314,11 +311,11 @@ class Chain(NestedEncoder):
         return as_csr(sp.hstack([sp.csr_array(part) for part in scaled], format="csr"))
 
     def _listed(self) -> Sequence[Any]:
-        given = self.encoders
-        listed = split_specs(given) if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+        encoders = split_specs(self.encoders) if isinstance(self.encoders, str) else self.encoders
+        listed = list(encoders) if isinstance(encoders, Iterable) else []
         if not listed:
             raise UserError(
-                f"The chain's encoders are {given!r}; expected one or more: --encoder chain:visterms+onnx:PATH, "
+                f"The chain's encoders are {encoders!r}; expected one or more: --encoder chain:visterms+onnx:PATH, "
                 'or in Python encoders=["visterms", ("onnx", {"path": PATH})].'
             )
         return listed

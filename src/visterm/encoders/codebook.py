@@ -74,8 +74,9 @@ def assign_words(
     """Return the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
     parts = [points[start : start + PART] for start in range(0, len(points), PART)]
     with one_blas_thread(), Team(min(resolve_jobs(n_jobs), len(parts))) as team:
-        found = team.run(lambda i: nearest_words(parts[i], prepared), len(parts))
-    return np.concatenate([words[:, 0] for words, _ in found]), np.concatenate([scores[:, 0] for _, scores in found])
+        nearest = team.run(lambda i: nearest_words(parts[i], prepared), len(parts))
+    words, scores = zip(*nearest, strict=True)
+    return np.concatenate(words)[:, 0], np.concatenate(scores)[:, 0]
 
 
 def learn_palette(

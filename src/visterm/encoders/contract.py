@@ -155,10 +155,10 @@ class AnyEncoder(Estimator, ABC):
             unknown = self.unknown_images(images)
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
             progress.advance(len(unknown))
-            found = [images[i] for i in known] if unknown else images
-            rows, kept, skipped = self._encode_images(found, progress)
+            known_images = [images[i] for i in known] if unknown else images
+            rows, kept, skipped = self._encode_images(known_images, progress)
         kept, finite = np.asarray(kept, np.int64), finite_rows(rows)
-        bad = [Skipped(name_of(found[i]), NOT_FINITE) for i in kept[~finite]]
+        bad = [Skipped(name_of(known_images[i]), NOT_FINITE) for i in kept[~finite]]
         left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
         return Encoded(rows if finite.all() else rows[finite], known[kept[finite]], [*left_out, *skipped, *bad])
 
@@ -184,15 +184,15 @@ class AnyEncoder(Estimator, ABC):
 
     def _made_of(self, make: Callable[..., T], *given: Any) -> T:
         """Return ``make(*given)``, made anew only where an array is another object, or anything else another value."""
-        kept: dict[str, tuple[Any, T]] = self.__dict__.setdefault("_kept_made", {})
-        before, made = kept.get(make.__qualname__, ((), None))
+        cache: dict[str, tuple[Any, T]] = self.__dict__.setdefault("_kept_made", {})
+        before, made = cache.get(make.__qualname__, ((), None))
         arrays = (np.ndarray, sp.sparray)
         same = len(before) == len(given) and all(
             old is new or (not isinstance(new, arrays) and old == new) for old, new in zip(before, given, strict=True)
         )
         if made is None or not same:
             made = make(*given)
-            kept[make.__qualname__] = given, made
+            cache[make.__qualname__] = given, made
         return made
 
     @property

@@ -25,12 +25,13 @@ from visterm.core.progress import Say, silent
 from visterm.core.wording import json_text
 from visterm.core.writing import check_space, storage_error, sync, temporary_beside, write_whole
 from visterm.encoders.named import (
+    COMMIT,
     Network,
     NetworkFile,
     expected_hash,
+    local_path,
     lock_file,
     locked,
-    place_of,
     read_lock,
     required,
     revision_of,
@@ -38,7 +39,6 @@ from visterm.encoders.named import (
 
 HUB_SAYS: Final = "is what the hub says"
 MOST_UNSAID: Final = 64 * MB  # Of a file whose size the hub leaves out: those that git itself keeps are smaller
-_COMMIT: Final = re.compile("[0-9a-f]{40}")
 _ETAG: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 of git, SHA-256 of large files
 _INSIDE: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^/\\:\0]+)*")
 """Names of files in a repository: no step up, and nothing that is absolute on any system."""
@@ -69,10 +69,10 @@ def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> 
         ) from error
 
     say(f"{network.name}: {network.size(text=text)} from {network.repository}. Licence: {network.licence}")
-    places = []
+    paths = []
     for file in network.files(text=text):
         new = expected_hash(network, file) is None
-        if place_of(network, file) is None:
+        if local_path(network, file) is None:
             known = "in the table" if file.sha256 else f"in {lock_file()}"
             expected, revision = expected_hash(network, file), revision_of(network)
             page = f"https://huggingface.co/{network.repository}"
@@ -92,14 +92,14 @@ def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> 
                     continue
         elif new:
             _record(network, file, Path(required(network, file)).parts[-1 - len(Path(file.file).parts)])
-        place = required(network, file)
+        path = required(network, file)
         trust = f". No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}" if new else ""
-        say(f"{file.file} is in {place}{trust}")
-        places.append(place)
-    return places
+        say(f"{file.file} is in {path}{trust}")
+        paths.append(path)
+    return paths
 
 
-class Fetched(NamedTuple):
+class FetchedFile(NamedTuple):
     """A file of a repository, in the cache of the hub's client."""
 
     path: Path
@@ -109,7 +109,7 @@ class Fetched(NamedTuple):
 
 def fetch_file(
     repository: str, name: str, revision: str, *, expected: str | None = None, known: str = HUB_SAYS
-) -> Fetched:
+) -> FetchedFile:
     """Fetch a file of a repository into the cache of the hub's client.
 
     What a server sends becomes a path only if it is hex digits: the client's own download takes any ETag and commit,
@@ -129,9 +129,9 @@ def fetch_file(
     url = hf_hub_url(repository, name, revision=revision)
     stated = get_hf_file_metadata(url, headers=headers)
     etag, commit = stated.etag or "", stated.commit_hash or ""
-    another = _COMMIT.fullmatch(revision) and commit != revision
+    another = COMMIT.fullmatch(revision) and commit != revision
 
-    if another or not (_ETAG.fullmatch(etag) and _COMMIT.fullmatch(commit)):
+    if another or not (_ETAG.fullmatch(etag) and COMMIT.fullmatch(commit)):
         raise StorageError(
             f"{url} is not answered as a hub does: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
             f"expected 40 or 64 hex digits, and {revision if another else '40'}. Nothing was written. "
@@ -152,7 +152,7 @@ def fetch_file(
         part = shared or blob.with_name(f"{etag}.incomplete")
         if shared is None:
             most = MOST_UNSAID if stated.size is None else stated.size
-            with _Bounded(part.open("ab", buffering=0), file, most) as stream:
+            with _BoundedFile(part.open("ab", buffering=0), file, most) as stream:
                 if stream.tell() > most:
                     stream.truncate(0)
                 if stated.size is not None:
@@ -175,10 +175,10 @@ def fetch_file(
         sync(part)
         os.replace(part, blob)
         _link(blob, path)
-    return Fetched(path, commit, sha256)
+    return FetchedFile(path, commit, sha256)
 
 
-class _Bounded(BufferedWriter):
+class _BoundedFile(BufferedWriter):
     """A file that takes no more bytes than its server said: a body may be without end, or packed."""
 
     def __init__(self, raw: FileIO, what: str, most: int) -> None:
@@ -211,15 +211,15 @@ def _check(file: str, sha256: str, expected: str | None, known: str, shared: Pat
     """Refuse a file of another hash than expected; `shared` is where it is in the cache, if it was there before."""
     if expected in (None, sha256):
         return
-    left = (
+    remains = (
         f"It was left in {shared}, as other programs may use it. If it is damaged, remove it, and fetch again."
         if shared
         else "It was not kept."
     )
-    said = f"{file} is not the file that is known: its SHA-256 is {sha256}, but {expected} {known}. {left}"
+    message = f"{file} is not the file that is known: its SHA-256 is {sha256}, but {expected} {known}. {remains}"
     if known == HUB_SAYS:
-        raise CorruptFileError(said)
-    raise EncoderMismatchError(f"{said} If you trust the new one, change that line, and fetch again.")
+        raise CorruptFileError(message)
+    raise EncoderMismatchError(f"{message} If you trust the new one, change that line, and fetch again.")
 
 
 def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None = None) -> None:
@@ -239,27 +239,25 @@ def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") 
     """
     from huggingface_hub import errors
 
+    refusals = {  # the first one is a kind of the third
+        errors.GatedRepoError: (
+            f"who fetches it must accept its licence first, at {page}, and then log in: hf auth login"
+        ),
+        errors.RevisionNotFoundError: no_revision or f"the repository has no such revision. Look at {page}.",
+        errors.RepositoryNotFoundError: "there is no such repository, or it is private. Log in: hf auth login",
+        errors.EntryNotFoundError: f"the repository has no such file. Look at {page}.",
+        errors.OfflineModeIsEnabled: (
+            "the hub's client is in offline mode. Unset HF_HUB_OFFLINE, and run the command again; or fetch it on "
+            "another machine, and copy its folder HF_HOME here."
+        ),
+    }
     try:
         yield
     except VistermError:
         raise
-    except errors.GatedRepoError as error:
-        raise StorageError(
-            f"{what}: who fetches it must accept its licence first, at {page}, and then log in: hf auth login"
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        advice = no_revision or f"the repository has no such revision. Look at {page}."
-        raise StorageError(f"{what}: {advice}") from error
-    except errors.RepositoryNotFoundError as error:
-        raise StorageError(f"{what}: there is no such repository, or it is private. Log in: hf auth login") from error
-    except errors.EntryNotFoundError as error:
-        raise StorageError(f"{what}: the repository has no such file. Look at {page}.") from error
-    except errors.OfflineModeIsEnabled as error:
-        raise StorageError(
-            f"{what}: the hub's client is in offline mode. Unset HF_HUB_OFFLINE, and run the "
-            "command again; or fetch it on another machine, and copy its folder HF_HOME here."
-        ) from error
-    except Exception as error:  # of httpx, httpx2 or requests, by the version of the hub's client
+    except Exception as error:  # of httpx, httpx2 or requests, too, by the version of the hub's client
+        if refusal := next((text for kind, text in refusals.items() if isinstance(error, kind)), None):
+            raise StorageError(f"{what}: {refusal}") from error
         ours = storage_error(error)
         if ours is not None:
             raise ours from error

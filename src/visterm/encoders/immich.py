@@ -247,9 +247,9 @@ _WHICH = "Is it the machine-learning server of a recent Immich?"
 
 
 def _jpeg(pixels: Pixels) -> bytes:
-    held = BytesIO()
-    Image.fromarray(pixels).save(held, "jpeg", quality=QUALITY, subsampling=0)
-    return held.getvalue()
+    buffer = BytesIO()
+    Image.fromarray(pixels).save(buffer, "jpeg", quality=QUALITY, subsampling=0)
+    return buffer.getvalue()
 
 
 def _form(boundary: str, fields: Sequence[tuple[str, bytes]]) -> bytes:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.core.files import MB, read_regular_text
 from visterm.core.registry import unknown
+from visterm.core.system import user_file
 from visterm.core.tables import ENCODERS
 from visterm.core.writing import in_bytes
 
@@ -31,7 +32,7 @@ DEFAULT_ENCODER = "visterms"
 JOIN = "+"  # Stands between the encoders of a chain
 OURS: Final = Path(__file__).with_name("networks.toml")
 VARIABLE: Final = "VISTERM_NETWORKS"  # Names the user's table
-_COMMIT: Final = re.compile("[0-9a-f]{40}")
+COMMIT: Final = re.compile("[0-9a-f]{40}")
 _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -170,8 +171,8 @@ def networks() -> dict[str, Network]:
     users = users_table()
     if os.environ.get(VARIABLE) and not users.exists():
         raise DataError(f"{VARIABLE} names {users}, which is not there. Put your table there, or unset {VARIABLE}.")
-    found = _read(users) if users.exists() else {}
-    return {**found, **{name: row for name, row in _read(OURS).items() if name not in found}}
+    rows = _read(users) if users.exists() else {}
+    return {**rows, **{name: row for name, row in _read(OURS).items() if name not in rows}}
 
 
 def network_named(name: str) -> Network:
@@ -184,12 +185,7 @@ def network_named(name: str) -> Network:
 
 def users_table() -> Path:
     """Return the place of the user's own rows, whether or not it is there."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named).expanduser()
-    from typer import get_app_dir
-
-    return Path(get_app_dir("visterm")) / "networks.toml"
+    return user_file("networks.toml", VARIABLE)
 
 
 def lock_file() -> Path:
@@ -202,8 +198,8 @@ def locked(network: Network) -> dict[str, Any]:
 
     Raises DataError if the lock file cannot be read.
     """
-    found = read_lock().get(network.repository or "", {})
-    return found if isinstance(found, dict) else {}
+    entry = read_lock().get(network.repository or "", {})
+    return entry if isinstance(entry, dict) else {}
 
 
 def read_lock() -> dict[str, Any]:
@@ -222,7 +218,7 @@ def read_lock() -> dict[str, Any]:
 
 def revision_of(network: Network) -> str:
     """Return the commit that the row names, or else that of the first download, or else the row's branch."""
-    pinned = _COMMIT.fullmatch(network.revision)
+    pinned = COMMIT.fullmatch(network.revision)
     return network.revision if pinned else str(locked(network).get("revision", network.revision))
 
 
@@ -232,7 +228,7 @@ def expected_hash(network: Network, file: NetworkFile) -> str | None:
     return file.sha256 or recorded.get(file.file)
 
 
-def place_of(network: Network, file: NetworkFile) -> str | None:
+def local_path(network: Network, file: NetworkFile) -> str | None:
     """Return where a file is on this machine; None if it is not. Nothing is downloaded."""
     if network.repository is None:
         return file.file if os.path.isfile(file.file) else None
@@ -245,10 +241,10 @@ def place_of(network: Network, file: NetworkFile) -> str | None:
         return None
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(
+    cached = try_to_load_from_cache(
         network.repository, file.file, revision=revision_of(network), cache_dir=constants.HF_HUB_CACHE
     )
-    return found if isinstance(found, str) else None
+    return cached if isinstance(cached, str) else None
 
 
 def required(network: Network, file: NetworkFile) -> str:
@@ -257,23 +253,23 @@ def required(network: Network, file: NetworkFile) -> str:
     Raises StorageError, with the command that fetches it, the size and the licence, if it is not there; the same if it
     has changed.
     """
-    place = place_of(network, file)
-    if place is None:
+    path = local_path(network, file)
+    if path is None:
         raise not_here(network, file)
     from visterm.encoders.onnx_graph import network_hash  # which loads NumPy, and no list needs it
 
     expected = expected_hash(network, file)
-    if expected not in (None, network_hash(place)):
+    if expected not in (None, network_hash(path)):
         advice = (
             f"Put the right file there, or change sha256 in the row of {users_table()}."
             if network.repository is None
             else f"Remove it, and fetch it again: visterm encoders get {network.name}"
         )
         raise StorageError(
-            f"{place} is not the file of the network '{network.name}': its SHA-256 is {network_hash(place)}, expected "
+            f"{path} is not the file of the network '{network.name}': its SHA-256 is {network_hash(path)}, expected "
             f"{expected}. {advice}"
         )
-    return place
+    return path
 
 
 def not_here(network: Network, file: NetworkFile) -> StorageError:
@@ -291,7 +287,7 @@ def not_here(network: Network, file: NetworkFile) -> StorageError:
 
 def is_here(network: Network, *, text: bool = False) -> bool:
     """Return whether a network's image tower, and with `text` its text tower, is on this machine."""
-    return all(place_of(network, each) for each in network.files(text=text) if each is not network.prepared_by)
+    return all(local_path(network, each) for each in network.files(text=text) if each is not network.prepared_by)
 
 
 def _read(path: Path) -> dict[str, Network]:
@@ -320,9 +316,9 @@ def _row(name: str, row: Any, folder: Path) -> Network:
     """Return one row, checked; paths on this machine are made full ones."""
     if name in ENCODERS.names() or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
         raise UserError("this name cannot be used: expected letters, digits, - and _, and not an encoder's name.")
-    top = _checked(row, "row", name, _TOP)
+    top = _checked_table(row, "row", name, _TOP)
     local = top.get("repository") is None
-    image = _checked(top.pop("image"), "image", f"{name}.image", _IMAGE)
+    image = _checked_table(top.pop("image"), "image", f"{name}.image", _IMAGE)
     prepared_by = image.pop("prepared_by", None)
     text = top.pop("text", None)
     if folder != OURS.parent:  # a test checks ours: this loads SciPy, which no list needs
@@ -330,17 +326,17 @@ def _row(name: str, row: Any, folder: Path) -> Network:
 
         check_settings(top.get("settings", {}))
 
-    def file_of(given: dict[str, Any], prefix: str = "", key: str = "file") -> NetworkFile:
-        sha256 = given.pop(f"{prefix}sha256", None)
+    def file_of(entry: dict[str, Any], prefix: str = "", key: str = "file") -> NetworkFile:
+        sha256 = entry.pop(f"{prefix}sha256", None)
         if sha256 is not None and not _HASH.fullmatch(sha256):
             raise UserError(f"{prefix}sha256 is '{sha256}'; expected 64 digits of 0 to f, in small letters.")
-        path = given.pop(key)
+        path = entry.pop(key)
         return NetworkFile(str(folder.absolute() / Path(path).expanduser()) if local else path,
-                           given.pop(f"{prefix}bytes", None), sha256)  # fmt: skip
+                           entry.pop(f"{prefix}bytes", None), sha256)  # fmt: skip
 
     tower = None
     if text is not None:
-        given = _checked(text, "text", f"{name}.text", _TEXT)
+        given = _checked_table(text, "text", f"{name}.text", _TEXT)
         tower = TextTower(file_of(given), file_of(given, "tokenizer_", "tokenizer"), **given)
     return Network(
         name=name,
@@ -368,11 +364,11 @@ _KINDS: Final = {str: "text", int: "a whole number", bool: "true or false", _NUM
 _LEAST: Final = {"bytes": 1, "tokenizer_bytes": 1, "length": 1, "pad_id": 0}
 
 
-def _checked(given: Any, what: str, name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_table(table: Any, what: str, name: str, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table `name` of a row; refuse keys that are unknown or missing, and values that cannot be."""
-    if not isinstance(given, dict):
-        raise UserError(f"{name.rpartition('.')[2]} is {given!r}; expected a table [{name}].")
-    for key, value in given.items():
+    if not isinstance(table, dict):
+        raise UserError(f"{name.rpartition('.')[2]} is {table!r}; expected a table [{name}].")
+    for key, value in table.items():
         if key not in known:
             raise UserError(unknown(f"key of {what}", key, list(known)))
         if not isinstance(value, known[key]) or (isinstance(value, bool) and known[key] is not bool):
@@ -380,6 +376,6 @@ def _checked(given: Any, what: str, name: str, known: Mapping[str, Any]) -> dict
             raise UserError(f"{key} is {value!r}; expected {expected}.")
         if key in _LEAST and value < _LEAST[key]:
             raise UserError(f"{key} is {value}; expected {_LEAST[key]} or more.")
-    if missing := [key for key in _NEEDED[what] if key not in given]:
+    if missing := [key for key in _NEEDED[what] if key not in table]:
         raise UserError(f"{'the row' if what == 'row' else what} has no {missing[0]}.")
-    return dict(given)
+    return dict(table)

@@ -171,7 +171,7 @@ class NetworkEncoder(Encoder):
     def _outputs(self, batch: list[Pixels]) -> NDArray[np.float32]:
         """Return the mean output over the views of each photo, shape (len(batch), n_features)."""
         check_views(self.views)
-        network, kept = self._open(), self._kept_outputs
+        network, known_outputs = self._open(), self._kept_outputs
 
         def pictures(i: int) -> NDArray[np.uint8]:
             return np.stack(list(views_of(batch[i], network.preparation, self.views)))
@@ -180,16 +180,15 @@ class NetworkEncoder(Encoder):
         step = min(AT_ONCE, -(-len(batch) // threads))
 
         def mean_outputs(part: int) -> list[NDArray[np.float32]]:
-            shown = [pictures(i) for i in range(part * step, min(part * step + step, len(batch)))]
-            known = {} if kept is None else kept
-            keys = [
-                i if kept is None else (hashlib.sha256(views).digest(), views.shape) for i, views in enumerate(shown)
-            ]
-            new = {key: views for key, views in zip(keys, shown, strict=True) if key not in known}
-            found = dict(zip(new, _means(network, list(new.values())), strict=True)) if new else {}
-            rows = [found[key] if key in found else known[key] for key in keys]
-            if kept is not None and len(kept) < MOST:
-                kept.update(found)
+            views_by_photo = [pictures(i) for i in range(part * step, min(part * step + step, len(batch)))]
+            if known_outputs is None:
+                return _means(network, views_by_photo)
+            keys = [(hashlib.sha256(views).digest(), views.shape) for views in views_by_photo]
+            new = {key: views for key, views in zip(keys, views_by_photo, strict=True) if key not in known_outputs}
+            outputs = dict(zip(new, _means(network, list(new.values())), strict=True)) if new else {}
+            rows = [outputs[key] if key in outputs else known_outputs[key] for key in keys]
+            if len(known_outputs) < MOST:
+                known_outputs.update(outputs)
             return rows
 
         with Team(threads) as team:
@@ -209,7 +208,7 @@ class NetworkEncoder(Encoder):
         params = {k: v for k, v in json_params(self).items() if k not in ("n_jobs", "batch_size")}
         key = json.dumps(self._fingerprint_params(params), sort_keys=True)
         if getattr(self, "_opened_key", None) != key:
-            path = self._found()
+            path = self._network_file()
             shared = type(self), path, key
             network = _OPEN.get(shared)
             if network is None:
@@ -219,7 +218,7 @@ class NetworkEncoder(Encoder):
             self._kept_outputs = None
         return self._opened
 
-    def _found(self) -> str:
+    def _network_file(self) -> str:
         """Return the place of the network that this encoder was fitted with, or of the one that it is given.
 
         Raises EncoderMismatchError if only another network is there; StorageError if nothing is there.
@@ -246,22 +245,22 @@ class NetworkEncoder(Encoder):
 
     def _file(self) -> str:
         """Return the place of the network's file; raise where the parameters name none."""
-        place = self._place()
-        if place is None:
+        path = self._place()
+        if path is None:
             raise self._no_place()
-        return place
+        return path
 
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
         sha256 = getattr(self, "network_sha256_", None)
-        place = self._place() if sha256 is None else None
-        return {**params, self.file_parameter: sha256 or (None if place is None else self._hash(place))}
+        path = self._place() if sha256 is None else None
+        return {**params, self.file_parameter: sha256 or (None if path is None else self._hash(path))}
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if not key.startswith(("_opened", "_kept"))}
 
 
-def _means(network: OpenNetwork, shown: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
+def _means(network: OpenNetwork, views_by_photo: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
     """Return the mean output over the views of each photo."""
-    ends = np.cumsum([len(views) for views in shown])
-    outputs = np.split(network.rows(np.concatenate(shown)), ends[:-1])
+    ends = np.cumsum([len(views) for views in views_by_photo])
+    outputs = np.split(network.rows(np.concatenate(views_by_photo)), ends[:-1])
     return [np.mean(views, axis=0, dtype=np.float32) for views in outputs]

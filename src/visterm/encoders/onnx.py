@@ -17,7 +17,16 @@ from visterm.core.types import RandomState
 from visterm.data.images import read_image
 from visterm.encoders.base import Pixels
 from visterm.encoders.contract import Places, no_text_tower
-from visterm.encoders.named import Network, is_here, network_named, networks, not_here, place_of, required, users_table
+from visterm.encoders.named import (
+    Network,
+    is_here,
+    local_path,
+    network_named,
+    networks,
+    not_here,
+    required,
+    users_table,
+)
 from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
@@ -25,7 +34,7 @@ from visterm.encoders.onnx_settings import check_settings, settings_beside
 from visterm.encoders.preparation import boxes_of, views_of
 
 if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import Steps
+    from visterm.encoders.onnx_graph import GraphSteps
     from visterm.encoders.text_tower import OnnxTextTower
 
 SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop", "pooling",
@@ -161,20 +170,20 @@ class Onnx(NetworkEncoder):
         taken of a map that is negative somewhere.
         """
         check_fitted(self)
-        network = self._open_file(self._found())
+        network = self._open_file(self._network_file())
         photo = read_image(image, max_side=self._max_side)
         size = photo.shape[1::-1]
         maps = network.maps(views_of(photo, network.preparation, self.views))
         boxes = []
 
-        for box, found in zip(boxes_of(size, network.preparation, self.views), maps, strict=True):
-            left, top, right, bottom = box or (0, 0, *size)
-            rows = np.linspace(top, bottom, found.shape[0] + 1) / size[1]
-            columns = np.linspace(left, right, found.shape[1] + 1) / size[0]
+        for box, view in zip(boxes_of(size, network.preparation, self.views), maps, strict=True):
+            x0, y0, x1, y1 = box or (0, 0, *size)
+            rows = np.linspace(y0, y1, view.shape[0] + 1) / size[1]
+            columns = np.linspace(x0, x1, view.shape[1] + 1) / size[0]
             sides = (columns[None, :-1], rows[:-1, None], columns[None, 1:], rows[1:, None])
-            boxes.append(np.stack([np.broadcast_to(side, found.shape[:2]).ravel() for side in sides], axis=1))
+            boxes.append(np.stack([np.broadcast_to(side, view.shape[:2]).ravel() for side in sides], axis=1))
 
-        cells = np.concatenate([found.reshape(-1, found.shape[2]) / found[..., 0].size for found in maps]) / len(maps)
+        cells = np.concatenate([view.reshape(-1, view.shape[2]) / view[..., 0].size for view in maps]) / len(maps)
         mean = cells.sum(axis=0)
         row = mean.copy()
         if self.rooted_:
@@ -193,7 +202,7 @@ class Onnx(NetworkEncoder):
         return Places(np.concatenate(boxes), cells / length, -centre / length, "cell", "feature", source)
 
     def write_steps(
-        self, before: Steps, after: Steps, pictures: str, *, n_views: int, floats: bool = False
+        self, before: GraphSteps, after: GraphSteps, pictures: str, *, n_views: int, floats: bool = False
     ) -> tuple[OnnxNetwork, str]:
         """Add the steps from pictures to feature rows around those of the network; return it, and the rows' tensor.
 
@@ -201,7 +210,7 @@ class Onnx(NetworkEncoder):
         are uint8, or with `floats` float32 from 0 to 255.
         """
         check_fitted(self)
-        network, width = self._open_file(self._found()), len(self.centre_)
+        network, width = self._open_file(self._network_file()), len(self.centre_)
         rows = network.write_steps(before, after, pictures, floats=floats)
         if n_views > 1:
             views = after.add("Reshape", rows, np.array([-1, n_views, width]))
@@ -230,7 +239,7 @@ class Onnx(NetworkEncoder):
     def check_stored_settings(self) -> None:
         """Refuse settings of another kind; the network is opened when it is first used."""
         super().check_stored_settings()
-        check_settings(self._given())
+        check_settings(self._explicit_settings())
 
     def _check_learned(self) -> None:
         """Refuse settings that no file beside a network could have held."""
@@ -245,7 +254,7 @@ class Onnx(NetworkEncoder):
         if row is None and hasattr(self, "network_path_"):
             return None  # a row of the user's that is not here: the file may still be where it was
         row = network_named(self.network)
-        return place_of(row, row.image)
+        return local_path(row, row.image)
 
     def _no_place(self) -> UserError | StorageError:
         if self.network is not None and self.network not in networks() and hasattr(self, "network_path_"):
@@ -263,19 +272,19 @@ class Onnx(NetworkEncoder):
         if self.network is not None:  # of which the hash is known, or recorded at the first download
             row = network_named(self.network)
             for each in (row.image, row.prepared_by):
-                if each is not None and (each is row.image or row.repository is None or place_of(row, each)):
+                if each is not None and (each is row.image or row.repository is None or local_path(row, each)):
                     required(row, each)
         return super()._file()
 
-    def _found(self) -> str:
+    def _network_file(self) -> str:
         if self.network is not None and hasattr(self, "network_sha256_"):
-            places = [place for place in (self._place(), self.network_path_) if place is not None]
-            if not any(map(os.path.isfile, places)):
+            paths = [path for path in (self._place(), self.network_path_) if path is not None]
+            if not any(map(os.path.isfile, paths)):
                 raise self._no_place()
-        return super()._found()
+        return super()._network_file()
 
     def _open_file(self, path: str) -> OnnxNetwork:
-        return OnnxNetwork(path, {**self._beside(path), **self._given()}, self.device)
+        return OnnxNetwork(path, {**self._file_settings(path), **self._explicit_settings()}, self.device)
 
     def _text_tower(self) -> OnnxTextTower:
         """Open the text tower at first use. Raises what `OnnxTextTower` raises."""
@@ -289,7 +298,7 @@ class Onnx(NetworkEncoder):
             opened = self._opened_text = row, OnnxTextTower(row)
         return opened[1]
 
-    def _given(self) -> dict[str, Any]:
+    def _explicit_settings(self) -> dict[str, Any]:
         """Return the settings of the network that were passed to the constructor."""
         return {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
 
@@ -297,9 +306,9 @@ class Onnx(NetworkEncoder):
         return onnx_hash(path)
 
     def _keep(self, path: str) -> None:
-        self.settings_ = self._beside(path)
+        self.settings_ = self._file_settings(path)
 
-    def _beside(self, path: str | None) -> dict[str, Any]:
+    def _file_settings(self, path: str | None) -> dict[str, Any]:
         """Return what the files beside the network and its row say, or said when this encoder was fitted."""
         if hasattr(self, "settings_"):
             return self.settings_
@@ -309,5 +318,5 @@ class Onnx(NetworkEncoder):
     def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
         """Name the network by its content, and not by its name."""
         params = {k: v for k, v in params.items() if k != "network"}
-        settings = self._beside(None if hasattr(self, "settings_") else self._place())
+        settings = self._file_settings(None if hasattr(self, "settings_") else self._place())
         return {**super()._fingerprint_params(params), "settings": settings}

@@ -135,11 +135,11 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
     Exporters put weights into a file of their own beside the graph, so that the graph's file stays the same when the
     network is trained on. Raises StorageError if one of the files is missing, or the network's is not ONNX.
     """
-    own = network_hash(path)
+    graph_hash = network_hash(path)
     beside = weight_files(path)
     if not beside:
-        return own
-    digest = hashlib.sha256(own.encode())
+        return graph_hash
+    digest = hashlib.sha256(graph_hash.encode())
     for name in beside:
         file = Path(path).parent / name
         if not file.is_file():
@@ -199,7 +199,7 @@ def refusing_broken() -> Iterator[None]:
         raise StorageError("This is no ONNX network, or it breaks off: its graph cannot be read.") from error
 
 
-class Steps:
+class GraphSteps:
     """Steps of a graph, one after the other: each takes tensors by name or arrays, and returns the name of its result.
 
     `nodes` and `weights` are the steps and the arrays, and `opset` the version of ONNX's operators that they need.
@@ -267,20 +267,20 @@ class Steps:
 
 def around_network(
     model: bytes,
-    before: Steps,
-    after: Steps,
-    given: tuple[str, str, Sequence[int | str]],
+    before: GraphSteps,
+    after: GraphSteps,
+    network_input: tuple[str, str, Sequence[int | str]],
     outputs: Iterable[tuple[str, int]],
     metadata: dict[str, str],
 ) -> bytes:
     """Return an ONNX file in which steps stand before and after those of a network, whose inputs and outputs go.
 
-    `given` is the one input: its name, its NumPy type and its shape, with names for sizes that may be any; `outputs`
-    are names of tensors of float32 and their widths, all of shape (photos, width). `metadata` takes the place of the
-    network's. Raises StorageError if the network's file breaks off, or no ONNX file can hold the result; UserError if
-    its operators are of a version before the one that the steps need.
+    `network_input` is the one input: its name, its NumPy type and its shape, with names for sizes that may be any;
+    `outputs` are names of tensors of float32 and their widths, all of shape (photos, width). `metadata` takes the place
+    of the network's. Raises StorageError if the network's file breaks off, or no ONNX file can hold the result;
+    UserError if its operators are of a version before the one that the steps need.
     """
-    (name, kind, shape), onnx = given, onnx_package()
+    (name, kind, shape), onnx = network_input, onnx_package()
     with refusing_broken():
         whole = onnx.ModelProto.FromString(model)
     least = max(before.opset, after.opset)

@@ -24,7 +24,7 @@ from visterm.encoders.onnx_settings import as_layout, settings_inside
 from visterm.encoders.preparation import Preparation, as_size, channels_last, map_averaging_to, pooled
 
 if TYPE_CHECKING:
-    from visterm.encoders.onnx_graph import Steps
+    from visterm.encoders.onnx_graph import GraphSteps
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "text_embeds", "pooled", "pooler_output")
 """Outputs that are read by default, in this order, where a network has several."""
@@ -184,36 +184,36 @@ class OnnxNetwork:
         for picture in pictures:
             tensors = run_session(session, self.path, names, self.feed(picture))
             row = self.pooled(tensors[0])[0]
-            fitting = (map_averaging_to(tensor[0], row) for tensor in tensors)
-            found = next((each for each in fitting if each is not None), None)
-            if found is None:
+            candidates = (map_averaging_to(tensor[0], row) for tensor in tensors)
+            feature_map = next((each for each in candidates if each is not None), None)
+            if feature_map is None:
                 raise UserError(
                     f"The output '{self.output}' of {self.path} is not the average over places of a feature map, so "
                     "its numbers come from no place of the picture. Fit with an output that is (--encoder-set "
                     "output=NAME: one of maps, or one whose last step is average pooling), or with the encoder "
                     "'visterms'."
                 )
-            maps.append(found.astype(np.float64))
+            maps.append(feature_map.astype(np.float64))
         return maps
 
-    def write_steps(self, before: Steps, after: Steps, pictures: str, *, floats: bool) -> str:
+    def write_steps(self, before: GraphSteps, after: GraphSteps, pictures: str, *, floats: bool) -> str:
         """Add the steps around the network's own: from pictures of 0 to 255 to what goes in, and from what comes out.
 
         `pictures` is a tensor (n, height, width, 3) of uint8, or with `floats` of float32. Returns the name of the
         rows, (n, n_features).
         """
-        found, x = self.preparation, pictures
+        preparation, x = self.preparation, pictures
         if self.dtype is np.uint8:
             x = before.add("Cast", x, to_type=np.uint8) if floats else x
         else:
-            x = before.add("Mul", x if floats else before.add("Cast", x, to_type=np.float32), found.scale)
-            x = before.add("Div", before.add("Sub", x, np.array(found.mean)), np.array(found.std))
+            x = before.add("Mul", x if floats else before.add("Cast", x, to_type=np.float32), preparation.scale)
+            x = before.add("Div", before.add("Sub", x, np.array(preparation.mean)), np.array(preparation.std))
 
-        x = x if found.colours == "RGB" else before.columns(x, np.array([2, 1, 0]), axis=3)
+        x = x if preparation.colours == "RGB" else before.columns(x, np.array([2, 1, 0]), axis=3)
         x = before.add("Cast", x, to_type=np.float16) if self.dtype is np.float16 else x
         x = x if self.channels_last else before.add("Transpose", x, perm=[0, 3, 1, 2])
         before.add("Identity", x, to=self._input)
-        drawn = np.zeros((*found.size, 3), np.uint8)
+        drawn = np.zeros((*preparation.size, 3), np.uint8)
         (out,) = run_session(self._session, self.path, [self.output], self.feed(drawn))
         rows, width = after.add("Cast", self.output, to_type=np.float32), out.shape[-1]
 
@@ -239,7 +239,7 @@ class OnnxNetwork:
         return channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, what=what)
 
 
-def _averaged(steps: Steps, maps: str, turned: list[int] | None, width: int) -> str:
+def _averaged(steps: GraphSteps, maps: str, turned: list[int] | None, width: int) -> str:
     """Average maps or tokens, whose axes are first `turned` so that channels are the second: (n, width)."""
     maps = maps if turned is None else steps.add("Transpose", maps, perm=turned)
     return steps.add("Reshape", steps.add("GlobalAveragePool", maps), np.array([-1, width]))
@@ -362,7 +362,7 @@ def _sides(path: str, requested: Any, fixed: tuple[int | None, int | None]) -> t
         known = height or width
         return None if known is None else (height or known, width or known)
     size = as_size(requested)
-    if any(side not in (None, own) for side, own in zip(fixed, size, strict=True)):
+    if any(side not in (None, chosen) for side, chosen in zip(fixed, size, strict=True)):
         takes = " × ".join("any" if side is None else str(side) for side in fixed)
         raise UserError(f"size is {requested!r}, but {path} takes images of {takes}. Leave size out.")
     return size

@@ -36,22 +36,22 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
     not a JSON object, has an unknown key, or a value that cannot be.
     """
     file = Path(path).with_suffix(".json")
-    own = _read(file) if file.exists() else {}
+    settings = _read(file) if file.exists() else {}
     try:
-        check_settings(own)
+        check_settings(settings)
     except UserError as error:
         raise DataError(f"{file}: {error}") from error
     folders = [file.parent, *([file.parent.parent] if file.parent.name == "onnx" else [])]
     named = (folder / name for folder in folders for name in (OPEN_CLIP, TRANSFORMERS))
     beside = next((each for each in named if each.is_file()), None)
     if beside is None:
-        return own
+        return settings
     try:
         theirs = (of_open_clip if beside.name == OPEN_CLIP else of_transformers)(_read(beside))
         check_settings(theirs)
     except (UserError, TypeError) as error:
         raise DataError(f"{beside}: {error} Name the settings in {file}, and remove this file.") from error
-    return {**theirs, **own}
+    return {**theirs, **settings}
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -77,29 +77,26 @@ def of_open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
     if mode not in _RESIZES:
         raise UserError(f"resize_mode is {mode!r}; expected one of {', '.join(map(repr, _RESIZES))}.")
     named = {"size": "size", "mean": "mean", "std": "std", "interpolation": "interpolation", "fill_color": "fill"}
-    found = {ours: config[theirs] for theirs, ours in named.items() if config.get(theirs) is not None}
-    if isinstance(found.get("size"), list) and len(found["size"]) == 1:
-        found["size"] = found["size"][0]
-    return {**found, "resize": _RESIZES[mode]}
+    settings = {ours: config[theirs] for theirs, ours in named.items() if config.get(theirs) is not None}
+    if isinstance(settings.get("size"), list) and len(settings["size"]) == 1:
+        settings["size"] = settings["size"][0]
+    return {**settings, "resize": _RESIZES[mode]}
 
 
 def of_transformers(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that a ``preprocessor_config.json`` names. Raises UserError if it does what we cannot."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     resample = config.get("resample")
     if resample is not None:
         if resample not in _RESAMPLE:
             raise UserError(f"resample is {resample!r}; expected one of {', '.join(map(str, _RESAMPLE))}.")
-        found["interpolation"] = _RESAMPLE[resample]
-    if config.get("do_rescale", True):
-        found["scale"] = config.get("rescale_factor", 1 / 255)
-    else:
-        found["scale"] = 1.0
+        settings["interpolation"] = _RESAMPLE[resample]
+    settings["scale"] = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
     if not config.get("do_normalize", True):
-        found |= {"mean": 0.0, "std": 1.0}
+        settings |= {"mean": 0.0, "std": 1.0}
     elif "image_mean" in config and "image_std" in config:
-        found |= {"mean": config["image_mean"], "std": config["image_std"]}
-    return found | _resizing(config)
+        settings |= {"mean": config["image_mean"], "std": config["image_std"]}
+    return settings | _resizing(config)
 
 
 def _resizing(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,14 +121,14 @@ def _resizing(config: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _edges(given: Any, *, square: bool = False) -> tuple[int | None, tuple[int, int] | None]:
+def _edges(size: Any, *, square: bool = False) -> tuple[int | None, tuple[int, int] | None]:
     """Return the shortest edge, or height and width, as transformers names them; a number is the shortest edge."""
-    if isinstance(given, int):
-        return (None, (given, given)) if square else (given, None)
-    if isinstance(given, Mapping) and {"height", "width"} <= given.keys():
-        return None, (given["height"], given["width"])
-    if isinstance(given, Mapping) and given.keys() == {"shortest_edge"}:
-        return given["shortest_edge"], None
+    if isinstance(size, int):
+        return (None, (size, size)) if square else (size, None)
+    if isinstance(size, Mapping) and {"height", "width"} <= size.keys():
+        return None, (size["height"], size["width"])
+    if isinstance(size, Mapping) and size.keys() == {"shortest_edge"}:
+        return size["shortest_edge"], None
     return None, None
 
 

@@ -112,8 +112,8 @@ class Precomputed(AnyEncoder):
     def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
         table = self._open()
         self.refuse_unknown(images, only_if_all=skip_unreadable)
-        found = table.rows_of(images)
-        rows = np.array(list(dict.fromkeys(found[found >= 0].tolist())), np.int64)
+        positions = table.rows_of(images)
+        rows = np.array(list(dict.fromkeys(positions[positions >= 0].tolist())), np.int64)
         with reported(progress, "read features", len(rows)):
             self.rows_sha256_ = table.digest(rows, progress)
         self.names_ = [table.names[row] for row in rows]
@@ -126,12 +126,12 @@ class Precomputed(AnyEncoder):
         progress.advance(len(images))
         return Encoded(rows, np.arange(len(images)), [])
 
-    def _open(self) -> _Opened:
+    def _open(self) -> _OpenFeatures:
         """Read the file at first use, and again where what names it has changed."""
         key = (self.path, self.names, self.column, self.name_column, getattr(self, "rows_sha256_", None))
         if getattr(self, "_opened_key", None) != key:
             path, names = self._find()
-            self._opened = _Opened(
+            self._opened = _OpenFeatures(
                 read_features(path, names=names, column=self.column, name_column=self.name_column), path
             )
             if hasattr(self, "rows_sha256_"):
@@ -145,14 +145,14 @@ class Precomputed(AnyEncoder):
             raise UserError(
                 "The precomputed encoder needs a file of features: --encoder precomputed:FEATURES.npy, or path=..."
             )
-        given = (os.fspath(self.path), None if self.names is None else os.fspath(self.names))
-        if not hasattr(self, "features_path_") or os.path.exists(given[0]):
-            return given
+        paths = (os.fspath(self.path), None if self.names is None else os.fspath(self.names))
+        if not hasattr(self, "features_path_") or os.path.exists(paths[0]):
+            return paths
         if os.path.exists(self.features_path_):
             return self.features_path_, self.names_path_ or None
-        places = dict.fromkeys([os.path.abspath(given[0]), self.features_path_])
+        tried = dict.fromkeys([os.path.abspath(paths[0]), self.features_path_])
         raise StorageError(
-            f"The features that this encoder was fitted with are not at {' nor at '.join(places)}. Put them back "
+            f"The features that this encoder was fitted with are not at {' nor at '.join(tried)}. Put them back "
             "there, or in Python name their new place: encoder.set_params(path=...)."
         )
 
@@ -179,7 +179,7 @@ class Precomputed(AnyEncoder):
         return {key: value for key, value in vars(self).items() if not key.startswith("_opened")}
 
 
-class _Opened:
+class _OpenFeatures:
     """A file of features, its rows to be found by name."""
 
     def __init__(self, table: FeatureTable, path: str | os.PathLike[str]) -> None:
@@ -206,7 +206,7 @@ class _Opened:
                 )
             if fits:
                 row = self._places[fits[0]]
-                one, other = (f"/{said}" for said in (claimed.setdefault(row, name), name))
+                one, other = (f"/{path}" for path in (claimed.setdefault(row, name), name))
                 if not one.endswith(other) and not other.endswith(one):
                     raise DataError(
                         f"The images '{claimed[row]}' and '{name}' would both have the row '{self.names[row]}' of "

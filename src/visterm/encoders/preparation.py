@@ -136,10 +136,10 @@ def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> 
     image = Image.fromarray(photo)
     height, width = preparation.size
     if views == "trained" and preparation.resize is not None:
-        resized, left, top = _placed(image.size, preparation)
-        found = Image.new("RGB", (width, height), (round(preparation.fill),) * 3)
-        found.paste(image.resize(resized, FILTERS[preparation.interpolation]), (-left, -top))
-        yield np.asarray(found)
+        resized, x, y = _resized_and_offset(image.size, preparation)
+        picture = Image.new("RGB", (width, height), (round(preparation.fill),) * 3)
+        picture.paste(image.resize(resized, FILTERS[preparation.interpolation]), (-x, -y))
+        yield np.asarray(picture)
         return
     for box in boxes_of(image.size, preparation, views):
         yield np.asarray(image.resize((width, height), FILTERS[preparation.interpolation], box=box))
@@ -151,7 +151,7 @@ def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Ite
     Of margins, they lie outside the photo.
     """
     if views == "trained" and preparation.resize is not None:
-        resized, x, y = _placed(size, preparation)
+        resized, x, y = _resized_and_offset(size, preparation)
         wide, high = size[0] / resized[0], size[1] / resized[1]
         yield x * wide, y * high, (x + preparation.size[1]) * wide, (y + preparation.size[0]) * high
         return
@@ -168,16 +168,16 @@ def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Ite
         yield None
         return
 
-    for place in VIEWS[views]:
-        if place is None:
+    for share in VIEWS[views]:
+        if share is None:
             yield None
             continue
         across, down = cut[0] * part, cut[1] * part
-        left, top = (size[0] - across) * place, (size[1] - down) * place
-        yield left, top, min(left + across, size[0]), min(top + down, size[1])
+        x0, y0 = (size[0] - across) * share, (size[1] - down) * share
+        yield x0, y0, min(x0 + across, size[0]), min(y0 + down, size[1])
 
 
-def _placed(size: tuple[int, int], preparation: Preparation) -> tuple[tuple[int, int], int, int]:
+def _resized_and_offset(size: tuple[int, int], preparation: Preparation) -> tuple[tuple[int, int], int, int]:
     """Return the width and height to which a photo is resized, and where the network's picture begins in that.
 
     The left and the top are below 0 where there are margins.
@@ -251,8 +251,8 @@ def map_averaging_to(tensor: NDArray[Any], row: NDArray[np.float32]) -> NDArray[
     """
     if tensor.ndim != 3:
         return None
-    found = tensor.astype(np.float32)
-    for laid in (np.moveaxis(found, 0, 2), found):
+    floats = tensor.astype(np.float32)
+    for laid in (np.moveaxis(floats, 0, 2), floats):
         if laid.shape[2] == len(row):
             within = SAME * float(np.abs(laid).mean()) + np.finfo(np.float32).tiny
             if np.abs(laid.mean(axis=(0, 1), dtype=np.float64) - row).max() <= within:

@@ -47,10 +47,10 @@ def _network() -> Any:
         ) from error
 
     log = import_module("transformers.utils.logging")
-    shown = log.is_progress_bar_enabled()
+    shows_progress = log.is_progress_bar_enabled()
     log.disable_progress_bar()  # of transformers, while it loads
     try:
         return package.load_model(device="cpu")
     finally:
-        if shown:
+        if shows_progress:
             log.enable_progress_bar()

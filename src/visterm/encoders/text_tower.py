@@ -83,8 +83,8 @@ class OnnxTextTower:
 
         Both have the tower's length: longer texts are cut, before the token that ends them, if there is one.
         """
-        found = self._tokenizer.encode(prepared(text, canonicalise=self.text.canonicalise))
-        return {"ids": np.array(found.ids, np.int64), "mask": np.array(found.attention_mask, np.int64)}
+        encoding = self._tokenizer.encode(prepared(text, canonicalise=self.text.canonicalise))
+        return {"ids": np.array(encoding.ids, np.int64), "mask": np.array(encoding.attention_mask, np.int64)}
 
     def _open_tokenizer(self) -> Any:
         try:

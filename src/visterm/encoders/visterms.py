@@ -215,8 +215,8 @@ class Visterms(Encoder):
         table, finder, pyramid = self._table(), self._finder(), self._pyramid()
 
         def row(i: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-            found = finder.find(pixel_codes(batch[i], table), with_boxes=pyramid.knows_places)
-            return pyramid.row(*found, self.idf_, root=self.root_terms)
+            nearest = finder.find(pixel_codes(batch[i], table), with_boxes=pyramid.knows_places)
+            return pyramid.row(*nearest, self.idf_, root=self.root_terms)
 
         with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
             rows = team.run(row, len(batch))
@@ -288,8 +288,8 @@ class Visterms(Encoder):
         with reported(progress, "count visterms", len(codes)), one_blas_thread(), Team(n_jobs) as team:
             for start in range(0, len(codes), self.batch_size):
                 batch = codes[start : start + self.batch_size]
-                for found in team.run(partial(columns, batch), len(batch)):
-                    having[found] += 1
+                for words in team.run(partial(columns, batch), len(batch)):
+                    having[words] += 1
                 progress.advance(len(batch))
         idf = np.zeros(len(ones), np.float32)
         idf[having > 0] = -np.log(having[having > 0] / len(codes))

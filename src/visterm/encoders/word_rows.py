@@ -62,8 +62,8 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     other words. Vectors are kept in `kept_words`, and read from there. Raises what `AnyEncoder.text_rows` raises.
     """
     words = list(dict.fromkeys(filter(None, map(clean_tag, words))))
-    said = json.dumps([encoder.text_fingerprint, *prompts]).encode()
-    keys = [hashlib.sha256(said + b"\0" + word.encode("utf-8", "replace")).digest() for word in words]
+    tower = json.dumps([encoder.text_fingerprint, *prompts]).encode()
+    keys = [hashlib.sha256(tower + b"\0" + word.encode("utf-8", "replace")).digest() for word in words]
     rows = _load(keys)
     missing = [i for i, key in enumerate(keys) if key not in rows]
     for first in range(0, len(missing), AT_ONCE):
@@ -91,16 +91,16 @@ def _load(keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
     """Read what is kept of some words."""
     if not kept_words().is_file():
         return {}
-    found = {}
+    rows = {}
     try:
         with closing(sqlite3.connect(kept_words(), timeout=10)) as database:
             for key in keys:
                 for (row,) in database.execute("SELECT row FROM rows WHERE key = ?", (key,)):
-                    found[key] = np.frombuffer(row, "<f4")
+                    rows[key] = np.frombuffer(row, "<f4")
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:
         LOG.warning("The vectors of words in %s cannot be read, and are made again: %s", kept_words(), error)
         return {}
-    return found
+    return rows
 
 
 def _keep(rows: dict[bytes, NDArray[np.float32]]) -> None:

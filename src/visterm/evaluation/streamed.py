@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, UnknownNameError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import as_path
+from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
@@ -37,7 +38,7 @@ from visterm.features.streaming.joining import (
     check_met,
     tag_hash,
 )
-from visterm.features.streaming.shards import Shards, check_encoder, read_ahead
+from visterm.features.streaming.shards import Shards, check_encoder
 from visterm.metrics.report import Part, PartMeasures
 from visterm.metrics.significance import Interval
 from visterm.models.base import Annotator
@@ -140,7 +141,7 @@ def _parts(
         chosen = rows if places.size == len(names) else rows[places]
         return [names[place] for place in places], chosen, judged.rows_at(positions)
 
-    with closing(read_ahead(read, len(shards))) as parts:
+    with closing(map_ahead(read, range(len(shards)))) as parts:
         for number, (names, X, Y) in enumerate(parts):
             if names:
                 yield names, (Y, partial(model.score_blocks, X))

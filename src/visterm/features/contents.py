@@ -97,9 +97,9 @@ def cut(names: Sequence[str], size: int) -> list[range]:
     classes = size - least + 1
     shards, start = [], 0
     for position, name in enumerate(names, start=1):
-        held = position - start
+        n_names = position - start
         digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-        if (held >= least and int.from_bytes(digest[:8], "big") % classes == 0) or held >= 2 * size:
+        if (n_names >= least and int.from_bytes(digest[:8], "big") % classes == 0) or n_names >= 2 * size:
             shards.append(range(start, position))
             start = position
     if start < len(names):

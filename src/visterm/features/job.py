@@ -19,6 +19,7 @@ from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
 from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported, silent
 from visterm.core.remote import in_full
+from visterm.core.rows import stack_rows
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
@@ -28,12 +29,11 @@ from visterm.data.feature_shards import Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, Unsearched, image_names
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import default_line, make_encoder
-from visterm.features.contents import Contents, FirstJob, cut
+from visterm.features.contents import Contents, FirstJob, ShardEntry, cut
 from visterm.features.folder import FeatureFolder, naming_a_full_disk
-from visterm.features.part_work import KnownParts, PartDone, PartWork
+from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import feature_folder
-from visterm.features.stored import StoredRow, StoredRows
-from visterm.store.rows import stack_rows
+from visterm.features.stored import FolderRows, StoredRow
 
 SHARD_SIZE = 512  # Images in a shard, about: what a kill loses, and what is held in memory at a time
 CHANGED = "changed while it was being read: run again"
@@ -113,7 +113,7 @@ def encode_folder(
             if run is None:
                 new.fit(ListedImages(root, names), skip_unreadable=True, progress=progress)
             folder.save_encoder(new, first_job)
-        fitted, first_job = _own_encoder(folder, requested, n_jobs)
+        fitted, first_job = _folder_encoder(folder, requested, n_jobs)
         before = folder.contents()
         if before is not None and before.fingerprint != fitted.fingerprint:
             raise EncoderMismatchError(
@@ -128,7 +128,7 @@ def encode_folder(
         parts = [[names[i] for i in part] for part in cut(names, size)]
         chosen = for_parts(executor, parts)
         job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
-        done = _collect(chosen.run(job, parts, progress), parts, progress)
+        done = _checked_shards(chosen.run(job, parts, progress), parts, progress)
         skipped = [*closed, *(item for shard in done for item in shard.skipped)]
         with_rows = [shard for shard in done if shard.entry is not None]
         contents = Contents(
@@ -182,31 +182,31 @@ def _requested_encoder(
     return requested
 
 
-def _own_encoder(
+def _folder_encoder(
     folder: FeatureFolder, requested: AnyEncoder | None, n_jobs: int | None
 ) -> tuple[AnyEncoder, FirstJob]:
     """Return the folder's own encoder, if it is the one requested, with what was requested when it was made."""
-    own, first_job = folder.load_encoder(n_jobs)
+    encoder, first_job = folder.load_encoder(n_jobs)
     if requested is None:
-        return own, first_job
-    if requested.fingerprint not in (first_job.fingerprint, own.fingerprint):
+        return encoder, first_job
+    if requested.fingerprint not in (first_job.fingerprint, encoder.fingerprint):
         raise EncoderMismatchError(
-            f"{folder.path} has features of another encoder: {_in_words(own)}; requested: {_in_words(requested)}. "
+            f"{folder.path} has features of another encoder: {_in_words(encoder)}; requested: {_in_words(requested)}. "
             "Leave out --encoder and --encoder-set to go on with it, or choose another folder (-o)."
         )
-    own.set_params(**requested.get_params(deep=False))  # the same but for the speed, and where a network lies now
-    return own, first_job
+    encoder.set_params(**requested.get_params(deep=False))  # the same but for the speed, and where a network lies now
+    return encoder, first_job
 
 
-def _collect(shards: Iterator[PartDone], parts: Sequence[list[str]], progress: Progress) -> list[PartDone]:
+def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], progress: Progress) -> list[PartDone]:
     """Return the shards; refuse them if an image is in none and not skipped, or if rows are of two kinds."""
     done = []
     with reported(progress, "encode photos", sum(map(len, parts))):
         for names, shard in zip(parts, shards, strict=True):
-            found = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
-            if found != len(names):
+            n_images = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
+            if n_images != len(names):
                 raise StorageError(
-                    f"A worker returned {count_of(found, 'image')} of the {len(names):,} from '{names[0]}' to "
+                    f"A worker returned {count_of(n_images, 'image')} of the {len(names):,} from '{names[0]}' to "
                     f"'{names[-1]}'. Run the same command again."
                 )
             done.append(shard)
@@ -228,21 +228,22 @@ def _in_words(encoder: AnyEncoder) -> str:
     return f"'{facts['encoder']}' with {', '.join(f'{k}={v}' for k, v in facts['settings'].items()) or 'no settings'}"
 
 
-class KnownRows(KnownParts):
-    """The rows that the folder had before this job, by the content of their images."""
+class KnownRows:
+    """The rows that the folder had before this job, by the content of their images, and its whole shards by file."""
 
     def __init__(self, folder: FeatureFolder, contents: Contents | None) -> None:
-        super().__init__([])
+        self.width, self.layout = 0, ""
+        self.shards: dict[str, ShardEntry] = {}
         self.names: dict[str, str] = {}
         self._stored: dict[str, StoredRow] = {}
         if contents is None:
             return
         self.width, self.layout = contents.width, contents.layout
-        self._rows = StoredRows(folder, contents)
+        self._rows = FolderRows(folder, contents)
         for row in self._rows.index(spare_damaged=True):
             self.names[row.name] = row.sha256
             self._stored.setdefault(row.sha256, row)
-        super().__init__(entry for number, entry in enumerate(contents.shards) if self._rows.is_whole(number))
+        self.shards = {entry.file: entry for i, entry in enumerate(contents.shards) if self._rows.is_whole(i)}
 
     def __contains__(self, sha256: str | None) -> bool:
         return sha256 in self._stored
@@ -294,11 +295,11 @@ class ShardWork(PartWork):
     """Makes the shards of a job, one after the other, with a fitted encoder and threads that hash files."""
 
     command, suffix, noted = "visterm encode", "parquet", ("width", "layout")
-    _known: KnownRows
 
     def __init__(self, job: EncodeJob, encoder: AnyEncoder, team: Team) -> None:
-        super().__init__(job.folder, job.known, encoder.fingerprint)
-        self._images, self._encoder, self._team = job.images, encoder, team
+        known = job.known
+        super().__init__(job.folder, known.shards, encoder.fingerprint, width=known.width, layout=known.layout)
+        self._images, self._encoder, self._team, self._rows = job.images, encoder, team, known
 
     def do(self, names: Sequence[str], progress: Progress) -> PartDone:
         """Make the shard of some images, by their paths inside the image folder, unless it is there already."""
@@ -311,7 +312,7 @@ class ShardWork(PartWork):
     def _content(self, name: str, path: Path, stamp: object) -> str | None:
         """Return the hash of an image; of one that may not be looked for now, the hash that it had."""
         if stamp is None and is_there(path):
-            return self._known.names.get(name)
+            return self._rows.names.get(name)
         return stamp_hash(stamp) or content_hash(path)
 
     def _encoded(
@@ -323,14 +324,14 @@ class ShardWork(PartWork):
         progress: Progress,
     ) -> PartDone:
         """Write the rows of all images that have one, in order; list the others with reasons."""
-        new = [i for i, digest in enumerate(sha256) if digest not in self._known]
-        old = [i for i, digest in enumerate(sha256) if digest in self._known]
+        new = [i for i, digest in enumerate(sha256) if digest not in self._rows]
+        old = [i for i, digest in enumerate(sha256) if digest in self._rows]
         progress.advance(len(old))
         parts: list[Matrix] = []
         places = list(old)
         reasons: dict[int, str] = {}
         if old:
-            parts.append(self._known.take([digest for i in old if (digest := sha256[i]) is not None]))
+            parts.append(self._rows.take([digest for i in old if (digest := sha256[i]) is not None]))
 
         if new:
             rows, kept, failed = self._encoder.encode([paths[i] for i in new], progress=StepProgress(progress))

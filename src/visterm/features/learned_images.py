@@ -35,8 +35,8 @@ class LearnedImages:
         if not self._hashes.size:
             return 0
         requested = name_hashes(names)
-        place = np.minimum(np.searchsorted(self._hashes, requested), self._hashes.size - 1)
-        return int((self._hashes[place] == requested).sum())
+        positions = np.minimum(np.searchsorted(self._hashes, requested), self._hashes.size - 1)
+        return int((self._hashes[positions] == requested).sum())
 
     def save(self, path: Path) -> None:
         """Write the set to a file."""

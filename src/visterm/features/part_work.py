@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from visterm.core.errors import CorruptFileError
 from visterm.core.progress import Progress
@@ -28,31 +28,20 @@ class PartDone(NamedTuple):
     layout: str = ""  # "dense", "sparse", or empty without rows
 
 
-class KnownParts:
-    """The parts that the folder had before this job, as far as they are whole, by their file names."""
-
-    width, layout = 0, ""
-
-    def __init__(self, entries: Iterable[ShardEntry]) -> None:
-        self._entries = {entry.file: entry for entry in entries}
-
-    def entry(self, file: str) -> ShardEntry | None:
-        """Find a part by its file name, which what it follows from decides."""
-        return self._entries.get(file)
-
-
 class PartWork:
     """Makes the parts of a folder: a kind of them says by which command, into which files, and what notes keep.
 
-    `fingerprint` is that of what makes them: an encoder, or a run and a request.
+    `known` are the whole parts that the folder had before, by their file names, which what a part follows from decides;
+    `facts` are those of `noted` that all of them share. `fingerprint` is that of what makes parts: an encoder, or a run
+    and a request.
     """
 
     command: ClassVar[str]
     suffix: ClassVar[str]
     noted: ClassVar[tuple[str, ...]] = ()  # Fields of `PartDone` that notes have beside entry and skipped images
 
-    def __init__(self, folder: FeatureFolder, known: KnownParts, fingerprint: str) -> None:
-        self._folder, self._known, self._fingerprint = folder, known, fingerprint
+    def __init__(self, folder: FeatureFolder, known: Mapping[str, ShardEntry], fingerprint: str, **facts: Any) -> None:
+        self._folder, self._known, self._fingerprint, self._facts = folder, known, fingerprint, facts
 
     def _unless_there(
         self,
@@ -69,8 +58,8 @@ class PartWork:
         note = self._folder.unfinished / f"{self._digest(images, contents)}.json"
         done = self._read_note(note)
         if done is None and None not in contents:
-            entry = self._known.entry(self._file_name(images, contents))
-            done = None if entry is None else PartDone(entry, [], 0, self._known.width, self._known.layout)
+            entry = self._known.get(self._file_name(images, contents))
+            done = None if entry is None else PartDone(entry, [], 0, **self._facts)
         if done is not None:
             progress.advance(n_images)
             return done
@@ -84,7 +73,7 @@ class PartWork:
     ) -> ShardEntry:
         """Write a part, unless the folder has it from before."""
         file = self._file_name(images, contents)
-        entry = self._known.entry(file)
+        entry = self._known.get(file)
         if entry is None:
             content = make()
             write_whole(self._folder.shard_to_write(file), content)
@@ -102,7 +91,7 @@ class PartWork:
             done = PartDone(entry, skipped, 0, *(value[name] for name in self.noted))
         except (KeyError, TypeError) as error:
             raise CorruptFileError(f"{note} is no note of {self.command}: {error}. Remove the file.") from error
-        if entry is None or entry == self._known.entry(entry.file) or self._folder.is_written(entry):
+        if entry is None or entry == self._known.get(entry.file) or self._folder.is_written(entry):
             return done
         return None
 

@@ -216,9 +216,9 @@ class Lease:
         Raises StorageError if another process has it.
         """
         if not (self._file.create(self._content()) and self._is_own()):
-            found = self._read()
-            if found is not None and not _is_abandoned(found):
-                raise self._refusal(found)
+            current = self._read()
+            if current is not None and not _is_abandoned(current):
+                raise self._refusal(current)
             self._file.write_bytes(self._content())
             time.sleep(SETTLED)
             if not self._is_own():
@@ -257,15 +257,15 @@ class Lease:
             )
 
     def _is_own(self) -> bool:
-        found = self._read()
-        return found is not None and found.get("token") == self._token
+        current = self._read()
+        return current is not None and current.get("token") == self._token
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            found = json.loads(self._file.read_text())
+            content = json.loads(self._file.read_text())
         except (FileNotFoundError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return content if isinstance(content, dict) else None
 
     def _content(self) -> bytes:
         content = {
@@ -274,30 +274,30 @@ class Lease:
         }  # fmt: skip
         return json.dumps(content).encode()
 
-    def _refusal(self, found: dict[str, Any] | None) -> StorageError:
+    def _refusal(self, current: dict[str, Any] | None) -> StorageError:
         return StorageError(
-            f"Another process is writing into {self._of} ({_in_words(found)}). Wait until it is done, or choose "
+            f"Another process is writing into {self._of} ({_in_words(current)}). Wait until it is done, or choose "
             f"another place. If it was killed, it is passed over {ABANDONED:.0f} seconds after its last sign of life."
         )
 
 
-def _is_abandoned(found: dict[str, Any]) -> bool:
+def _is_abandoned(current: dict[str, Any]) -> bool:
     try:
-        pid, renewed = int(found["pid"]), float(found["renewed"])
+        pid, renewed = int(current["pid"]), float(current["renewed"])
     except (KeyError, TypeError, ValueError):
         return True
-    if found.get("host") == socket.gethostname() and found.get("token") not in _OWN:
+    if current.get("host") == socket.gethostname() and current.get("token") not in _OWN:
         was_before = pid == os.getpid()  # in a container begun anew
         if was_before or not is_alive(pid):
             return True
     return time.time() - renewed > ABANDONED
 
 
-def _in_words(found: dict[str, Any] | None) -> str:
-    if found is None:
+def _in_words(current: dict[str, Any] | None) -> str:
+    if current is None:
         return "it is unknown which"
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(found.get("since", 0))))
-    return f"process {found.get('pid')} on {found.get('host')} since {since}"
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(current.get("since", 0))))
+    return f"process {current.get('pid')} on {current.get('host')} since {since}"
 
 
 class ShardCache:
@@ -322,20 +322,20 @@ class ShardCache:
 
     def get(self, sha256: str, fetch: Callable[[], bytes]) -> Path | None:
         """Return the file of this content, fetched if it is not here; None where what was fetched has another."""
-        found = self.find(sha256)
-        if found is not None:
-            return found
+        path = self.find(sha256)
+        if path is not None:
+            return path
         content = fetch()
         if hashlib.sha256(content).hexdigest() != sha256:
             return None
         with self._lock:
-            place = self._place(sha256)
+            path = self._place(sha256)
             while len(self._sizes) >= LEAST and sum(self._sizes.values()) + len(content) > (self._most or 0):
                 oldest, _ = self._sizes.popitem(last=False)
                 self._place(oldest).unlink(missing_ok=True)
-            place.write_bytes(content)
+            path.write_bytes(content)
             self._sizes[sha256] = len(content)
-            return place
+            return path
 
     def _place(self, sha256: str) -> Path:
         if self._folder is None:

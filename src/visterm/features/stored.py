@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from visterm.core.errors import DataError, StorageError, TagFileError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import as_path
+from visterm.core.rows import stack_rows
 from visterm.core.types import Matrix, Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
@@ -24,7 +25,6 @@ from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.features.contents import Contents, ShardEntry
 from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import feature_folder
-from visterm.store.rows import stack_rows
 
 HELD = 4  # Shards kept in memory: rows are mostly read in the order of the names, as they lie
 
@@ -38,7 +38,7 @@ class StoredRow(NamedTuple):
     row: int
 
 
-class StoredRows:
+class FolderRows:
     """The rows of a features folder, as its manifest's `contents` say: shards are checked and read when needed."""
 
     def __init__(self, folder: FeatureFolder, contents: Contents) -> None:
@@ -133,7 +133,7 @@ class Features:
         self.contents = contents = finished_contents(folder)
         self.path, self.images = folder.path, as_path(contents.images)
         self.fingerprint, self.requested = contents.fingerprint, contents.asked
-        self._rows = StoredRows(folder, contents)
+        self._rows = FolderRows(folder, contents)
         self._stored = {row.name: row for row in self._rows.index()}
         self._skipped = {item.image: item for item in folder.skipped()}
 
@@ -151,21 +151,21 @@ class Features:
         Raises DataError if an image is not one of the folder's; CorruptFileError if a shard is missing or was changed.
         """
         with reported(progress, "read features", len(images)):
-            kept, wanted, skipped = [], [], []
+            positions, wanted, skipped = [], [], []
             for number, image in enumerate(images):
                 name = self._name(image)
                 if name in self._skipped:
                     skipped.append(Skipped(str(image), self._skipped[name].reason))
                 else:
-                    kept.append(number)
-                    wanted.append(self._found(name))
+                    positions.append(number)
+                    wanted.append(self._stored_row(name))
             rows = self._rows.take(wanted)
             progress.advance(len(images))
-        return Encoded(rows, np.array(kept, np.int64), skipped)
+        return Encoded(rows, np.array(positions, np.int64), skipped)
 
     def sha256_of(self, image: str | os.PathLike[str]) -> str:
         """Return the hash that the file of an image had when its row was made."""
-        return self._found(self._name(image)).sha256
+        return self._stored_row(self._name(image)).sha256
 
     def corpus(self, tags: str | os.PathLike[str] | None = None, **columns: Unpack[TableOptions]) -> Corpus:
         """Join the images with their tags; nothing of the image folder is read, if the tags are in a table.
@@ -175,21 +175,21 @@ class Features:
         """
         names = sorted([*self._stored, *self._skipped])
         if tags is None:
-            found = TagsFound([record(name, [], None) for name in names], [])
+            tags_found = TagsFound([record(name, [], None) for name in names], [])
         elif not isinstance(tags, str | os.PathLike) or as_path(tags).is_file():
-            found = TagsFound(merged_by_image(read_tag_table(tags, **columns)), [])
+            tags_found = TagsFound(merged_by_image(read_tag_table(tags, **columns)), [])
         elif self.images.is_dir():
             unsearched = Unsearched()
-            found = find_tags(tags, self.images, find_images(self.images, unsearched=unsearched), **columns)
-            found = found._replace(skipped=[*unsearched.closed, *found.skipped])
+            tags_found = find_tags(tags, self.images, find_images(self.images, unsearched=unsearched), **columns)
+            tags_found = tags_found._replace(skipped=[*unsearched.closed, *tags_found.skipped])
         else:
             raise TagFileError(
                 f"The image folder of {self.path}, {self.images}, is no longer there, so no tags can be found in it. "
                 "Name a table of tags: --tags FILE."
             )
-        return Corpus.joined(self.images, [self.images / name for name in names], found, encoded=self)
+        return Corpus.joined(self.images, [self.images / name for name in names], tags_found, encoded=self)
 
-    def _found(self, name: str) -> StoredRow:
+    def _stored_row(self, name: str) -> StoredRow:
         if name not in self._stored:
             raise DataError(
                 f"The image '{name}' is not among the {count_of(len(self._stored), 'image')} of {self.path}. "

@@ -96,8 +96,8 @@ def training_rows(
         try:
             encoder.fit(train.images, skip_unreadable=True, progress=progress)
         except NoneReadableError as error:
-            places = {str(image): place for place, image in enumerate(train.images)}  # it may look at them in any order
-            in_order = sorted(error.skipped, key=lambda item: places.get(item.image, 0))
+            positions = {str(image): position for position, image in enumerate(train.images)}
+            in_order = sorted(error.skipped, key=lambda item: positions.get(item.image, 0))  # it may read in any order
             raise NoneReadableError(in_order, corpus.column_note) from error
 
     if text_width is not None:
@@ -325,10 +325,10 @@ def _lists_of_matrix(matrix: Any, table: FrameTable | None) -> list[list[str]]:
             )
         matrix = np.array(columns, np.float64).T
     Y = check_tags(matrix, matrix.shape[0])
-    found: list[list[str]] = [[] for _ in range(Y.shape[0])]
+    tags_of_row: list[list[str]] = [[] for _ in range(Y.shape[0])]
     for row, column, value in zip(*sp.find(Y), strict=True):
-        found[row].append(names[column] if value > 0 else f"-{names[column]}")
-    return found
+        tags_of_row[row].append(names[column] if value > 0 else f"-{names[column]}")
+    return tags_of_row
 
 
 def as_images(
@@ -348,12 +348,12 @@ def as_images(
             raise DataError(no_images(folder))
     if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):
         images = [images]
-    given: Any = images
-    numbers = isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind in "bif"
+    array: Any = images
+    numbers = isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind in "bif"
 
-    if numbers or sp.issparse(given):
+    if numbers or sp.issparse(array):
         raise DataError(
-            f"images is a matrix of numbers, {given.shape[0]:,} rows of {given.shape[1]:,}. Those are features, not "
+            f"images is a matrix of numbers, {array.shape[0]:,} rows of {array.shape[1]:,}. Those are features, not "
             "photos: fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
             "name of each row, and pass the names with encoder='precomputed:FILE.npy'."
         )

@@ -13,11 +13,11 @@ import numpy as np
 from visterm.core.checks import finite_rows
 from visterm.core.errors import ImageError
 from visterm.core.progress import Progress
+from visterm.core.rows import stack_rows
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, Skipped
 from visterm.data.file_kinds import is_video
 from visterm.data.videos import VideoFrames
-from visterm.encoders.base import stack_rows
 from visterm.encoders.contract import AnyEncoder, Encoded
 
 AT_ONCE = 16  # Videos whose frames are encoded together
@@ -33,38 +33,38 @@ class FrameRows(NamedTuple):
 
 def encode_frames(encoder: AnyEncoder, videos: Sequence[Sequence[Path]]) -> FrameRows:
     """Encode the frames of videos, each a file; those that cannot be read, or whose row is not finite, are left out."""
-    every = [(video, place) for video, files in enumerate(videos) for place in range(len(files))]
-    X, kept, _ = encoder.encode([str(videos[video][place]) for video, place in every])
+    every = [(video, frame) for video, files in enumerate(videos) for frame in range(len(files))]
+    X, kept, _ = encoder.encode([str(videos[video][frame]) for video, frame in every])
     good = np.flatnonzero(finite_rows(X)) if len(kept) else np.empty(0, np.int64)
     return FrameRows(X[good], [every[kept[row]] for row in good])
 
 
 def encode_all(encoder: AnyEncoder, items: Sequence[Any], progress: Progress) -> Encoded:
     """Encode images, and videos by their frames: `kept` has the place of a video once for each of its frames."""
-    videos = [] if encoder.reads == "names" else [place for place, item in enumerate(items) if is_video(item)]
+    videos = [] if encoder.reads == "names" else [position for position, item in enumerate(items) if is_video(item)]
     if not videos:
         return encoder.encode(items, progress=progress)
     photos = np.setdiff1d(np.arange(len(items)), videos)
-    X, kept, skipped = encoder.encode([items[place] for place in photos], progress=progress)
-    parts, places = [X] if len(kept) else [], photos[kept].tolist()
+    X, kept, skipped = encoder.encode([items[position] for position in photos], progress=progress)
+    parts, positions = [X] if len(kept) else [], photos[kept].tolist()
 
     for start in range(0, len(videos), AT_ONCE):
         some = videos[start : start + AT_ONCE]
         with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
-            read = _read_frames(VideoFrames(Path(folder)), [items[place] for place in some], encoder)
-            found = encode_frames(encoder, [() if isinstance(video, Skipped) else video for video in read])
-        there = {video for video, _ in found.frames}
+            read = _read_frames(VideoFrames(Path(folder)), [items[position] for position in some], encoder)
+            frames = encode_frames(encoder, [() if isinstance(video, Skipped) else video for video in read])
+        with_frames = {video for video, _ in frames.frames}
         for number, video in enumerate(read):
-            if number not in there:
+            if number not in with_frames:
                 lost = Skipped(os.fspath(items[some[number]]), NO_FRAME)
                 skipped.append(video if isinstance(video, Skipped) else lost)
-        if found.frames:
-            parts.append(found.rows)
-            places += [some[video] for video, _ in found.frames]
+        if frames.frames:
+            parts.append(frames.rows)
+            positions += [some[video] for video, _ in frames.frames]
         progress.advance(len(some))
 
-    order = np.argsort(places, kind="stable")
-    return Encoded(stack_rows(parts)[order] if parts else X, np.array(places, np.int64)[order], skipped)
+    order = np.argsort(positions, kind="stable")
+    return Encoded(stack_rows(parts)[order] if parts else X, np.array(positions, np.int64)[order], skipped)
 
 
 def _read_frames(frames: VideoFrames, paths: Sequence[str], encoder: AnyEncoder) -> list[list[Path] | Skipped]:

@@ -17,12 +17,12 @@ import numpy as np
 
 from visterm.core.checks import finite_rows
 from visterm.core.errors import CorruptFileError
+from visterm.core.rows import stack_rows
 from visterm.core.types import Matrix
 from visterm.core.writing import write_whole
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes
 from visterm.store.catalogue import FEATURES, StoredCatalogue
 from visterm.store.images import LISTED, as_list
-from visterm.store.rows import stack_rows
 
 
 class CatalogueFeatures:

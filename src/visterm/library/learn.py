@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.estimator import clone
 from visterm.core.progress import SILENT, Progress
+from visterm.core.rows import stack_rows
 from visterm.core.tables import MODELS
 from visterm.core.types import CHUNK, Matrix
 from visterm.core.vocabulary import Vocabulary
@@ -56,7 +57,6 @@ from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import CatalogueJob
-from visterm.store.rows import stack_rows
 from visterm.tagging.tagger import Tagger
 
 FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
+from visterm.core.rows import stack_rows
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.learning.learned import Learned
@@ -18,7 +19,6 @@ from visterm.library.encoded_features import CatalogueFeatures
 from visterm.metrics.ranking import average_precisions
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
-from visterm.store.rows import stack_rows
 from visterm.tagging.tagger import Tagger
 
 HELD_OUT = 10  # One image in this many is held out

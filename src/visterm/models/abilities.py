@@ -124,7 +124,7 @@ class GivesProbabilities(Protocol):
 
 @runtime_checkable
 class WritesSteps(Protocol):
-    """Writes its scores as steps of an ONNX graph (`visterm.encoders.onnx_graph.Steps`)."""
+    """Writes its scores as steps of an ONNX graph (`visterm.encoders.onnx_graph.GraphSteps`)."""
 
     def write_steps(self, steps: Any, x: str) -> str:
         """Add the steps from features, the tensor `x` (n_images, n_features), to scores; return their tensor's name.

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_ids, as_rows, check_k
 from visterm.core.errors import DataError
 from visterm.core.products import merged, top_k_products
+from visterm.core.rows import row_lengths, stack_rows
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
-from visterm.store.rows import row_lengths, stack_rows
 
 BLOCK = 65536  # Rows whose lengths are measured at a time
 QUERY_BLOCK = 64  # Queries whose best rows are found at a time

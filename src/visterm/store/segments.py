@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import MOST_COLUMNS, checked_csr
 from visterm.core.errors import CorruptFileError
+from visterm.core.rows import stack_rows
 from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
 from visterm.store.current_rows import ArrayPart, Part
 from visterm.store.database import Database
 from visterm.store.row_index import INDEX_SUFFIX, LazyIndex, settings_of
-from visterm.store.rows import stack_rows
 
 IDS, DENSE, DATA, INDICES, INDPTR = "ids.i64", "rows.f32", "data.f32", "indices.i32", "indptr.i64"
 TYPES = {IDS: np.int64, DENSE: np.float32, DATA: np.float32, INDICES: np.int32, INDPTR: np.int64}

@@ -247,7 +247,7 @@ def _copy_network(encoder: Any, folder: Path) -> None:
     """Copy the file of an encoder's network, if all its weights are in it."""
     if not isinstance(encoder, NetworkEncoder):
         raise UserError(f"The encoder '{ENCODERS.name_of(encoder)}' has no network in a file. Leave with_network out.")
-    place = Path(encoder._found())
+    place = Path(encoder._network_file())
     shutil.copyfile(place, folder / f"{NETWORK}{place.suffix}")
 
 

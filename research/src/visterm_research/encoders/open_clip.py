@@ -117,7 +117,8 @@ class OpenClip(TorchEncoder):
     @property
     def text_fingerprint(self) -> str:
         """Return a hash of the network's name and its file."""
-        return hashlib.sha256(f"open_clip {self._network_name()} {self._hash(self._found())}".encode()).hexdigest()
+        network = f"{self._network_name()} {self._hash(self._network_file())}"
+        return hashlib.sha256(f"open_clip {network}".encode()).hexdigest()
 
     def _place(self) -> str | None:
         if self.weights is not None:

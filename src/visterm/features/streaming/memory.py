@@ -52,13 +52,13 @@ def plan_memory(n_images: int, feature_bytes: int, memory: int | None) -> Plan:
 
 def machine_memory() -> int:
     """Return the bytes of memory that this process may use: the machine's, or what its control group leaves of them."""
-    found = memory_bytes()
+    n_bytes = memory_bytes()
     for name in _LIMITS:
         file = Path(name)
         text = file.read_text(encoding="ascii").strip() if file.is_file() else "max"
         if text.isdigit():
-            found = min(found, int(text))
-    return found
+            n_bytes = min(n_bytes, int(text))
+    return n_bytes
 
 
 def read_size(text: str, option: str) -> int:
@@ -66,8 +66,8 @@ def read_size(text: str, option: str) -> int:
 
     Raises UserError if it is none, or less than one MB.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
-    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
+    size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if size < 2**20:
         raise UserError(f"{option} is {text!r}; expected an amount of memory of 1M or more, such as 800M or 1.5G.")
     return size

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
@@ -17,6 +16,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.core.progress import Progress
+from visterm.core.rows import stack_rows
+from visterm.core.threads import map_ahead
 from visterm.core.types import Chunk, Matrix, Skipped
 from visterm.core.writing import new_map
 from visterm.data.feature_shards import read_named_rows, read_shard_index, read_shard_rows, shard_row_bytes
@@ -26,7 +27,6 @@ from visterm.features.learned_images import name_hashes
 from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import finished_contents
 from visterm.features.training_rows import check_fingerprint
-from visterm.store.rows import stack_rows
 
 ROWS = 4096  # Rows of a chunk, about: what goes along with a chunk is then little beside its rows
 BUCKET = 2**20  # Names sorted at a time, about
@@ -80,7 +80,7 @@ class Shards:
         """Refuse a shard that was changed since it was written. Raises CorruptFileError if it was, or is missing."""
         self._of[number].check(self.contents.shards[number])
 
-    def place(self, number: int) -> str:
+    def folder_of(self, number: int) -> str:
         """Return the features folder of a shard."""
         return os.fspath(self._of[number].path)
 
@@ -103,17 +103,6 @@ class Shards:
     def skipped(self) -> list[Skipped]:
         """Read the list of images that have no row."""
         return [item for folder in self._folders for item in folder.skipped()]
-
-
-def read_ahead(read: Callable[[int], T], n_parts: int) -> Generator[T]:
-    """Yield ``read(0)`` .. ``read(n_parts - 1)``; an error of a part is raised when its turn comes."""
-    with ThreadPoolExecutor(1, thread_name_prefix="visterm-reads") as reader:
-        coming: list[Future[T]] = [reader.submit(read, 0)] if n_parts else []
-        for number in range(n_parts):
-            part = coming.pop().result()
-            if number + 1 < n_parts:
-                coming.append(reader.submit(read, number + 1))
-            yield part
 
 
 class NameIndex:
@@ -139,10 +128,10 @@ class NameIndex:
                 here = np.flatnonzero((part >> half) * np.uint64(n_buckets) >> half == bucket)
                 hashes.append(part[here])
                 positions.append(here + first)
-            found = np.concatenate(hashes)
-            order = np.argsort(found)
-            stop = start + found.size
-            self.hashes[start:stop], self.positions[start:stop] = found[order], np.concatenate(positions)[order]
+            bucket_hashes = np.concatenate(hashes)
+            order = np.argsort(bucket_hashes)
+            stop = start + bucket_hashes.size
+            self.hashes[start:stop], self.positions[start:stop] = bucket_hashes[order], np.concatenate(positions)[order]
             start = stop
 
     def find(self, names: list[str]) -> NDArray[np.int64]:
@@ -150,18 +139,18 @@ class NameIndex:
 
         A name that no image has as it is written is looked for as `plain_name` has it.
         """
-        found = self._find(names)
-        odd = [i for i in np.flatnonzero(found < 0).tolist() if plain_name(names[i]) != names[i]]
+        positions = self._find(names)
+        odd = [i for i in np.flatnonzero(positions < 0).tolist() if plain_name(names[i]) != names[i]]
         if odd:
-            found[odd] = self._find([plain_name(names[i]) for i in odd])
-        return found
+            positions[odd] = self._find([plain_name(names[i]) for i in odd])
+        return positions
 
     def _find(self, names: list[str]) -> NDArray[np.int64]:
         requested = name_hashes(names)
         if not len(self.hashes):
             return np.full(requested.size, -1, np.int64)
-        place = np.minimum(np.searchsorted(self.hashes, requested), len(self.hashes) - 1)
-        return np.where(self.hashes[place] == requested, self.positions[place], -1)
+        nearest = np.minimum(np.searchsorted(self.hashes, requested), len(self.hashes) - 1)
+        return np.where(self.hashes[nearest] == requested, self.positions[nearest], -1)
 
 
 def index_names(folder: Path, shards: Shards) -> NameIndex:
@@ -177,9 +166,10 @@ def index_names(folder: Path, shards: Shards) -> NameIndex:
                 for number, position in zip(numbers.tolist(), positions.tolist(), strict=True)
             )
             if first == second:
+                one, other = map(shards.folder_of, numbers)
                 raise DataError(
-                    f"The image '{first}' is in {shards.place(numbers[0])} and in {shards.place(numbers[1])}; expected "
-                    "one row an image. Encode folders whose images are named apart, or leave one of the two out."
+                    f"The image '{first}' is in {one} and in {other}; expected one row an image. Encode folders whose "
+                    "images are named apart, or leave one of the two out."
                 )
     return index
 
@@ -197,7 +187,7 @@ def stored_chunks(
     refuse_names_twice(shards)
     groups = groups_of(shards)
     progress.start("tag photos", shards.n_rows)
-    with closing(read_ahead(lambda number: chunk_of(shards, groups[number]), len(groups))) as chunks:
+    with closing(map_ahead(lambda numbers: chunk_of(shards, numbers), groups)) as chunks:
         for chunk in chunks:
             yield chunk
             progress.advance(len(chunk.names))
@@ -224,8 +214,8 @@ def chunk_of(shards: Shards, numbers: Sequence[int]) -> Chunk:
     parts: list[Matrix] = []
     for number in numbers:
         shards.check(number)
-        own, rows = shards.named_rows(number)
-        names += own
+        shard_names, rows = shards.named_rows(number)
+        names += shard_names
         parts.append(rows)
     return Chunk(names, stack_rows(parts), [])
 

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from visterm.core.checks import check_magnitude
 from visterm.core.errors import StorageError
 from visterm.core.progress import Progress, reported
+from visterm.core.rows import stack_rows
+from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
 from visterm.features.streaming.joining import NO_SPLIT, PAIRS, VALID, JoinedTags
 from visterm.features.streaming.memory import Plan
-from visterm.features.streaming.shards import Shards, read_ahead
+from visterm.features.streaming.shards import Shards
 from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
-from visterm.store.rows import stack_rows
 
 MOST_VALID = 5000  # Rows that say when to stop, at most: more say it hardly better, and each epoch waits for them
 ROWS_FILE = "rows.f32"
@@ -74,11 +75,11 @@ def survey(
             check_magnitude(rows.data if sp.issparse(rows) else rows, MAX_FEATURE, "X")
             if copy is not None:
                 copy.add(rows)
-            kept = tags.learned_among(first, last)
-            measured = rows[np.flatnonzero(kept)] if sp.issparse(rows) or not kept.all() else rows
+            is_learned = tags.learned_among(first, last)
+            measured = rows[np.flatnonzero(is_learned)] if sp.issparse(rows) or not is_learned.all() else rows
             values = (measured.data if sp.issparse(measured) else measured).reshape(-1)
             squares += float(np.einsum("i,i->", values, values, dtype=np.float64))
-            n_pairs += tags.rows_at(first + np.flatnonzero(kept)).nnz
+            n_pairs += tags.rows_at(first + np.flatnonzero(is_learned)).nnz
             start, stop = np.searchsorted(chosen, [first, last])
             if stop > start:
                 parts.append(rows[chosen[start:stop] - first])
@@ -155,7 +156,7 @@ class ShardWindows:
         counts = np.diff(self._shards.starts)
         n_rows = max((int(counts[part].sum()) for part in plan), default=0) if dense else 0
         rooms = [np.empty((n_rows, self.n_features), np.float32) for _ in range(min(2, len(plan)))]
-        yield from read_ahead(lambda number: self._read(plan[number], rooms[number % 2]), len(plan))
+        yield from map_ahead(lambda number: self._read(plan[number], rooms[number % 2]), range(len(plan)))
 
     def _read(self, numbers: list[int], room: NDArray[np.float32]) -> tuple[Matrix, sp.csr_array]:
         """Return the rows and the tags of some shards; dense rows are written into `room`."""
@@ -163,22 +164,22 @@ class ShardWindows:
         filled = 0
         for number in numbers:
             first, last = self._shards.starts[number : number + 2].tolist()
-            kept = self._tags.learned_among(first, last)
+            is_learned = self._tags.learned_among(first, last)
             start, stop = np.searchsorted(self._held_out, [first, last])
-            kept[self._held_out[start:stop] - first] = False
-            n = int(kept.sum())
-            tags.append(self._tags.rows_at(first + np.flatnonzero(kept)))
+            is_learned[self._held_out[start:stop] - first] = False
+            n = int(is_learned.sum())
+            tags.append(self._tags.rows_at(first + np.flatnonzero(is_learned)))
             rows: Any = self._shards.rows(number) if self._copy is None else None
             if sp.issparse(rows):
-                parts.append(rows[np.flatnonzero(kept)])
+                parts.append(rows[np.flatnonzero(is_learned)])
                 continue
             if self._copy is None:
-                np.compress(kept, rows, axis=0, out=room[filled : filled + n])
+                np.compress(is_learned, rows, axis=0, out=room[filled : filled + n])
             else:
                 block = room[filled : filled + last - first]
                 self._copy.read_into(first, block)
-                if n < kept.size:
-                    block[:n] = block[kept]
+                if n < is_learned.size:
+                    block[:n] = block[is_learned]
             filled += n
         return stack_rows(parts) if parts else room[:filled], sp.csr_array(sp.vstack(tags, format="csr"))
 
@@ -208,12 +209,8 @@ class RowCopy:
 
         Raises StorageError if the file is shorter than it was.
         """
-        with self._file.open("rb", buffering=0) as file:
+        target = memoryview(room.reshape(-1)).cast("B")
+        with self._file.open("rb") as file:
             file.seek(4 * self._width * first)
-            target = memoryview(room.reshape(-1)).cast("B")
-            done = 0
-            while done < len(target):
-                n = file.readinto(target[done:])
-                if not n:
-                    raise StorageError(f"{self._file} was cut short while it was in use. Run the same command again.")
-                done += n
+            if file.readinto(target) < len(target):
+                raise StorageError(f"{self._file} was cut short while it was in use. Run the same command again.")

@@ -74,10 +74,10 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     tagger._refuse_unfitted()
     encoder, model = _parts(tagger, for_photoprism)
     check_packages()
-    from visterm.encoders.onnx_graph import Steps, around_network
+    from visterm.encoders.onnx_graph import GraphSteps, around_network
 
     n_views = 1 if for_photoprism else len(VIEWS[encoder.views])
-    before, after = Steps("before"), Steps("after")
+    before, after = GraphSteps("before"), GraphSteps("after")
     network, rows = encoder.write_steps(before, after, PICTURES, n_views=n_views, floats=for_photoprism)
     scores = model.write_steps(after, rows)
     confidences = None if tagger.calibration is None else tagger.calibration.write_steps(after, scores)

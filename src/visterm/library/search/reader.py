@@ -15,6 +15,7 @@ from visterm.core.checks import check_k, check_number
 from visterm.core.errors import DataError, UserError
 from visterm.core.queries import Query
 from visterm.core.remote import real_path
+from visterm.core.rows import row_lengths
 from visterm.core.types import Hit, Matrix, Ranking
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import one_of
@@ -29,7 +30,6 @@ from visterm.library.search.result import Found, Share, shares_of
 from visterm.models.confidence.calibration import log_sigmoid
 from visterm.store.filters import COLUMNS, PREDICTED_FROM, Filter, check_sort
 from visterm.store.images import file_type_of
-from visterm.store.rows import row_lengths
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from visterm.core.types import Skipped
 from visterm.core.wording import json_text
 from visterm.features.contents import ENTRY, ShardEntry
 from visterm.features.folder import FeatureFolder
-from visterm.features.part_work import KnownParts, PartDone, PartWork
+from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
 from visterm.tagging.annotating import ChunkTags
 from visterm.tagging.annotations.pieces import Piece, PieceReader
@@ -84,7 +84,13 @@ class TaggedParts(PartWork):
     command, suffix = "visterm annotate", "jsonl"
 
     def __init__(
-        self, folder: AnnotationFolder, tags: ChunkTags, reader: PieceReader, asked: str, known: KnownParts, team: Team
+        self,
+        folder: AnnotationFolder,
+        tags: ChunkTags,
+        reader: PieceReader,
+        asked: str,
+        known: Mapping[str, ShardEntry],
+        team: Team,
     ) -> None:
         super().__init__(folder, known, asked)
         self._tags, self._reader, self._team = tags, reader, team

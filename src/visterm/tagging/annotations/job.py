@@ -17,8 +17,9 @@ from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.remote import as_path, in_full
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
+from visterm.features.contents import ShardEntry
 from visterm.features.folder import naming_a_full_disk
-from visterm.features.part_work import KnownParts, PartDone
+from visterm.features.part_work import PartDone
 from visterm.learning.part_settings import move_encoder
 from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
 from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder, TaggedParts, annotation_folder
@@ -82,7 +83,8 @@ def annotate_into(
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         before = folder.contents()
-        known = KnownParts([] if before is None else filter(folder.is_whole, before.shards))
+        shards = [] if before is None else before.shards
+        known = {entry.file: entry for entry in shards if folder.is_whole(entry)}
         tags = _job(tagger, wanted, device, every)
         job = AnnotateIntoJob(**vars(tags), folder=folder, request_fingerprint=request_fingerprint, known=known)
         done = _all_done(chosen.run(job, every.pieces, progress), every.pieces, progress)
@@ -203,7 +205,7 @@ class AnnotateIntoJob(AnnotateJob):
 
     folder: AnnotationFolder
     request_fingerprint: str
-    known: KnownParts
+    known: dict[str, ShardEntry]
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], PartDone]:
         """Load the run, unless it is there."""
