@@ -186,7 +186,8 @@ def test_a_catalogue_keeps_its_mistakes_until_they_are_answered(catalogue):
 def test_mistakes_of_a_tag_are_found_by_its_aliases(catalogue, monkeypatch):
     catalogue.look_for_mistakes()
     known = catalogue.tagger.vocabulary
-    monkeypatch.setattr(catalogue.tagger, "vocabulary", Vocabulary(known.tags, known.counts, {"spots": "dots"}))
+    spots = Vocabulary(known.tags, known.counts, {"spots": "dots"})
+    monkeypatch.setattr(catalogue.tagger, "parts", catalogue.tagger.parts.changed(vocabulary=spots))
     found = catalogue.mistakes(tag="Spots")
     assert found
     assert {mistake.tag for mistake in found} == {"dots"}

@@ -195,7 +195,11 @@ def test_a_folder_that_is_not_there_is_named_in_full_and_a_file_as_one(refusal, 
     ("name", "content", "message"),
     [
         ("a.npy", b"photo,1,2,3\n", "cannot be read as a NumPy matrix: it begins with b'photo,'"),
-        ("a.npz", b"photo,1,2,3\n", "a sparse matrix as scipy.sparse.save_npz writes it: it begins with b'photo,'"),
+        (
+            "a.npz",
+            b"photo,1,2,3\n",
+            "cannot be read as a sparse matrix of scipy.sparse.save_npz: it begins with b'photo,'",
+        ),
         ("a.npy", b"", "a.npy cannot be read as a NumPy matrix: it is empty. Write it with numpy.save"),
         ("a.npy", np.array([{}, "a"], object), "it holds Python objects, which are never loaded"),
         ("a.npy", np.eye(30), "it breaks off"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,18 +85,19 @@ def fitted(*, calibrated=True, tree=False, chances=False):
     tagger = Tagger(model="wsabie", encoder="ids", model_params=params, seed=0, n_jobs=1)
     tagger.fit(list(range(len(TAGS))), [[tag] for tag in TAGS], calibrate=False)
     tagger.model.tag_rows_ = drawn(len(TAGS), 1)
-    tagger.vocabulary = Vocabulary(TAGS, list(COUNTS.values()), {"Crimson": "red"})
-    tagger.facts["images"] = 40
+    vocabulary = Vocabulary(TAGS, list(COUNTS.values()), {"Crimson": "red"})
+    parts: dict[str, Any] = {"vocabulary": vocabulary, "facts": {**tagger.facts, "images": 40}}
     if chances:
         tagger.model.probabilities = True
         tagger.model._tag_rows = lambda: None
     else:
-        tagger.words = WordPlaces(added=ADDED, rows=drawn(1, 2))
+        parts["words"] = WordPlaces(added=ADDED, rows=drawn(1, 2))
     if calibrated:
         slopes = 0.5 + np.arange(len(TAGS)) / 4
-        tagger.calibration = Calibration(slopes, np.arange(len(TAGS)) / 8 - 1.0, 0.25, 100, doubt=slopes / 8)
+        parts["calibration"] = Calibration(slopes, np.arange(len(TAGS)) / 8 - 1.0, 0.25, 100, doubt=slopes / 8)
     if tree:
-        tagger.relations = WordRelations(tree=TREE)
+        parts["relations"] = WordRelations(tree=TREE)
+    tagger.parts = tagger.parts.changed(**parts)
     return tagger
 
 

@@ -34,6 +34,7 @@ from visterm.web.work import Figures, Work
 from visterm.web.workers import default_workers
 
 PATIENCE = 600.0
+ATTEMPTS = 20  # A server closes a connection on which nothing comes for ten seconds, as beside much other work
 pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="the workers of a process are found in /proc")
 
 
@@ -65,8 +66,15 @@ class Service:
 def ask(connection, method, path, content=None):
     """Send a request, and return its status and what JSON was answered."""
     body = None if content is None else json.dumps(content)
-    connection.request(method, f"/api/v1{path}", body, {"content-type": "application/json"} if body else {})
-    answer = connection.getresponse()
+    for attempt in range(ATTEMPTS):
+        try:
+            connection.request(method, f"/api/v1{path}", body, {"content-type": "application/json"} if body else {})
+            answer = connection.getresponse()
+            break
+        except (ConnectionError, http.client.RemoteDisconnected):  # closed, as this process was too slow to send
+            connection.close()
+            if attempt + 1 == ATTEMPTS:
+                raise
     text = answer.read().decode()
     return answer.status, json.loads(text) if text.startswith("{") else text
 
